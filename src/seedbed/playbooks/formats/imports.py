@@ -1,0 +1,167 @@
+"""What importing a foreign document gives, and what reading and writing one needs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks import checking
+from seedbed.playbooks.changes import diff
+from seedbed.playbooks.genes import leaves
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest, Json, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A fact to append about a playbook: `change`, `score`, `parent` or `import`."""
+
+    kind: str
+    key: str
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A foreign document taken apart.
+
+    `refs` are names that should point at the playbook, `facts` what the document says happened to it,
+    and `protection` what belongs under the channel it is released to in seedbed.yaml.
+    """
+
+    playbook: Playbook
+    format: str
+    refs: dict[str, Digest] = field(default_factory=dict)
+    facts: tuple[Note, ...] = ()
+    protection: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A foreign document as it was written, with what it extends, itself fully resolved."""
+
+    document: Json
+    source: str = ""
+    parent: Json | None = None
+
+    def note(self, format_name: str) -> Note:
+        """The `import` fact, which keeps the document's own words so that an export loses none of them."""
+        body = {"format": format_name, "source": self.source, "document": copy.deepcopy(self.document)}
+        if self.parent is not None:
+            body["parent"] = copy.deepcopy(self.parent)
+        return Note("import", digest("import", {"document": self.document, "parent": self.parent}), body)
+
+
+def original(notes: Iterable[Note], format_name: str) -> Original | None:
+    """The document that the newest `import` fact of this format keeps; None for a playbook born here."""
+    bodies = [note.body for note in notes if note.kind == "import" and note.body["format"] == format_name]
+    return Original(bodies[-1]["document"], bodies[-1]["source"], bodies[-1].get("parent")) if bodies else None
+
+
+# Names
+
+
+def part(name: str) -> str:
+    """A name as one part of a ref's path."""
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.")
+
+
+def parts(refs: Iterable[str], kind: str, count: int) -> list[str] | None:
+    """What follows `kind/` in the first ref that has so many parts there."""
+    for ref in refs:
+        head, *rest = ref.split("/")
+        if head == kind and len(rest) == count:
+            return rest
+    return None
+
+
+def kept(old: str | None, name: str) -> str:
+    """The old spelling of a name if it is still the same one."""
+    return old if old is not None and part(old) == name else name
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """The name, with a number if it is taken."""
+    known = set(taken)
+    candidates = (name if number == 1 else f"{name}_{number}" for number in range(1, len(known) + 2))
+    return next(candidate for candidate in candidates if candidate not in known)
+
+
+# Checks
+
+
+class Foreign(BaseModel):
+    """The known keys of a foreign document; others are welcome and kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
+
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?", text, re.ASCII):
+        raise PydanticCustomError("version", 'a version such as "2.0.0"')
+    return text
+
+
+def _ref_name(text: str) -> str:
+    if not part(text):
+        raise PydanticCustomError("name", "a name with a letter or digit")
+    return text
+
+
+def _uuid(text: str) -> str:
+    try:
+        UUID(text)
+    except ValueError:
+        raise PydanticCustomError("uuid", "a uuid: 32 hexadecimal digits in five groups") from None
+    return text
+
+
+Version = Annotated[str, AfterValidator(_version)]
+RefName = Annotated[str, AfterValidator(_ref_name)]
+Identifier = Annotated[str, AfterValidator(_uuid)]
+
+
+def problems(model: type[Foreign], value: object, at: str = "") -> list[Problem]:
+    """Everything about a value that does not fit; the description of a field tells how to mend what is in it."""
+    try:
+        model.model_validate_json(json.dumps(value))
+    except ValidationError as wrong:
+        return [_told(problem, model, at) for problem in checking.explained(wrong, lambda _: ())]
+    return []
+
+
+def _told(problem: Problem, model: type[Foreign], at: str) -> Problem:
+    top = model.model_fields.get(re.split(r"[.\[]", problem.path)[0])
+    path = problem.path if not at else at if problem.path == "document" else f"{at}.{problem.path}"
+    expected = problem.expected.removeprefix("input should be ")
+    return replace(problem, path=path, expected=expected, remedy=(top and top.description) or "")
+
+
+def refuse(found: list[Problem], source: str) -> None:
+    if found:
+        raise PlaybookError(found, source)
+
+
+def refuse_loss(playbook: Playbook, read_again: Callable[[], Playbook], format_name: str) -> None:
+    """Raise PlaybookError for whatever a playbook says that is not there when its export is read again.
+
+    A parameter may gain bounds: formats that have none of their own imply them.
+    """
+    try:
+        found = diff(playbook, read_again())
+    except PlaybookError:
+        lost = leaves(playbook)
+    else:
+        gained = {each.path for each in found if each.before is None and each.path.startswith("parameters.")}
+        lost = {each.path: each.before for each in found if each.path not in gained}
+    remedy = "Keep it as a seedbed playbook, which says everything, or remove this first."
+    refuse([Problem(path, shown(value), f"what a {format_name} can say", remedy) for path, value in lost.items()], "")

@@ -1,0 +1,258 @@
+"""The evolvable leaves of a playbook as one flat mapping, with types and bounds.
+
+`leaves` is every leaf of a playbook, and `built` puts them together again; diff and merge work on those.
+`genes` are the leaves that may evolve: texts, numbers, choices and demos, but neither rules nor structure
+nor anything locked. Whatever changes a playbook by its genes goes through `with_genes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook
+from seedbed.storage.store import Json, canonical
+
+Kind = Literal["text", "number", "integer", "choice", "demos"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gene:
+    """One evolvable leaf: its value, and what else it may be."""
+
+    path: str
+    kind: Kind
+    value: Any
+    low: float | None = None
+    high: float | None = None
+    options: tuple[Any, ...] = ()
+
+    def problem(self, value: Any) -> Problem | None:
+        """What is wrong with a new value, if anything."""
+        match self.kind:
+            case "text":
+                fits = isinstance(value, str) and len(value) <= MAX_TEXT
+                expected = f"text of at most {MAX_TEXT:,} characters"
+            case "number" | "integer":
+                whole = self.kind == "integer"
+                fits = _is_number(value) and (not whole or float(value).is_integer()) and self._within(value)
+                expected = f"{'a whole number' if whole else 'a number'}{self._range()}"
+            case "choice":
+                fits = value in self.options if self.options else isinstance(value, str) and bool(value)
+                expected = f"one of {', '.join(map(shown, self.options))}" if self.options else "a name"
+            case "demos":
+                fits = isinstance(value, list | tuple) and all(isinstance(demo, Mapping) for demo in value)
+                expected = "a list of demos"
+        return None if fits else Problem(self.path, shown(value), expected)
+
+    def distance(self, value: Any) -> float:
+        """How far another value of this gene is away: 0 for the same, 1 for nothing in common."""
+        match self.kind:
+            case "text":
+                return text_distance(self.value, value)
+            case "number" | "integer":
+                span = self.high - self.low if self.low is not None and self.high is not None else None
+                # Without bounds the larger of the two is the only scale there is.
+                scale = span if span else max(abs(self.value), abs(value))
+                return min(1.0, abs(self.value - value) / scale) if scale else 0.0
+            case "choice":
+                return float(self.value != value)
+            case "demos":
+                mine, yours = {canonical(demo) for demo in self.value}, {canonical(demo) for demo in value}
+                return 1 - len(mine & yours) / len(mine | yours) if mine | yours else 0.0
+
+    def _within(self, value: float) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def _range(self) -> str:
+        low = f" from {self.low:g}" if self.low is not None else ""
+        return low + (f" up to {self.high:g}" if self.high is not None else "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# Leaves
+
+
+def leaves(playbook: Playbook) -> Json:
+    """Every leaf by path. `steps` itself is a leaf too: the names in their order, groups as lists."""
+    return dict(_leaves(playbook.content()))
+
+
+def _leaves(content: Json) -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        match key:
+            case "roles" | "rules":
+                yield from _flat(key, value)
+            case "steps":
+                yield "steps", [_names(item) for item in value]
+                for item in value:
+                    for step in item.get("together", [item]):
+                        fields = {name: field for name, field in step.items() if name != "name"}
+                        yield from _flat(f"steps.{step['name']}", fields)
+            case "demos":
+                for step, demos in value.items():
+                    yield f"demos.{step}", demos
+            case "parameters":
+                for name, parameter in value.items():
+                    yield f"parameters.{name}", parameter["value"]
+                    bounds = {field: bound for field, bound in parameter.items() if field != "value"}
+                    yield from _flat(f"parameters.{name}", bounds, empty=False)
+            case _:
+                yield key, value
+
+
+def _flat(path: str, value: Any, *, empty: bool = True) -> Iterator[tuple[str, Any]]:
+    """A mapping's leaves; one that has none is itself a leaf, so that nothing gets lost."""
+    if isinstance(value, dict) and (value or not empty):
+        for key, item in value.items():
+            yield from _flat(f"{path}.{key}", item)
+    else:
+        yield path, value
+
+
+def _names(item: Json) -> Any:
+    return [step["name"] for step in item["together"]] if "together" in item else item["name"]
+
+
+def built(flat: Mapping[str, Any], source: str = "") -> Playbook:
+    """The playbook that has these leaves. Raises PlaybookError if they make none."""
+    content: Json = {}
+    steps: dict[str, Json] = {}
+    for path, value in flat.items():
+        head, *rest = path.split(".")
+        if head == "steps" and rest:
+            _plant(steps, rest, value)
+        elif head == "parameters" and len(rest) == 1:
+            _plant(content, [head, *rest, "value"], value)
+        elif path != "steps":
+            _plant(content, [head, *rest], value)
+    if "steps" in flat:
+        content["steps"] = [
+            {"together": [{"name": name, **steps.pop(name, {})} for name in item]}
+            if isinstance(item, list)
+            else {"name": item, **steps.pop(item, {})}
+            for item in flat["steps"]
+        ]
+    if steps:
+        raise PlaybookError(
+            [Problem(f"steps.{name}", "a step without a place", "its name in steps") for name in steps], source
+        )
+    return Playbook.from_document(content, source=source)
+
+
+def _plant(tree: Json, path: list[str], value: Any) -> None:
+    *parents, last = path
+    for part in parents:
+        tree = tree.setdefault(part, {})
+    tree[last] = {**value, **tree.get(last, {})} if isinstance(value, dict) else value
+
+
+# Genes
+
+
+def genes(playbook: Playbook) -> dict[str, Gene]:
+    """What may evolve in a playbook, by path."""
+    locked = [re.compile(".*".join(map(re.escape, path.split("*"))) + r"(\..*)?") for path in playbook.locked]
+    return {gene.path: gene for gene in _genes(playbook) if not any(pattern.fullmatch(gene.path) for pattern in locked)}
+
+
+def _genes(playbook: Playbook) -> Iterator[Gene]:
+    for name, role in playbook.roles.items():
+        yield Gene(f"roles.{name}.system", "text", role.system)
+        if role.model is not None:
+            yield Gene(f"roles.{name}.model", "choice", role.model)
+        if role.temperature is not None:
+            yield Gene(f"roles.{name}.temperature", "number", role.temperature, 0, 2)
+    for step in playbook.all_steps():
+        if playbook.steps:
+            yield Gene(f"steps.{step.name}.prompt", "text", step.prompt)
+        if step.until:
+            yield Gene(f"steps.{step.name}.until.agreement", "number", step.until.agreement, 0, 1)
+            yield Gene(f"steps.{step.name}.until.at_most", "integer", step.until.at_most, 1, 20)
+        demos = [demo.model_dump(mode="json") for demo in playbook.demos.get(step.name, ())]
+        yield Gene(f"demos.{step.name}", "demos", demos)
+    for name, parameter in playbook.parameters.items():
+        yield _parameter_gene(f"parameters.{name}", playbook.parameter(name), parameter)
+
+
+def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:
+    if parameter.options or isinstance(value, bool):
+        return Gene(path, "choice", value, options=parameter.options or (False, True))
+    if isinstance(value, str):
+        return Gene(path, "text", value)
+    return Gene(path, "integer" if parameter.whole else "number", value, parameter.low, parameter.high)
+
+
+def get(playbook: Playbook, path: str) -> Any:
+    """The value of a gene. Raises PlaybookError for a path that is none."""
+    return _known(genes(playbook), path, playbook).value
+
+
+def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
+    """A new playbook with some genes changed. Raises PlaybookError for every value that may not be."""
+    known = genes(playbook)
+    problems: list[Problem] = []
+    for path, value in values.items():
+        try:
+            problem = _known(known, path, playbook).problem(value)
+        except PlaybookError as wrong:
+            problems += wrong.problems
+        else:
+            problems += [problem] if problem else []
+    if problems:
+        raise PlaybookError(problems)
+    changed = built({**leaves(playbook), **values})
+    return changed.model_copy(update={"meta": playbook.meta}) if playbook.meta else changed
+
+
+def _known(known: Mapping[str, Gene], path: str, playbook: Playbook) -> Gene:
+    if path in known:
+        return known[path]
+    if path in {gene.path for gene in _genes(playbook)}:
+        raise PlaybookError([Problem(path, "a locked gene", "a gene that is not locked", "A person may unlock it.")])
+    if path == "rules" or path.startswith("rules."):
+        raise PlaybookError([Problem(path, "a rule", "a gene", "Rules do not evolve; a person edits them.")])
+    raise PlaybookError([Problem(path, "no such gene", f"one of: {', '.join(known)}")])
+
+
+# Distance
+
+
+def distance(one: Playbook, other: Playbook) -> float:
+    """How different two playbooks are in what may evolve: 0 for the same, 1 for nothing in common."""
+    mine, yours = genes(one), genes(other)
+    paths = mine.keys() | yours.keys()
+    if not paths:
+        return 0.0
+    return sum(_apart(mine.get(path), yours.get(path)) for path in sorted(paths)) / len(paths)
+
+
+def _apart(one: Gene | None, other: Gene | None) -> float:
+    if one is None or other is None or one.kind != other.kind:
+        return 1.0
+    # Bounds may differ between the two; the mean of both views keeps the measure symmetric.
+    return (one.distance(other.value) + other.distance(one.value)) / 2
+
+
+def text_distance(one: str, other: str) -> float:
+    """The share of words that differ."""
+    first, second = sorted((one, other))  # the matcher's answer depends on the order it is asked in
+    ours, theirs = first.split(), second.split()
+    if not ours and not theirs:
+        return float(one != other)
+    return 1 - SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if one != other else 0.0
+
+
+def edited_characters(one: str, other: str) -> int:
+    """How many characters have to be typed or deleted, whichever is more, to turn one text into the other."""
+    first, second = sorted((one, other))
+    ours, theirs = re.findall(r"\s+|\S+", first), re.findall(r"\s+|\S+", second)
+    edits = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+    return sum(max(len("".join(ours[a:b])), len("".join(theirs[c:d]))) for what, a, b, c, d in edits if what != "equal")

@@ -1,0 +1,305 @@
+"""Keep, name, find, branch, derive and merge playbooks; trace where they came from.
+
+Playbooks are content; each has one derivation fact that says what it grew from, the first one recorded.
+As a parent must be known before its child, ancestry cannot form a circle. Names are refs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
+from seedbed.playbooks.genes import genes, with_genes
+from seedbed.playbooks.merging import Merge, Resolver, merge
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, short
+
+State = Literal["active", "merged", "archived", "failed"]
+SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+REF_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known about a kept playbook besides its content."""
+
+    digest: Digest
+    parents: tuple[Digest, ...]
+    how: str
+    because: str
+    by: str
+    at: datetime
+    meta: Json
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of work: where it stands, or how it ended."""
+
+    name: str
+    state: State
+    digest: Digest
+    because: str
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries, newest first; `after` asks for the next page, None if this was the last."""
+
+    entries: tuple[Entry, ...]
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The playbooks of a store, as seen by one author."""
+
+    store: Store
+    by: str
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    # Keeping
+
+    def keep(self, playbook: Playbook, *, because: str, parents: Iterable[Digest] = (), how: str = "written") -> Digest:
+        """Store a playbook with where it came from. What is already kept keeps its first derivation."""
+        parents = tuple(parents)
+        for parent in parents:
+            self.entry(parent)
+        digest = self.store.put("playbook", playbook.content())
+        parents = tuple(parent for parent in dict.fromkeys(parents) if parent != digest)
+        body = {"how": how, "because": because}
+        fact = Fact(
+            kind="derivation",
+            key=digest,
+            subject=digest,
+            at=self.clock(),
+            by=self.by,
+            body={**body, "meta": playbook.meta} if playbook.meta else body,
+            parents=parents,
+            tags=(*_gene_tags(playbook), *map(_child_tag, parents)),
+        )
+        self.store.append([fact])
+        return digest
+
+    def derive(self, parent: Digest, values: Mapping[str, Any], *, because: str, how: str = "edited") -> Digest:
+        """Keep a child that differs from its parent in some genes."""
+        return self.keep(with_genes(self.get(parent), values), because=because, parents=[parent], how=how)
+
+    def get(self, name: str) -> Playbook:
+        """The playbook of a digest, of the beginning of one, or of a ref."""
+        return Playbook.from_document(self.store.get(self.find(name)))
+
+    def entry(self, digest: Digest) -> Entry:
+        for fact in self.store.facts(Query(kind="derivation", key=digest)):
+            return _entry(fact)
+        raise NotFound(f"playbook {short(digest)} is not in this store. Keep it first, or copy it from another store")
+
+    def tag(self, name: str, *tags: str) -> None:
+        """Attach words to a kept playbook, to find it by."""
+        digest = self.find(name)
+        at = self.clock()
+        self.store.append(
+            Fact(kind="tag", key=f"{digest} {tag}", subject=digest, at=at, by=self.by, tags=(tag,)) for tag in tags
+        )
+
+    def tags(self, digest: Digest) -> list[str]:
+        return [tag for fact in self.store.facts(Query(kind="tag", subject=digest)) for tag in fact.tags]
+
+    # Naming
+
+    def find(self, name: str) -> Digest:
+        """The digest a person means: a digest, at least four characters of one, or a ref's name."""
+        if re.fullmatch(r"b2:[0-9a-f]{64}", name):
+            return name
+        ref = self.store.ref(name) or self.store.ref(f"branches/{name}") or self.store.ref(f"channels/{name}")
+        if ref:
+            return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
+        start = name.removeprefix("b2:")
+        found: list[Digest] = []
+        if re.fullmatch(r"[0-9a-f]{4,63}", start):
+            query = Query(kind="derivation", key_from=f"b2:{start}", limit=3)
+            found = [fact.key for fact in self.store.facts(query)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise NotFound(f"{name} begins several digests: {', '.join(map(short, found))}, …. Give more characters")
+        known = ", ".join(ref.name for ref in self.store.refs()[:8]) or "none yet"
+        raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
+
+    def name(self, name: str, to: str, *, because: str) -> Ref:
+        """Point a branch, or any other ref but a channel or a version, at a playbook."""
+        ref = name if "/" in name else f"branches/{name}"
+        if not REF_NAME.fullmatch(ref):
+            raise PlaybookError([Problem(name, "a name with odd characters", "words like branches/careful")])
+        if ref.startswith(("channels/", "versions/")):
+            verb = "seedbed release" if ref.startswith("channels/") else "seedbed playbook version"
+            raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use {verb}.")])
+        return self._move(ref, self.find(to), because)
+
+    def version(self, line: str, number: str, of: str, *, because: str) -> Ref:
+        """Label a playbook with a semantic version. Versions never move."""
+        if not SEMVER.fullmatch(number):
+            raise PlaybookError([Problem(f"versions/{line}", shown(number), "a semantic version such as 2.0.0")])
+        digest = self.find(of)
+        ref = f"versions/{line}/{number}"
+        try:
+            return self.store.move(ref, digest, expected=None, because=because, by=self.by)
+        except RefMoved:
+            current = self.store.ref(ref)
+            if current and current.target == digest:
+                return current
+            remedy = "Versions never move: choose a higher number."
+            raise PlaybookError([Problem(ref, "a version that exists already", "a new one", remedy)]) from None
+
+    def _move(self, ref: str, to: Digest | None, because: str) -> Ref:
+        return self.store.move(ref, to, expected=self.store.ref(ref), because=because, by=self.by)
+
+    # Branches
+
+    def branch(self, name: str, start: str, *, because: str) -> Ref:
+        """Begin a line of work at a playbook. Raises RefMoved if the name is taken."""
+        digest = self.find(start)
+        return self.store.move(f"branches/{name}", digest, expected=None, because=because, by=self.by)
+
+    def close(self, name: str, state: Literal["merged", "archived", "failed"], *, because: str) -> None:
+        """End a branch; its name is free again and its history stays."""
+        ref = self.store.ref(f"branches/{name}")
+        if ref is None:
+            raise NotFound(f"there is no active branch {shown(name)}")
+        body = {"state": state, "because": because, "digest": ref.target}
+        key = f"{name}@{ref.version}"
+        self.store.append([Fact(kind="branch", key=key, subject=ref.name, at=self.clock(), by=self.by, body=body)])
+        self.store.move(ref.name, None, expected=ref, because=f"{state}: {because}", by=self.by)
+
+    def branches(self) -> list[Branch]:
+        """All branches by name: the active ones as refs say, the others as they ended last."""
+        known = {
+            fact.subject: Branch(
+                fact.subject.removeprefix("branches/"),
+                fact.body["state"],
+                fact.body["digest"],
+                fact.body["because"],
+                fact.by,
+                fact.at,
+            )
+            for fact in self.store.facts(Query(kind="branch"))
+        }
+        for ref in self.store.refs("branches/"):
+            name = ref.name.removeprefix("branches/")
+            known[ref.name] = Branch(name, "active", str(ref.target), ref.because, ref.by, ref.at)
+        return [known[name] for name in sorted(known)]
+
+    def merge(
+        self, ours: str, theirs: str, *, because: str, resolvers: Iterable[Resolver] = ()
+    ) -> tuple[Digest, Merge]:
+        """Join two playbooks over their common ancestor and keep the result as a child of both.
+
+        If `theirs` is a branch it is closed as merged; if `ours` is one it moves to the result.
+        """
+        mine, yours = self.find(ours), self.find(theirs)
+        base = self.common_ancestor(mine, yours)
+        if base is None:
+            raise PlaybookError([Problem(f"{ours}, {theirs}", "no common ancestor", "two playbooks of one family")])
+        result = merge(self.get(base), self.get(mine), self.get(yours), resolvers)
+        digest = self.keep(result.playbook, because=because, parents=[mine, yours], how="merged")
+        if self.store.ref(f"branches/{ours}"):
+            self._move(f"branches/{ours}", digest, because)
+        if self.store.ref(f"branches/{theirs}"):
+            self.close(theirs, "merged", because=because)
+        return digest, result
+
+    # Ancestry
+
+    def ancestry(self, digest: Digest) -> list[Entry]:
+        """A playbook and everything it grew from, newest first."""
+        return [_entry(fact) for fact in self.store.facts(Query(kind="derivation", key=digest, follow=True))]
+
+    def common_ancestor(self, one: Digest, other: Digest) -> Digest | None:
+        """The newest playbook that both grew from, or are."""
+        ours = {entry.digest for entry in self.ancestry(one)}
+        return next((entry.digest for entry in self.ancestry(other) if entry.digest in ours), None)
+
+    def children(self, digest: Digest) -> list[Entry]:
+        facts = self.store.facts(Query(kind="derivation", tag=_child_tag(digest)))
+        return [_entry(fact) for fact in facts if digest in fact.parents]
+
+    def history(self, name: str) -> Iterator[Fact]:
+        """The moves of a ref, newest first."""
+        return self.store.facts(Query(kind="move", subject=name, newest=True))
+
+    # Search
+
+    def search(
+        self,
+        *,
+        text: str | None = None,
+        gene: str | None = None,
+        tag: str | None = None,
+        by: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int | None = None,
+        limit: int = 20,
+    ) -> Page:
+        """Kept playbooks, newest first. `gene` is `path=value` for numbers and choices; all that is given must hold."""
+        query = Query(
+            kind="derivation", text=text, tag=gene and _gene_query(gene), by=by, since=since, until=until, newest=True
+        )
+        found: list[tuple[int, Entry]] = []
+        for number, entry in self._tagged(tag, query, after) if tag else self._queried(query, after):
+            found.append((number, entry))
+            if len(found) > limit:
+                break
+        entries = tuple(entry for _, entry in found[:limit])
+        return Page(entries, found[limit - 1][0] if len(found) > limit else None)
+
+    def _queried(self, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
+        for fact in self.store.facts(replace(query, after=after)):
+            yield fact.number, _entry(fact)
+
+    def _tagged(self, tag: str, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
+        for mark in self.store.facts(Query(kind="tag", tag=tag, newest=True, after=after)):
+            for fact in self.store.facts(replace(query, key=mark.subject)):
+                yield mark.number, _entry(fact)
+
+
+def _entry(fact: Fact) -> Entry:
+    body = fact.body
+    return Entry(
+        digest=fact.key,
+        parents=fact.parents,
+        how=body["how"],
+        because=body["because"],
+        by=fact.by,
+        at=fact.at,
+        meta=body.get("meta", {}),
+        number=fact.number,
+    )
+
+
+def _gene_tags(playbook: Playbook) -> list[str]:
+    """What a playbook can be found by: its numbers and choices. Texts are found by their words."""
+    kinds = ("number", "integer", "choice")
+    return [f"{gene.path}={canonical(gene.value)}" for gene in genes(playbook).values() if gene.kind in kinds]
+
+
+def _gene_query(gene: str) -> str:
+    path, equals, value = gene.partition("=")
+    if not equals:
+        raise PlaybookError([Problem("gene", shown(gene), "path=value, such as roles.writer.model=fast")])
+    try:
+        return f"{path}={canonical(float(value))}"
+    except ValueError:
+        return f"{path}={value}" if value in ("true", "false") else f"{path}={canonical(value)}"
+
+
+def _child_tag(parent: Digest) -> str:
+    # Part of a digest is enough to find the children by; `children` compares the whole.
+    return f"of {parent.removeprefix('b2:')[:20]}"

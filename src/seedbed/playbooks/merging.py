@@ -1,0 +1,190 @@
+"""Three-way merge of playbooks, leaf by leaf.
+
+What one side changed is taken; what both changed differently is a clash, and a clash is never settled
+silently: a resolver does it, or MergeClash lists them all. Rules and locks are the stricter of both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seedbed.errors import MergeClash, PlaybookError, Problem, shown
+from seedbed.playbooks.genes import built, genes, leaves
+from seedbed.playbooks.loading import leaves as document_leaves
+from seedbed.playbooks.loading import matches
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.rules import Rules, stricter, united
+from seedbed.storage.store import Json
+
+GONE: Any = None
+"""A leaf that does not exist; no leaf of a playbook is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """One place that both sides changed differently. None stands for removed."""
+
+    path: str
+    base: Any
+    ours: Any
+    theirs: Any
+    whole: bool = False
+
+    def problem(self) -> Problem:
+        found = f"ours {_told(self.ours)}, theirs {_told(self.theirs)}"
+        remedy = "Choose ours, theirs, mean (numbers), or give the value."
+        return Problem(self.path, found, f"one value (it was {_told(self.base)})", remedy)
+
+
+def _told(value: object) -> str:
+    return "nothing" if value is GONE else shown(value)
+
+
+class Unresolved(Exception):
+    """Raised by a resolver that leaves a clash to the next one."""
+
+
+Resolver = Callable[[Clash], Any]
+
+
+def ours(clash: Clash) -> Any:
+    return clash.ours
+
+
+def theirs(clash: Clash) -> Any:
+    return clash.theirs
+
+
+def mean(clash: Clash) -> Any:
+    """The middle of two numbers, which is within their bounds; other clashes are left to the next resolver."""
+    if not all(isinstance(side, int | float) and not isinstance(side, bool) for side in (clash.ours, clash.theirs)):
+        raise Unresolved
+    middle = (clash.ours + clash.theirs) / 2
+    return round(middle) if clash.whole else middle
+
+
+def manual(values: Mapping[str, Any]) -> Resolver:
+    """Settle clashes by hand: path to value, None to remove."""
+
+    def resolve(clash: Clash) -> Any:
+        if clash.path not in values:
+            raise Unresolved
+        return values[clash.path]
+
+    return resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merged playbook, and the clashes that were settled on the way."""
+
+    playbook: Playbook
+    settled: tuple[Clash, ...]
+
+
+def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Resolver] = ()) -> Merge:
+    """`one` (ours) and `other` (theirs) joined; each clash goes to the first resolver that settles it.
+
+    Raises MergeClash with every clash that none settles, or if the result would not be a valid playbook.
+    """
+    result, clashes = _three_way(*(_without_protection(leaves(side)) for side in (base, one, other)))
+    whole = {path for path, gene in genes(one).items() if gene.kind == "integer"}
+    clashes = [replace(clash, whole=clash.path in whole) for clash in clashes]
+    if stricter(one.rules.confirm_below, other.rules.confirm_below) is None:
+        was, mine, yours = (side.rules.confirm_below for side in (base, one, other))
+        clashes.append(Clash("rules.confirm_below", was, mine, yours))
+    settled, left = {}, []
+    for clash in clashes:
+        try:
+            settled[clash.path] = _settle(clash, tuple(resolvers))
+        except Unresolved:
+            left.append(clash)
+    if left:
+        raise MergeClash([clash.problem() for clash in left])
+    rules = one.rules.tightened_with(other.rules)
+    if "rules.confirm_below" in settled:
+        rules = rules.model_copy(update={"confirm_below": settled.pop("rules.confirm_below")})
+    for path, value in settled.items():
+        _put(result, path, value)
+    return Merge(_assembled(result, rules, one, other), tuple(clashes))
+
+
+def _without_protection(flat: Json) -> Json:
+    return {path: value for path, value in flat.items() if path != "locked" and path.split(".")[0] != "rules"}
+
+
+def _three_way(base: Json, one: Json, other: Json) -> tuple[Json, list[Clash]]:
+    clashes = list(_entity_clashes(base, one, other))
+    clashed = {clash.path for clash in clashes}
+    if any(path.startswith("steps.") for path in clashed):
+        # Which steps there are and what they say must be settled alike.
+        clashes.append(Clash("steps", base.get("steps"), one.get("steps"), other.get("steps")))
+        clashed.add("steps")
+    result: Json = {}
+    for path in sorted({**base, **one, **other}):
+        if path in clashed or _entity(path) in clashed:
+            continue
+        was, mine, yours = base.get(path), one.get(path), other.get(path)
+        if mine != yours and mine != was and yours != was:
+            clashes.append(Clash(path, was, mine, yours))
+        else:
+            chosen = yours if mine == was else mine
+            if chosen is not GONE:
+                result[path] = chosen
+    return result, clashes
+
+
+def _entity(path: str) -> str:
+    """The role, step or parameter a leaf belongs to."""
+    head, *rest = path.split(".")
+    return f"{head}.{rest[0]}" if rest and head in ("roles", "steps", "parameters") else path
+
+
+def _entity_clashes(base: Json, one: Json, other: Json) -> Iterable[Clash]:
+    """Roles, steps and parameters that one side removed while the other changed them."""
+    for entity in sorted({_entity(path) for path in base}):
+        was, mine, yours = (_inside(flat, entity) for flat in (base, one, other))
+        if (not mine and yours and yours != was) or (not yours and mine and mine != was):
+            yield Clash(entity, was, mine or GONE, yours or GONE)
+
+
+def _inside(flat: Json, entity: str) -> Json:
+    return {path: value for path, value in flat.items() if _entity(path) == entity}
+
+
+def _settle(clash: Clash, resolvers: tuple[Resolver, ...]) -> Any:
+    for resolver in resolvers:
+        try:
+            return resolver(clash)
+        except Unresolved:
+            continue
+    raise Unresolved
+
+
+def _put(flat: Json, path: str, value: Any) -> None:
+    if value is GONE:
+        flat.pop(path, None)
+    elif isinstance(value, dict) and _entity(path) == path and path.count(".") == 1:
+        flat.update(value)
+    else:
+        flat[path] = value
+
+
+def _assembled(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Playbook:
+    named = {name for item in flat.get("steps", ()) for name in (item if isinstance(item, list) else [item])}
+    # Steps that a settled clash left out take their words and demos with them.
+    kept = {path: v for path, v in flat.items() if not path.startswith("steps.") or path.split(".")[1] in named}
+    try:
+        playbook = built({**kept, **_rule_leaves(rules)})
+    except PlaybookError as wrong:
+        remedy = "Both sides are valid, their union is not: settle it by hand."
+        raise MergeClash([Problem(p.path, p.found, p.expected, p.remedy or remedy) for p in wrong.problems]) from wrong
+    paths = [named for named, _, _ in document_leaves(playbook.content())]
+    locked = [lock for lock in united(one.locked, other.locked) if any(matches(lock, path) for path in paths)]
+    return Playbook.from_document({**playbook.content(), "locked": locked}) if locked else playbook
+
+
+def _rule_leaves(rules: Rules) -> Json:
+    return {f"rules.{name}": value for name, value in rules.model_dump(mode="json", exclude_defaults=True).items()}

@@ -1,0 +1,250 @@
+"""Playbook, Role, Step, Parameter: frozen, validated, named by the hash of their content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationError,
+)
+
+from seedbed import documents
+from seedbed.errors import PlaybookError, Problem
+from seedbed.playbooks import checking, loading
+from seedbed.playbooks.prompts import placeholders
+from seedbed.playbooks.rules import Permission, Rules
+from seedbed.storage.store import Digest, Json, digest
+
+MAX_TEXT = 200_000
+
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
+Name = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
+StepName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", max_length=100)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Scalar: TypeAlias = bool | Number | Text
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False)
+
+
+class Role(Frozen):
+    """One speaker: its instructions and the model it asks for, by name or by what it needs."""
+
+    system: Text = ""
+    model: Text | None = None
+    needs: tuple[Name, ...] = ()
+    prefer: Text | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: tuple[Text, ...] = ()
+
+
+class Until(Frozen):
+    """Repeat a step until its answers agree, at most so often."""
+
+    agreement: Annotated[float, Field(ge=0, le=1)]
+    at_most: Annotated[int, Field(ge=1)] = 3
+
+
+class Step(Frozen):
+    """One planned contribution: which role, which prompt, which earlier steps it sees besides."""
+
+    name: StepName
+    role: Name
+    prompt: Text = ""
+    sees: tuple[StepName, ...] = ()
+    until: Until | None = None
+
+
+class Together(Frozen):
+    """Steps that run at the same time and do not see each other."""
+
+    together: tuple[Step, ...] = Field(min_length=1)
+
+
+def _is_together(item: object) -> str:
+    return "together" if isinstance(item, Together) or (isinstance(item, Mapping) and "together" in item) else "step"
+
+
+StepOrTogether: TypeAlias = Annotated[
+    Annotated[Step, Tag("step")] | Annotated[Together, Tag("together")], Discriminator(_is_together)
+]
+
+
+class Demo(Frozen):
+    """One worked example: what went in, and the answer that is wanted."""
+
+    inputs: dict[StepName, Text]
+    output: Text
+
+
+class Parameter(Frozen):
+    """A value the agent reads, and how far it may be changed: between `low` and `high`, or among `options`.
+
+    In a file a parameter without bounds may be written as its bare value.
+    """
+
+    value: Scalar
+    low: Number | None = None
+    high: Number | None = None
+    options: tuple[Scalar, ...] = ()
+    whole: bool = False
+
+
+class Playbook(Frozen):
+    """The immutable document an agent runs under.
+
+    Two playbooks with the same content have the same digest, whatever file they came from and whatever
+    stands under `meta`, which is for people and takes no part in it.
+    """
+
+    inputs: tuple[StepName, ...] = ()
+    roles: dict[Name, Role] = Field(default_factory=dict)
+    steps: tuple[StepOrTogether, ...] = ()
+    demos: dict[StepName, tuple[Demo, ...]] = Field(default_factory=dict)
+    parameters: dict[Name, Parameter] = Field(default_factory=dict)
+    rules: Rules = Rules()
+    locked: tuple[Text, ...] = ()
+    program: Annotated[str, StringConstraints(pattern=r"^[\w.]+:\w+$")] | None = None
+    meta: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path | str, overrides: Mapping[str, object] | None = None) -> Playbook:
+        """The playbook in a YAML or JSON file, with what it extends and the overrides applied."""
+        loaded = loading.load(path, overrides)
+        return cls.from_document(loaded.document, source=str(path), lines=loaded.origins)
+
+    @classmethod
+    def from_document(cls, document: object, *, source: str = "", lines: Mapping[str, str] | None = None) -> Playbook:
+        """Validate a document. Raises PlaybookError with every problem it has."""
+        playbook: Playbook | None = None
+        problems = checking.problems(document)
+        try:
+            playbook = cls.model_validate_json(json.dumps(_written_out(document), allow_nan=False))
+        except ValidationError as wrong:
+            problems = [*checking.explained(wrong, _known_keys), *problems]
+        except (TypeError, ValueError) as wrong:
+            problems = [Problem("document", str(wrong), "values that JSON can hold"), *problems]
+        if playbook is None or problems:
+            raise PlaybookError(checking.placed(problems, document, lines or {}), source)
+        return playbook
+
+    @classmethod
+    def file_schema(cls) -> Json:
+        """The JSON Schema of a playbook file, for editors."""
+        return loading.with_extends(cls.model_json_schema())
+
+    def content(self) -> Json:
+        """What the digest covers: everything but `meta`, without what is at its default."""
+        content: Json = _tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
+        return content
+
+    def document(self) -> Json:
+        """The whole playbook as plain values; `from_document` gives it back."""
+        return {**self.content(), "meta": self.meta} if self.meta else self.content()
+
+    def to_yaml(self) -> str:
+        return documents.to_yaml(self.document())
+
+    def to_json(self) -> str:
+        return documents.to_json(self.document())
+
+    @cached_property
+    def digest(self) -> Digest:
+        return digest("playbook", self.content())
+
+    @property
+    def plan(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps as groups that run one after another; the steps of a group run at the same time.
+
+        A playbook with one role and no steps answers its task in a single step named after the role.
+        """
+        if not self.steps and len(self.roles) == 1:
+            (role,) = self.roles
+            return ((Step(name=role.replace("-", "_"), role=role),),)
+        return tuple(item.together if isinstance(item, Together) else (item,) for item in self.steps)
+
+    def all_steps(self) -> Iterator[Step]:
+        for group in self.plan:
+            yield from group
+
+    @cached_property
+    def needed_inputs(self) -> frozenset[str]:
+        """The task inputs that prompts name."""
+        steps = {step.name for step in self.all_steps()}
+        texts = [step.prompt for step in self.all_steps()] + [role.system for role in self.roles.values()]
+        named = {placeholder.name for text in texts for placeholder in placeholders(text)}
+        return frozenset(named - steps) | frozenset(self.inputs)
+
+    def check_inputs(self, given: Mapping[str, object]) -> None:
+        """Raise PlaybookError for every placeholder that these task inputs leave empty."""
+        missing = sorted(self.needed_inputs - given.keys())
+        if missing:
+            got = ", ".join(sorted(given)) or "no inputs"
+            remedy = "Add it to the task, or write {{name}} where plain text in braces is meant."
+            raise PlaybookError([Problem(f"{{{name}}}", got, f"a task input named {name}", remedy) for name in missing])
+
+    def may(self, action: str, confidence: float | None = None) -> Permission:
+        """Whether the rules let an action be taken at this confidence."""
+        values = {name: parameter.value for name, parameter in self.parameters.items()}
+        return self.rules.may(action, confidence, values)
+
+    def parameter(self, name: str) -> bool | float | str:
+        """The value of a parameter; whole numbers come as int."""
+        try:
+            parameter = self.parameters[name]
+        except KeyError:
+            known = ", ".join(self.parameters) or "none"
+            raise PlaybookError([Problem(f"parameters.{name}", "nothing", f"one of: {known}")]) from None
+        value = parameter.value
+        return int(value) if parameter.whole and isinstance(value, float) else value
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.roles)} roles", f"{sum(1 for _ in self.all_steps())} steps"]
+        return f"<Playbook {self.digest.removeprefix('b2:')[:10]} {', '.join(parts)}>"
+
+    __str__ = __repr__
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Playbook) and self.digest == other.digest
+
+
+def _written_out(document: object) -> object:
+    """The document with bare parameters as mappings."""
+    if not isinstance(document, Mapping) or not isinstance(parameters := document.get("parameters"), Mapping):
+        return document
+    full = {name: given if isinstance(given, Mapping) else {"value": given} for name, given in parameters.items()}
+    return {**document, "parameters": full}
+
+
+def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
+    """The keys that may stand where pydantic found one that may not."""
+    names = [part for part in location[:-1] if isinstance(part, str)]
+    owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
+    owner: type[BaseModel] = Playbook
+    if names:
+        owner = Until if names[-1] == "until" else owners.get(names[0], Step)
+    return owner.model_fields
+
+
+def _tidy(value: Any) -> Any:
+    """2.0 written as 2, as people would."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _tidy(item) for key, item in value.items()}
+    return [_tidy(item) for item in value] if isinstance(value, list) else value

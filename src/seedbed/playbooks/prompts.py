@@ -1,0 +1,39 @@
+"""Placeholders: `{name}` in a prompt stands for a task input or an earlier step; `{{name}}` is plain text.
+
+`{name.model}` stands for the model that an earlier step's role asks for. Braces around anything else,
+such as JSON, are left as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+_PLACEHOLDER = re.compile(r"\{\{(?P<literal>[^\W\d]\w*(?:\.model)?)\}\}|\{(?P<name>[^\W\d]\w*)(?P<model>\.model)?\}")
+
+
+class Placeholder(NamedTuple):
+    name: str
+    of_model: bool = False
+
+    def __str__(self) -> str:
+        return f"{{{self.name}.model}}" if self.of_model else f"{{{self.name}}}"
+
+
+def placeholders(prompt: str) -> Iterator[Placeholder]:
+    """Each placeholder once, in order of appearance."""
+    found = (Placeholder(m["name"], bool(m["model"])) for m in _PLACEHOLDER.finditer(prompt) if m["name"])
+    return iter(dict.fromkeys(found))
+
+
+def fill(prompt: str, values: Mapping[Placeholder, str]) -> str:
+    """The prompt with its placeholders replaced. Raises KeyError for one that has no value; text that was
+    filled in is never searched for placeholders again."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return f"{{{match['literal']}}}"
+        return values[Placeholder(match["name"], bool(match["model"]))]
+
+    return _PLACEHOLDER.sub(replaced, prompt)

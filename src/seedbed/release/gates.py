@@ -1,0 +1,109 @@
+"""Gate and the built-in checks: what stands between a candidate and a channel.
+
+Gates are named under `channels.<name>.require` in seedbed.yaml. Missing evidence is never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from seedbed.errors import NotFound, Problem, SettingsError, shown
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evolution.evolve import evolved_on
+from seedbed.experiments.experiment import Verdict
+from seedbed.playbooks.library import Library
+from seedbed.storage.store import Digest, short
+
+Refusal = Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A candidate on its way to a channel: what it would replace, and the verdict it comes with."""
+
+    channel: str
+    candidate: Digest
+    incumbent: Digest | None
+    verdict: Verdict | None
+    library: Library
+
+
+class Gate(Protocol):
+    """Passes with None, or says what is missing and what to do."""
+
+    async def __call__(self, change: Change) -> Refusal | None: ...
+
+
+async def better(change: Change) -> Refusal | None:
+    """A verdict says that exactly this candidate is better than exactly this incumbent."""
+    if change.incumbent is None:
+        return None  # a first release has nothing to be better than
+    verdict = change.verdict
+    remedy = f"Run: seedbed compare {short(change.incumbent)} {short(change.candidate)} --on DATASET"
+    expected = f"a verdict that {short(change.candidate)} is better than {short(change.incumbent)}"
+    if verdict is None:
+        return Refusal("better", "no verdict", expected, remedy)
+    if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
+        found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
+        return Refusal("better", found, expected, remedy)
+    if verdict.finding != "superior":
+        return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
+    return None
+
+
+async def held_out(change: Change) -> Refusal | None:
+    """The verdict's tasks are none of those the candidate, or anything it grew from, was chosen on."""
+    if change.incumbent is None:
+        return None
+    if change.verdict is None:
+        return Refusal("held_out", "no verdict", "one on tasks that were not evolved on", "Compare on held-out tasks.")
+    store = change.library.store
+    judged = _tasks(change, change.verdict.dataset)
+    ancestors = (entry.digest for entry in change.library.ancestry(change.candidate))
+    seen = {dataset for ancestor in ancestors for dataset in evolved_on(store, ancestor)}
+    shared = {task for dataset in seen for task in _tasks(change, dataset)} & judged
+    if shared:
+        found = f"{len(shared)} of {len(judged)} tasks that were evolved on"
+        return Refusal("held_out", found, "tasks that were not evolved on", "Compare on held-out tasks.")
+    return None
+
+
+async def rules_kept(change: Change) -> Refusal | None:
+    """No rule of the incumbent is dropped or loosened."""
+    if change.incumbent is None:
+        return None
+    loosened = change.library.get(change.incumbent).rules.loosened_by(change.library.get(change.candidate).rules)
+    if loosened:
+        found = "; ".join(f"{problem.path}: {problem.found}" for problem in loosened)
+        return Refusal("rules_kept", found, "every rule of the incumbent", "Put the rules back.")
+    return None
+
+
+def _tasks(change: Change, dataset: Digest) -> set[Digest]:
+    try:
+        return {task.digest for task in Dataset.from_content(change.library.store.get(dataset))}
+    except NotFound:
+        raise NotFound(f"dataset {short(dataset)}, on which the verdict rests, is not in this store") from None
+
+
+BUILT_IN: Mapping[str, Gate] = {"better": better, "held_out": held_out, "rules_kept": rules_kept}
+DEFAULT: Sequence[str] = ("better", "held_out", "rules_kept")
+
+
+def required(channel: str, protection: Mapping[str, Any]) -> list[Gate]:
+    """The gates of a channel, in order. Raises SettingsError for names that are no gate."""
+    names = protection.get("require", list(DEFAULT))
+    problems = []
+    unknown = sorted(protection.keys() - {"require"})
+    problems += [Problem(f"channels.{channel}.{key}", "an unknown key", "require") for key in unknown]
+    if not isinstance(names, list):
+        raise SettingsError([Problem(f"channels.{channel}.require", shown(names), "a list of gates")])
+    for index, name in enumerate(names):
+        if name not in BUILT_IN:
+            expected = f"one of: {', '.join(BUILT_IN)}"
+            problems.append(Problem(f"channels.{channel}.require[{index}]", shown(name), expected))
+    if problems:
+        raise SettingsError(problems)
+    return [BUILT_IN[name] for name in names]
