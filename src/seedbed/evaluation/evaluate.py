@@ -52,13 +52,15 @@ class Scorecard:
     @property
     def interval(self) -> Interval:
         """The mean over tasks, replicates averaged within each, with its interval."""
-        from seedbed.stats.estimates import mean_interval
+        from seedbed.stats.estimates import mean_interval, wilson
 
         by_task: dict[str, list[float]] = {}
         for cell in self.cells:
             if cell.value is not None:
                 by_task.setdefault(cell.task, []).append(cell.value)
-        return mean_interval([sum(values) / len(values) for values in by_task.values()])
+        means = [sum(values) / len(values) for values in by_task.values()]
+        # A t interval of a rate near 0 or 1 is too narrow, and has no width at all when every task agrees.
+        return wilson(round(sum(means)), len(means)) if {*means} <= {0.0, 1.0} else mean_interval(means)
 
     @property
     def cost_usd(self) -> float:

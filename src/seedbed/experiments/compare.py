@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from seedbed.errors import DatasetError, Problem
@@ -84,8 +85,8 @@ def _recorded(
         control_mean=sum(before) / len(before),
         candidate_mean=sum(after) / len(after),
         difference=interval.mean,
-        low=interval.low,
-        high=interval.high,
+        low=interval.low if math.isfinite(interval.low) else None,
+        high=interval.high if math.isfinite(interval.high) else None,
         p=answer.p,
         alpha=plan.rule["alpha"],
         outcomes=outcomes,

@@ -84,17 +84,18 @@ class Verdict:
     control_mean: float
     candidate_mean: float
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     p: float | None
     alpha: float
     outcomes: str
     """One sign per task in registered order: + better, = equal, - worse. The rule recomputes the finding from it."""
 
     def __str__(self) -> str:
+        known = self.low is not None and self.high is not None
+        interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else "too few tasks for an interval"
         return (
-            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} "
-            f"({self.difference:+.3f}, 95% {self.low:+.3f} to {self.high:+.3f}) "
+            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} ({self.difference:+.3f}, {interval}) "
             f"after {self.tasks} of {self.at_most} tasks, W {self.wins} T {self.ties} L {self.losses}, "
             f"experiment {short(self.experiment)}"
         )

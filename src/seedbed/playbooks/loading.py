@@ -228,6 +228,7 @@ def with_extends(schema: Json) -> Json:
     overrides = {"description": "Single values by path; null removes.", "type": "object"}
     properties = {"extends": extends, "overrides": overrides, **schema["properties"]}
     bare = {"type": ["string", "number", "boolean"]}
-    parameter = properties["parameters"]["additionalProperties"]
-    properties["parameters"] = {**properties["parameters"], "additionalProperties": {"anyOf": [parameter, bare]}}
+    parameters = properties["parameters"]
+    named = {name: {"anyOf": [given, bare]} for name, given in parameters["patternProperties"].items()}
+    properties["parameters"] = {**parameters, "patternProperties": named}
     return {**schema, "properties": properties}

@@ -9,7 +9,7 @@ from seedbed.errors import PlaybookError
 from seedbed.playbooks.genes import built, genes, leaves, with_genes
 from seedbed.playbooks.playbook import Playbook
 
-WORDS = "answer briefly check the facts weigh each claim be kind cite sources naïve 日本 🙂 stop when sure".split()
+WORDS = ["answer", "briefly", "check", "the", "facts", "weigh", "each", "claim", "naïve", "日本", "🙂", "stop", "sure"]
 ACTIONS = ["send_mail", "delete_*", "pay", "forward_*", "book", "bulk_*"]
 
 
@@ -18,7 +18,10 @@ def sentence(rng: random.Random) -> str:
 
 
 def random_playbook(rng: random.Random) -> Playbook:
-    roles = {f"role_{n}": {"system": sentence(rng), "model": rng.choice(["fast", "strong"])} for n in range(rng.randint(1, 3))}
+    roles = {
+        f"role_{n}": {"system": sentence(rng), "model": rng.choice(["fast", "strong"])}
+        for n in range(rng.randint(1, 3))
+    }
     names = [f"step_{n}" for n in range(rng.randint(0, 4))]
     steps: list[Any] = []
     for position, name in enumerate(names):

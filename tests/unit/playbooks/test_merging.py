@@ -33,50 +33,54 @@ def is_protection(path: str) -> bool:
     return path == "locked" or path.startswith("rules")
 
 
-def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing() -> None:
-    rng = random.Random(20261115)
+def attempt(base: Playbook, one: Playbook, other: Playbook) -> Playbook | set[str]:
+    """The merged playbook, or the paths that clash."""
+    try:
+        return merge(base, one, other).playbook
+    except MergeClash as clash:
+        return {problem.path for problem in clash.problems}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing(seed: int) -> None:
+    rng = random.Random(seed)
     clean = clashed = 0
-    for _ in range(10_000):
+    for _ in range(2_500):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
-        try:
-            result = merge(base, one, other).playbook
-        except MergeClash as clash:
+        result = attempt(base, one, other)
+        assert attempt(base, other, one) == result
+        if not isinstance(result, Playbook):
             clashed += 1
-            with pytest.raises(MergeClash) as swapped:
-                merge(base, other, one)
-            assert {p.path for p in clash.problems} == {p.path for p in swapped.value.problems}
             continue
         clean += 1
-        assert merge(base, other, one).playbook.digest == result.digest
         was, mine, yours, now = (leaves(each) for each in (base, one, other, result))
         for path in {**was, **mine, **yours, **now}:
-            if is_protection(path):
-                continue
-            expected = yours.get(path) if mine.get(path) == was.get(path) else mine.get(path)
-            assert now.get(path) == expected, path
+            if not is_protection(path):
+                expected = yours.get(path) if mine.get(path) == was.get(path) else mine.get(path)
+                assert now.get(path) == expected, path
         for side in (one, other):
             assert side.rules.loosened_by(result.rules) == []
-    assert clean > 1_000
-    assert clashed > 1_000
+    assert clean > 250
+    assert clashed > 250
 
 
-def test_every_change_of_both_sides_is_either_kept_or_reported() -> None:
+def test_what_both_sides_changed_differently_is_always_reported() -> None:
     rng = random.Random(7)
-    for _ in range(1_500):
+    for _ in range(1_000):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
-        try:
-            merge(base, one, other)
-        except MergeClash as wrong:
-            reported = {problem.path for problem in wrong.problems}
-        else:
-            continue
         was, mine, yours = (leaves(each) for each in (base, one, other))
-        both = {p for p in {**mine, **yours} if was.get(p) != mine.get(p) != yours.get(p) != was.get(p)}
+        both = {
+            path
+            for path in {**was, **mine, **yours}
+            if mine.get(path) != yours.get(path) and was.get(path) not in (mine.get(path), yours.get(path))
+        }
+        reported = attempt(base, one, other)
         for path in both:
             if not is_protection(path):
-                assert reported & {path, entity(path), "steps"} or any(r.startswith(("steps", "document")) for r in reported)
+                assert not isinstance(reported, Playbook), path
+                assert reported & {path, entity(path), "steps"}, path
 
 
 def test_merging_an_unchanged_side_gives_the_other_side() -> None:

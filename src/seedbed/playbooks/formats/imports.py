@@ -105,8 +105,15 @@ class Foreign(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
 
+def is_version(value: object) -> bool:
+    """Whether a value is a semantic version, which is what refs under versions/ are named by."""
+    number = r"(?:0|[1-9][0-9]*)"
+    pattern = rf"{number}\.{number}\.{number}(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?"
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
 def _version(text: str) -> str:
-    if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?", text, re.ASCII):
+    if not is_version(text):
         raise PydanticCustomError("version", 'a version such as "2.0.0"')
     return text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,8 @@ from seedbed.storage.store import Json, short
 
 FORMAT = "mode"
 STRUCTURES = ("sequential", "parallel", "mixed")
+SECTIONS = ("prompts", "overrides", "additional_turns")
+"""Where a document keeps turns; the last word counts."""
 
 
 def _structure(text: str) -> str:
@@ -131,35 +133,41 @@ def _parent(document: Json, source: str, chain: tuple[Path, ...]) -> Json | None
 
 def resolved(original: Original) -> Json:
     """The whole mode: laid over what it extends, with all its turns under `prompts`."""
-    document, parent = original.document, original.parent
+    document, parent = original.document, original.parent or {}
     imports.refuse(imports.problems(Mode, document) or list(_contradictions(document, parent)), original.source)
-    mode = {**(parent or {}), **document}
-    mode["metadata"] = {**((parent or {}).get("metadata") or {}), **(document.get("metadata") or {})}
-    prompts: dict[str, Json] = dict((parent or {}).get("prompts") or {})
-    for section in ("prompts", "overrides", "additional_turns"):
-        for name, turn in (mode.pop(section, None) or {}).items() if section in document else ():
+    own = {key: value for key, value in document.items() if key not in ("extends", *SECTIONS)}
+    mode = {**parent, **own, "metadata": {**(parent.get("metadata") or {}), **(document.get("metadata") or {})}}
+    prompts: dict[str, Json] = dict(parent.get("prompts") or {})
+    for section in SECTIONS:
+        for name, turn in (document.get(section) or {}).items():
             prompts[name] = {**prompts.get(name, {}), **turn}
-    phases = []
-    for phase in document.get("phases") or ():
-        prompts |= phase.get("prompts") or {}
-        names = [*(phase.get("turns") or ()), *turns.ordered(phase.get("prompts") or {})]
-        phases.append({**phase, "turns": names, "prompts": {}})
-    if phases:
-        mode["phases"] = phases
+    if "phases" in document:
+        mode["phases"] = [_without_prompts(phase) for phase in document["phases"] or ()]
+        prompts |= _in_phases(document)
     return {**mode, "prompts": prompts}
 
 
-def _contradictions(document: Json, parent: Json | None) -> Iterator[Problem]:
-    inherited = (parent or {}).get("prompts") or {}
-    own = [*(document.get("prompts") or ())]
-    for phase in document.get("phases") or ():
+def _in_phases(document: Json) -> dict[str, Json]:
+    """The turns that phases hold themselves."""
+    return {name: turn for phase in document.get("phases") or () for name, turn in (phase.get("prompts") or {}).items()}
+
+
+def _without_prompts(phase: Json) -> Json:
+    names = [*(phase.get("turns") or ()), *turns.ordered(phase.get("prompts") or ())]
+    return {**phase, "turns": names, "prompts": {}}
+
+
+def _contradictions(document: Json, parent: Json) -> Iterator[Problem]:
+    inherited = parent.get("prompts") or {}
+    own = {*(document.get("prompts") or ())}
+    for index, phase in enumerate(document.get("phases") or ()):
         for name in phase.get("prompts") or ():
-            if name in own:
-                yield Problem(f"phases.prompts.{name}", f"{name} a second time", "each turn once")
-            own.append(name)
+            if name in own or name in inherited:
+                yield Problem(f"phases[{index}].prompts.{name}", "a turn that exists already", "each turn once")
+            own.add(name)
     for name in document.get("overrides") or ():
-        if name not in inherited and name not in own:
-            known = ", ".join(inherited) or "none, as it extends nothing"
+        if name not in inherited:
+            known = ", ".join(turns.ordered(inherited)) or "none, as it extends nothing"
             remedy = "A new turn belongs under additional_turns."
             yield Problem(f"overrides.{name}", "a turn to change that does not exist", f"one of: {known}", remedy)
     for name in document.get("additional_turns") or ():
@@ -176,22 +184,73 @@ def _contradictions(document: Json, parent: Json | None) -> Iterator[Problem]:
 def read(original: Original) -> Import:
     mode = resolved(original)
     playbook = turns.playbook(mode, original.source)
-    names = {f"branches/{part(mode['name'])}": playbook.digest}
-    if isinstance(version := mode["metadata"].get("version"), str) and part(version):
-        names[f"versions/{part(mode['name'])}/{part(version)}"] = playbook.digest
-    return Import(playbook, FORMAT, refs=names)
+    return Import(playbook, FORMAT, refs={f"branches/{part(mode['name'])}": playbook.digest})
 
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
     document = copy.deepcopy(original.document) if original else _blank(playbook)
     if branch := imports.parts(refs, "branches", 1):
         document["name"] = imports.kept(document["name"], branch[0])
-    before = resolved(original) if original else {**document, "prompts": {}}
+    parent = (original and original.parent) or None
+    before = resolved(original) if original else document
     playbook = turns.numbered(playbook, before)
     changes = turns.changes(playbook, before)
     for name, changed in changes.items():
-        _place(document, name, before).update(changed)
-    for name in before["prompts"].keys() - {step.name for step in playbook.all_steps()}:
-        _remove(document, name, before)
-    ...
+        if changed:
+            _turn(document, parent, name).update(changed)
+    for name in turns.flat(turns.layout(before)):
+        for holder in _holders(document) if name not in changes else ():
+            holder.pop(name, None)
+    if changes:
+        _write_layout(document, parent, turns.plan(playbook))
+    imports.refuse_loss(playbook, lambda: read(Original(document, parent=parent)).playbook, FORMAT)
     return document
+
+
+def _blank(playbook: Playbook) -> Json:
+    models = [playbook.roles[step.role].model for step in playbook.all_steps()]
+    inputs = sorted(playbook.needed_inputs - {"topic"})
+    return {
+        "name": short(playbook.digest),
+        "structure": "sequential",
+        "turns": len(models),
+        "participants": [*dict.fromkeys(model for model in models if model)],
+        "metadata": {"template_variables": inputs} if inputs else {},
+        "prompts": {},
+    }
+
+
+def _holders(document: Json) -> Iterator[dict[str, Json]]:
+    """Each mapping of a document that holds turns, the one with the last word first."""
+    for place in [*(document.get("phases") or ()), *({"prompts": document.get(name)} for name in reversed(SECTIONS))]:
+        if place.get("prompts"):
+            yield place["prompts"]
+
+
+def _turn(document: Json, parent: Json | None, name: str) -> Json:
+    """Where changes to a turn are written: where it stands, or over what it inherits, or as a new one."""
+    for holder in _holders(document):
+        if name in holder:
+            return holder[name]
+    section = "prompts" if parent is None else "overrides" if name in parent["prompts"] else "additional_turns"
+    document[section] = {**(document.get(section) or {}), name: {}}
+    turn: Json = document[section][name]
+    return turn
+
+
+def _write_layout(document: Json, parent: Json | None, wanted: turns.Layout) -> None:
+    mode = resolved(Original(document, parent=parent))
+    last = max(turns.number(name) or 0 for name in turns.flat(wanted))
+    if last > (mode.get("turns") or last):
+        mode["turns"] = document["turns"] = last
+    if turns.layout(mode) == wanted:
+        return
+    if turns.layout({**mode, "structure": "sequential"}) == wanted:
+        document["structure"] = "sequential"
+    elif turns.layout({**mode, "structure": "parallel"}) == wanted:
+        document["structure"] = "parallel"
+    else:
+        document["structure"] = "mixed"
+        if held := _in_phases(document):
+            document["prompts"] = {**(document.get("prompts") or {}), **held}
+        document["phases"] = turns.phases(wanted)

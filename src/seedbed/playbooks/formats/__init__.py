@@ -1,0 +1,98 @@
+"""Strategies, modes and prompt profiles written elsewhere, in and out.
+
+What an agent runs under becomes a Playbook; names and versions become refs; change logs, scores and ancestry become
+facts; limits on evolution become the protection of a channel. The `import` fact keeps the document's own words, so
+that an export changes only what the playbook says differently, and a document that was only passed through comes
+back equal. An export is read again before it is handed out: what got lost is an error, never a surprise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from seedbed import documents
+from seedbed.errors import PlaybookError, Problem, StoreError, shown
+from seedbed.playbooks import checking
+from seedbed.playbooks.formats import imports, mode, profile, strategy
+from seedbed.playbooks.formats.imports import Import, Note, Original
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json, canonical
+
+__all__ = ["FORMATS", "Import", "Note", "export", "import_document", "load_foreign", "recognise"]
+
+
+class Format(Protocol):
+    """What each module of this package offers."""
+
+    def likeness(self, document: Json) -> int:
+        """How many signs of the format a document shows."""
+
+    def read(self, original: Original) -> Import: ...
+
+    def write(
+        self, playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]
+    ) -> Json: ...
+
+
+FORMATS: dict[str, Format] = {strategy.FORMAT: strategy, mode.FORMAT: mode, profile.FORMAT: profile}
+
+
+def recognise(document: object, source: str = "") -> str:
+    """The name of the format a document is written in, by its structure. Raises PlaybookError if none fits."""
+    if not isinstance(document, dict):
+        found = "nothing" if document is None else shown(document)
+        raise PlaybookError([Problem("document", found, "a mapping: a strategy, a mode or a prompt profile")], source)
+    likeness = {name: known.likeness(document) for name, known in FORMATS.items()}
+    best = max(likeness, key=lambda name: likeness[name])
+    if not likeness[best]:
+        expected = (
+            "a strategy (metadata, parameters, constraints), a mode (structure, turns, prompts) "
+            "or a prompt profile (profile_id, corpus_id, roles with system_prompt)"
+        )
+        remedy = "A playbook in seedbed's own format is loaded with Playbook.load."
+        keys = f"the keys {', '.join(map(str, document))}" if document else "an empty mapping"
+        raise PlaybookError([Problem("document", shown(keys, 200), expected, remedy)], source)
+    return best
+
+
+def load_foreign(path: Path | str) -> Import:
+    """Import a file. Problems are told with the lines they are on."""
+    read = documents.read(path, PlaybookError)
+    try:
+        return import_document(read.value, path)
+    except PlaybookError as wrong:
+        if wrong.source != str(path) or not read.lines:
+            raise
+        places = {place: f"{path}:{line}" for place, line in read.lines.items() if place}
+        raise PlaybookError(checking.placed(wrong.problems, read.value, places), wrong.source) from None
+
+
+def import_document(document: object, source: Path | str = "") -> Import:
+    """Take a parsed document apart. A mode finds what it extends beside `source`.
+
+    Raises PlaybookError with everything that is wrong with it.
+    """
+    source = str(source)
+    name = recognise(document, source)
+    assert isinstance(document, dict)
+    try:
+        canonical(document)
+    except StoreError as wrong:
+        raise PlaybookError([Problem("document", str(wrong), "values that JSON can hold")], source) from None
+    original = mode.original(document, source) if name == mode.FORMAT else Original(document, source)
+    found = FORMATS[name].read(original)
+    return Import(found.playbook, name, found.refs, (*found.facts, original.note(name)), found.protection)
+
+
+def export(playbook: Playbook, format: str, facts: Iterable[Note] = (), refs: Iterable[str] = ()) -> Json:  # noqa: A002
+    """A playbook as a document of that format.
+
+    `facts` are those of the import it descends from, if any, and later changes and scores; `refs` are new names
+    for it. Raises PlaybookError naming everything that the format cannot express.
+    """
+    if format not in FORMATS:
+        raise PlaybookError([Problem("format", shown(format), f"one of: {', '.join(FORMATS)}")])
+    notes = tuple(facts)
+    return FORMATS[format].write(playbook, imports.original(notes, format), notes, tuple(refs))

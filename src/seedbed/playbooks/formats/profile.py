@@ -1,0 +1,246 @@
+"""Prompt profiles: what each role is told, for one corpus and one type of task.
+
+Role prompts and the three settings of a debate are the playbook; ids, names and the corpus give it its refs;
+scores and the parent profile become facts. Role prompts stand under `role_prompts`, `roles` or `profile`, or at the
+top: whatever there has a `system_prompt` (or `prompt_text`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+from uuid import NAMESPACE_OID, uuid5
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from seedbed.errors import Problem
+from seedbed.playbooks.formats import imports
+from seedbed.playbooks.formats.imports import Foreign, Identifier, Import, Note, Original, RefName, part
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json
+
+FORMAT = "profile"
+TASK_TYPE = "qa"
+"""What a profile is for that does not say."""
+ROLES = ("worker", "reviewer", "orchestrator", "summarizer")
+TEXTS = ("system_prompt", "prompt_text")
+SETTINGS = ("model", "temperature", "max_tokens")
+SCORES = ("scores", "metrics", "performance", "performance_stats")
+PARAMETERS: dict[str, Json] = {
+    "max_debate_rounds": {"low": 1, "whole": True},
+    "num_workers": {"low": 1, "whole": True},
+    "consensus_threshold": {"low": 0, "high": 1},
+}
+"""How a debate is held, with the bounds that these numbers have by their meaning."""
+
+
+class RolePrompt(Foreign):
+    system_prompt: str | None = None
+    prompt_text: str | None = None
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not part(str(value)):
+        raise PydanticCustomError("label", "text or a number")
+    return value
+
+
+Label = Annotated[Any, AfterValidator(_label)]
+_UUID = "Profiles are known by UUIDs, so that no two are taken for one another."
+
+
+class Profile(Foreign):
+    profile_id: Identifier | None = Field(default=None, description=_UUID)
+    id: Identifier | None = Field(default=None, description=_UUID)
+    parent_profile_id: Identifier | None = Field(default=None, description=_UUID)
+    base_profile_id: Identifier | None = Field(default=None, description=_UUID)
+    name: RefName | None = Field(default=None, description="Give the name as text in quotes.")
+    version: Label | None = Field(default=None, description='Give the version as text, such as "1.2".')
+    corpus_id: RefName | None = Field(default=None, description="Name the corpus it was written for.")
+    task_type: RefName | None = Field(default=None, description="Name the type of task, such as qa.")
+    metadata: dict[str, Any] | None = None
+    scores: dict[str, float | None] | None = Field(default=None, description="Give each metric one number.")
+    metrics: dict[str, Any] | None = None
+    performance: dict[str, Any] | None = None
+    performance_stats: dict[str, Any] | None = None
+
+
+class Debate(Foreign):
+    max_debate_rounds: Annotated[int, Field(ge=1)] | None = None
+    num_workers: Annotated[int, Field(ge=1)] | None = None
+    consensus_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+def likeness(document: Json) -> int:
+    signs = {"profile_id", "parent_profile_id", "base_profile_id", "corpus_id", "task_type", "role_prompts"}
+    home, _ = _home(document)
+    return len(signs & document.keys()) + sum(_is_role(value) for value in home.values())
+
+
+def _home(document: Json) -> tuple[Json, str]:
+    """Where role prompts stand, and the path of that place."""
+    inner = document.get("profile")
+    home, path = (inner, "profile.") if isinstance(inner, dict) else (document, "")
+    for section in ("role_prompts", "roles"):
+        if isinstance(home.get(section), dict):
+            return home[section], f"{path}{section}."
+    return home, path
+
+
+def _role_names(document: Json) -> list[str]:
+    home, path = _home(document)
+    if path.endswith(("role_prompts.", "roles.")):
+        return list(home)
+    return [name for name, value in home.items() if name in ROLES or _is_role(value)]
+
+
+def _is_role(value: object) -> bool:
+    return isinstance(value, dict) and any(key in value for key in TEXTS)
+
+
+def _debate(document: Json) -> Json:
+    """Where the settings of a debate stand."""
+    inner = document.get("profile")
+    return inner if isinstance(inner, dict) else document
+
+
+# In and out
+
+
+def read(original: Original) -> Import:
+    document = original.document
+    home, path = _home(document)
+    names = _role_names(document)
+    found = [*imports.problems(Profile, document), *imports.problems(Debate, _debate(document))]
+    for name in names:
+        wrong = imports.problems(RolePrompt, home[name], f"{path}{name}")
+        if not wrong and home[name].get(_text_key(home[name])) is None:
+            wrong = [Problem(f"{path}{name}", "no instructions", f"text under {' or '.join(TEXTS)}")]
+        found += wrong
+    if not names:
+        remedy = "Give each role a mapping with system_prompt, temperature and max_tokens."
+        found.append(Problem("document", "no role prompts", f"some for {', '.join(ROLES)} or others", remedy))
+    imports.refuse(found, original.source)
+    settings = {name: _debate(document).get(name) for name in PARAMETERS}
+    playbook = Playbook.from_document(
+        {
+            "roles": {name: _role(home[name]) for name in names},
+            "parameters": {
+                name: {"value": value, **PARAMETERS[name]} for name, value in settings.items() if value is not None
+            },
+        },
+        source=original.source,
+    )
+    refs = dict.fromkeys(_refs(document), playbook.digest)
+    return Import(playbook, FORMAT, refs, facts=(*_parents(document), *_scores(document)))
+
+
+def _text_key(role: Json) -> str:
+    return next((key for key in TEXTS if role.get(key) is not None), TEXTS[0])
+
+
+def _role(prompt: Json) -> Json:
+    settings = {key: prompt[key] for key in SETTINGS if prompt.get(key) is not None}
+    return {"system": prompt[_text_key(prompt)], **settings}
+
+
+def _identifier(document: Json) -> str | None:
+    found: str | None = document.get("profile_id") or document.get("id")
+    return found
+
+
+def _refs(document: Json) -> Iterator[str]:
+    if identifier := _identifier(document):
+        yield f"profiles/{identifier}"
+    if corpus := document.get("corpus_id"):
+        yield f"corpora/{part(corpus)}/{part(document.get('task_type') or TASK_TYPE)}"
+    if name := document.get("name"):
+        yield f"branches/{part(name)}"
+        if imports.is_version(document.get("version")):
+            yield f"versions/{part(name)}/{document['version']}"
+
+
+def _parents(document: Json) -> Iterator[Note]:
+    parent = document.get("parent_profile_id") or document.get("base_profile_id")
+    if parent:
+        yield Note("parent", f"{_owner(document)}/{parent}", {"ref": f"profiles/{parent}"})
+
+
+def _owner(document: Json) -> str:
+    return next(_refs(document), "profile")
+
+
+def _scores(document: Json) -> Iterator[Note]:
+    """One fact for each number under the sections that hold scores; a new number is a new fact."""
+    for section in SCORES:
+        for metric, value in (document.get(section) or {}).items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                yield _score(_owner(document), metric, value)
+
+
+def _score(owner: str, metric: str, value: float) -> Note:
+    return Note("score", f"{owner}/{metric}/{value!r}", {"metric": metric, "value": value})
+
+
+def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
+    document: Json = copy.deepcopy(original.document) if original else {"profile_id": None}
+    _rename(document, list(refs))
+    if not original and not document["profile_id"]:
+        document["profile_id"] = str(uuid5(NAMESPACE_OID, playbook.digest))
+    home, _ = _home(document)
+    content = playbook.content()
+    roles = content.get("roles", {})
+    known = _role_names(document)
+    for name in known:
+        if name not in roles:
+            del home[name]
+    for name, role in roles.items():
+        if name in known or name not in home:
+            _write_role(home.setdefault(name, {}), role)
+    _write_debate(_debate(document), content.get("parameters", {}))
+    told = {note.key for note in read(original).facts} if original else set()
+    for note in notes:
+        if note.kind == "score" and note.key not in told:
+            section = next((name for name in SCORES if document.get(name)), SCORES[0])
+            document[section] = {**(document.get(section) or {}), note.body["metric"]: note.body["value"]}
+    imports.refuse_loss(playbook, lambda: read(Original(document)).playbook, FORMAT)
+    return document
+
+
+def _rename(document: Json, refs: list[str]) -> None:
+    """Take id, corpus, name and version from the refs; the profile it was before becomes the parent."""
+    key = "id" if document.get("id") and not document.get("profile_id") else "profile_id"
+    identifier = imports.parts(refs, "profiles", 1)
+    if identifier and identifier[0] != document.get(key):
+        if document.get(key):
+            parent = "base_profile_id" if "base_profile_id" in document else "parent_profile_id"
+            document[parent] = document[key]
+        document[key] = identifier[0]
+    if corpus := imports.parts(refs, "corpora", 2):
+        document["corpus_id"] = imports.kept(document.get("corpus_id"), corpus[0])
+        if document.get("task_type") is not None or corpus[1] != TASK_TYPE:
+            document["task_type"] = imports.kept(document.get("task_type"), corpus[1])
+    if branch := imports.parts(refs, "branches", 1):
+        document["name"] = imports.kept(document.get("name"), branch[0])
+    if named := imports.parts(refs, "versions", 2):
+        document["name"] = imports.kept(document.get("name"), named[0])
+        document["version"] = named[1]
+
+
+def _write_role(prompt: Json, role: Json) -> None:
+    key = _text_key(prompt)
+    for theirs, new in {key: role.get("system", ""), **{name: role.get(name) for name in SETTINGS}}.items():
+        if prompt.get(theirs) != new:
+            prompt[theirs] = new
+
+
+def _write_debate(home: Json, parameters: Json) -> None:
+    for name in PARAMETERS:
+        new = parameters.get(name, {}).get("value")
+        if home.get(name) != new:
+            home[name] = new

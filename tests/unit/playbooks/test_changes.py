@@ -1,0 +1,80 @@
+"""Differences people can read, and limits on how much may change at once."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playbook_samples import random_edit, random_playbook
+
+from seedbed.playbooks.changes import Change, diff, excess
+from seedbed.playbooks.genes import leaves, with_genes
+from seedbed.playbooks.playbook import Playbook
+
+START = Playbook.from_document(
+    {
+        "roles": {"writer": {"system": "Answer in three short sentences."}},
+        "parameters": {"warmth": {"value": 0.5, "low": 0, "high": 2}, "depth": 0.5},
+        "rules": {"never": ["pay"]},
+    }
+)
+
+
+def test_numbers_are_shown_from_and_to_and_texts_word_by_word() -> None:
+    changed = with_genes(START, {"parameters.warmth": 0.7, "roles.writer.system": "Answer in two short sentences."})
+    assert [str(change) for change in diff(START, changed)] == [
+        "roles.writer.system: Answer in [-three-]{+two+} short sentences.",
+        "parameters.warmth: 0.5 → 0.7",
+    ]
+
+
+def test_what_appears_and_disappears_is_shown() -> None:
+    less = Playbook.from_document({key: value for key, value in START.document().items() if key != "rules"})
+    assert diff(START, less) == [Change("rules.never", ["pay"], None)]
+    assert diff(less, START) == [Change("rules.never", None, ["pay"])]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_applying_a_diff_gives_the_other_playbook(seed: int) -> None:
+    rng = random.Random(seed)
+    one = random_playbook(rng)
+    other = random_edit(one, rng)
+    flat = leaves(one)
+    for change in diff(one, other):
+        assert change.before == flat.get(change.path)
+        if change.after is None:
+            del flat[change.path]
+        else:
+            flat[change.path] = change.after
+    assert flat == leaves(other)
+    assert (diff(one, other) == []) is (one == other)
+
+
+@given(st.text(max_size=50), st.text(max_size=50))
+def test_pieces_of_a_text_change_add_up_to_both_texts(before: str, after: str) -> None:
+    pieces = list(Change("x", before, after).pieces())
+    assert "".join(text for what, text in pieces if what != "added") == before
+    assert "".join(text for what, text in pieces if what != "removed") == after
+
+
+def test_a_change_within_the_limits_is_no_excess() -> None:
+    changed = with_genes(START, {"parameters.warmth": 0.7, "roles.writer.system": "Answer in two short sentences."})
+    assert excess(START, changed, number=0.10, text=5) == []
+
+
+def test_larger_changes_are_each_told() -> None:
+    changed = with_genes(
+        START, {"parameters.warmth": 0.71, "parameters.depth": 0.61, "roles.writer.system": "Say something else."}
+    )
+    paths = [problem.path for problem in excess(START, changed, number=0.10, text=5)]
+    assert paths == ["parameters.depth", "parameters.warmth", "roles.writer.system"]
+
+
+def test_a_gene_that_comes_or_goes_is_always_too_much() -> None:
+    document = START.document()
+    document["parameters"]["autonomy"] = 1.0
+    more = Playbook.from_document(document)
+    assert [problem.found for problem in excess(START, more, number=1, text=10_000)] == ["a gene that is new"]
+    assert [problem.found for problem in excess(more, START, number=1, text=10_000)] == ["a gene that is gone"]

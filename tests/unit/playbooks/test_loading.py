@@ -1,0 +1,106 @@
+"""`extends`, `overrides` and run-time overrides are resolved before hashing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seedbed.errors import PlaybookError
+from seedbed.playbooks import loading
+from seedbed.playbooks.playbook import Playbook
+
+BASE = """
+roles:
+  writer: {system: Be brief., model: fast}
+  critic: {system: Find faults.}
+steps:
+  - {name: draft, role: writer, prompt: "{question}"}
+  - together:
+      - {name: facts, role: critic, prompt: "Facts in {draft}"}
+      - {name: logic, role: critic, prompt: "Logic of {draft}"}
+parameters: {warmth: {value: 0.5, low: 0, high: 1}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "base.yaml").write_text(BASE)
+    return tmp_path
+
+
+def load(folder: Path, text: str, **overrides: object) -> Playbook:
+    (folder / "child.yaml").write_text(text)
+    return Playbook.load(folder / "child.yaml", {path.replace("__", "."): value for path, value in overrides.items()})
+
+
+def test_a_child_that_adds_nothing_has_the_digest_of_its_parent(folder: Path) -> None:
+    assert load(folder, "extends: base") == Playbook.load(folder / "base.yaml")
+
+
+def test_mappings_merge_and_null_removes(folder: Path) -> None:
+    child = load(folder, "extends: base\nroles:\n  writer: {model: null, system: Be kind.}\n")
+    assert child.roles["writer"].model is None
+    assert child.roles["writer"].system == "Be kind."
+    assert "critic" in child.roles
+
+
+def test_a_step_of_a_known_name_changes_it_in_place_and_a_new_one_is_added(folder: Path) -> None:
+    steps = '[{name: facts, prompt: "All facts of {draft}"}, {name: final, role: writer, sees: [facts, logic]}]'
+    child = load(folder, f"extends: base\nsteps: {steps}\n")
+    assert [[step.name for step in group] for group in child.plan] == [["draft"], ["facts", "logic"], ["final"]]
+    assert next(s.prompt for s in child.all_steps() if s.name == "facts") == "All facts of {draft}"
+
+
+def test_overrides_reach_single_values_and_remove_steps(folder: Path) -> None:
+    child = load(folder, "extends: base\noverrides: {roles.critic.system: Be fair., steps.logic: null}\n")
+    assert child.roles["critic"].system == "Be fair."
+    assert [[step.name for step in group] for group in child.plan] == [["draft"], ["facts"]]
+
+
+def test_run_time_overrides_come_last_and_change_the_digest(folder: Path) -> None:
+    child = load(folder, "extends: base", parameters__warmth__value=0.9, steps__facts__prompt="Facts: {draft}")
+    assert child.parameter("warmth") == 0.9
+    assert child != Playbook.load(folder / "base.yaml")
+
+
+def test_an_override_that_leads_nowhere_is_told(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match=r"steps\.nope\.prompt: found no steps\.nope to change"):
+        load(folder, "extends: base", steps__nope__prompt="x")
+
+
+def test_several_parents_are_laid_over_each_other_in_order(folder: Path) -> None:
+    (folder / "tone.json").write_text('{"roles": {"writer": {"system": "Sing."}}}')
+    assert load(folder, "extends: [base, tone]").roles["writer"].system == "Sing."
+    assert load(folder, "extends: [tone, base]").roles["writer"].system == "Be brief."
+
+
+def test_a_circle_is_told_with_its_whole_way(folder: Path) -> None:
+    (folder / "a.yaml").write_text("extends: b")
+    (folder / "b.yaml").write_text("extends: a")
+    with pytest.raises(PlaybookError, match=r"a\.yaml → b\.yaml → a\.yaml"):
+        Playbook.load(folder / "a.yaml")
+    with pytest.raises(PlaybookError, match="circle"):
+        load(folder, "extends: child")
+
+
+def test_a_missing_parent_is_told_with_where_it_was_looked_for(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match=r"(?s)extends: found \"nowhere\".*nowhere\.yaml"):
+        load(folder, "extends: nowhere")
+    with pytest.raises(PlaybookError, match="the name of a file"):
+        load(folder, "extends: 3")
+
+
+def test_every_value_knows_the_file_and_line_it_came_from(folder: Path) -> None:
+    (folder / "child.yaml").write_text("extends: base\nroles:\n  critic:\n    system: Be fair.\n")
+    origins = loading.load(folder / "child.yaml", {"parameters.warmth.value": 0.1}).origins
+    assert origins["roles.critic.system"].endswith("child.yaml:4")
+    assert origins["roles.writer.system"].endswith("base.yaml:3")
+    assert origins["steps.logic.prompt"].endswith("base.yaml:9")
+    assert origins["parameters.warmth.value"] == "override"
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
+def test_a_file_that_holds_no_mapping_is_told(folder: Path, text: str) -> None:
+    with pytest.raises(PlaybookError, match="a mapping"):
+        load(folder, text)
