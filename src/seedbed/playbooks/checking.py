@@ -224,8 +224,9 @@ class _Check:
                 )
 
     def locked_problems(self) -> Iterator[Problem]:
-        paths = [named for named, _, _ in leaves(self.document)]
-        for index, pattern in enumerate(_texts(self.document.get("locked"))):
+        locks = _texts(self.document.get("locked"))
+        paths = [named for named, _, _ in leaves(self.document)] if locks else []
+        for index, pattern in enumerate(locks):
             if not any(matches(pattern, path) for path in paths):
                 near = difflib.get_close_matches(pattern, paths, 1)
                 remedy = f"Did you mean {near[0]}?" if near else ""

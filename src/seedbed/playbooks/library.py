@@ -20,7 +20,7 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonic
 
 State = Literal["active", "merged", "archived", "failed"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-REF_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
+REF_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,7 @@ class Library:
 
     def name(self, name: str, to: str, *, because: str) -> Ref:
         """Point a branch, or any other ref but a channel or a version, at a playbook."""
-        ref = name if "/" in name else f"branches/{name}"
-        if not REF_NAME.fullmatch(ref):
-            raise PlaybookError([Problem(name, "a name with odd characters", "words like branches/careful")])
+        ref = _checked(name if "/" in name else f"branches/{name}")
         if ref.startswith(("channels/", "versions/")):
             verb = "seedbed release" if ref.startswith("channels/") else "seedbed playbook version"
             raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use {verb}.")])
@@ -148,7 +146,7 @@ class Library:
         if not SEMVER.fullmatch(number):
             raise PlaybookError([Problem(f"versions/{line}", shown(number), "a semantic version such as 2.0.0")])
         digest = self.find(of)
-        ref = f"versions/{line}/{number}"
+        ref = _checked(f"versions/{line}/{number}")
         try:
             return self.store.move(ref, digest, expected=None, because=because, by=self.by)
         except RefMoved:
@@ -166,7 +164,7 @@ class Library:
     def branch(self, name: str, start: str, *, because: str) -> Ref:
         """Begin a line of work at a playbook. Raises RefMoved if the name is taken."""
         digest = self.find(start)
-        return self.store.move(f"branches/{name}", digest, expected=None, because=because, by=self.by)
+        return self.store.move(_checked(f"branches/{name}"), digest, expected=None, because=because, by=self.by)
 
     def close(self, name: str, state: Literal["merged", "archived", "failed"], *, because: str) -> None:
         """End a branch; its name is free again and its history stays."""
@@ -268,6 +266,12 @@ class Library:
         for mark in self.store.facts(Query(kind="tag", tag=tag, newest=True, after=after)):
             for fact in self.store.facts(replace(query, key=mark.subject)):
                 yield mark.number, _entry(fact)
+
+
+def _checked(ref: str) -> str:
+    if not REF_NAME.fullmatch(ref):
+        raise PlaybookError([Problem(shown(ref), "a name with odd characters", "words like branches/careful")])
+    return ref
 
 
 def _entry(fact: Fact) -> Entry:

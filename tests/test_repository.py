@@ -1,0 +1,79 @@
+"""Habits of the repository that a reviewer should not have to check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import seedbed
+from seedbed import errors
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src/seedbed").rglob("*.py"))
+HEAVY = {"sqlalchemy", "numpy", "scipy", "langchain_core", "pydantic", "rich", "typer", "yaml", "httpx", "psycopg"}
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / line for line in listed.stdout.splitlines()]
+
+
+def test_the_lock_names_no_host_and_no_accelerator() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert not re.search(r"https?://", lock)
+    assert not re.search(r"^(torch|nvidia|triton|cuda)", lock, re.MULTILINE)
+    assert "--hash=sha256:" in lock
+
+
+def test_no_lock_file_that_records_hosts_is_tracked() -> None:
+    assert not {"uv.lock", "pylock.toml", "poetry.lock"} & {path.name for path in tracked()}
+
+
+def test_importing_seedbed_loads_nothing_heavy() -> None:
+    script = "import sys, seedbed; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded)
+
+
+def test_public_names_are_sorted_complete_and_real() -> None:
+    assert seedbed.__all__ == sorted(seedbed.__all__)
+    assert set(seedbed.__all__) == set(seedbed._HOMES)
+    for name in seedbed.__all__:
+        assert getattr(seedbed, name).__name__ == name
+
+
+def test_every_error_is_exported_and_drawn_in_the_tree() -> None:
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert classes | {"Problem"} == set(errors.__all__)
+    for name in classes:
+        assert name in (errors.__doc__ or "")
+
+
+def test_modules_stay_short() -> None:
+    long = {path.name: lines for path in SOURCES if (lines := len(path.read_text().splitlines())) > 400}
+    assert not long
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        path for path in SOURCES if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+def test_names_say_what_things_are() -> None:
+    vague = re.compile(r"(Manager|Handler|Helper|Util|Service|Base|Abstract|Data|Info|Framework)$")
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                assert not vague.search(node.name), f"{path.name}: {node.name}"
+
+
+def test_every_module_has_a_test_of_its_name() -> None:
+    tests = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    for path in SOURCES:
+        if path.stem not in ("__init__", "__main__"):
+            assert any(path.stem in name for name in tests), path.name
