@@ -1,0 +1,346 @@
+"""What SQLite and PostgreSQL each do in their own way: connecting, locking, bulk writing, searching."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.storage.store import words
+
+Row: TypeAlias = tuple[Any, ...]
+
+CONTENT = ("digest", "kind", "body", "at")
+FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
+
+INDEXED_CHARACTERS = 100_000
+"""How much of a content's text can be searched."""
+
+_HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED")
+
+# Longer words are cut up: PostgreSQL takes none of more than 2,046 bytes.
+_WORD = re.compile(r"[^\W_]{1,200}")
+
+
+def terms(text: str) -> list[str]:
+    """The words of a text, as they are indexed and looked up."""
+    return _WORD.findall(text[:INDEXED_CHARACTERS].casefold())
+
+
+def body_terms(text: str) -> str:
+    """The words of a content's JSON text; none if it is damaged."""
+    try:
+        return " ".join(terms(words(json.loads(text))))
+    except ValueError:
+        return ""
+
+
+class Dialect(Protocol):
+    """Everything the store and its migrations ask of a database beyond plain SQL."""
+
+    name: str
+    begin: str
+    """Opens a transaction that writes."""
+    parents: str
+    """The parents of a fact `f`, as a table `p(value)`."""
+    match: str
+    """Whether a row of `search` has all the words that `:words` asks for."""
+    texts: str
+    """The right side of an IN over `:texts`, any number of them in one parameter."""
+    numbers: str
+
+    def engine(self, url: URL) -> Engine: ...
+
+    def lock_chain(self, db: Connection) -> None:
+        """Until the transaction ends, nobody else adds chained facts, moves refs or migrates."""
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        """Insert `CONTENT` rows that are not there yet, and index their words."""
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        """Insert `FACT` rows whose keys are not there yet, with their tags, and count them."""
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int: ...
+
+    def index(self, db: Connection) -> None:
+        """Fill the empty search and tags from all content and facts."""
+
+    def given(self, values: Sequence[object]) -> object:
+        """The parameter of `texts` or `numbers`."""
+
+    def all_of(self, words: Sequence[str]) -> str:
+        """The parameter of `match`."""
+
+    def pinned(self, path: str) -> str:
+        """Tables to go through in this order by this index, as far as the database lets itself be told."""
+
+    def ticket(self, db: Connection) -> str | None:
+        """By what to ask later whether the open transaction was committed."""
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        """Whether the transaction of that ticket was committed; waits until that is decided."""
+
+    def passing(self, error: DBAPIError) -> bool:
+        """Whether the same work may succeed on another connection in a moment."""
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        """The error as a user should see it."""
+
+
+class Sqlite:
+    name = "sqlite"
+    begin = "BEGIN IMMEDIATE"
+    parents = "json_each(f.parents) p"
+    match = "search MATCH :words"
+    texts = "(SELECT value FROM json_each(:texts))"
+    numbers = "(SELECT value FROM json_each(:numbers))"
+
+    def engine(self, url: URL) -> Engine:
+        if not url.database or url.database == ":memory:":
+            raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory give memory:")
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            connection.execute("PRAGMA busy_timeout = 30000")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute("PRAGMA mmap_size = 2147418112")
+            connection.create_function("terms", 1, body_terms, deterministic=True)
+
+        return engine
+
+    def lock_chain(self, db: Connection) -> None:
+        """BEGIN IMMEDIATE locked the whole file already."""
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        last = self._last(db, "content", "id")
+        _insert(db, "INSERT OR IGNORE INTO content", CONTENT, rows)
+        self._index_words(db, last)
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        last = self._last(db, "facts", "number")
+        _insert(db, "INSERT OR IGNORE INTO facts", FACT, rows)
+        self._index_tags(db, last)
+        count = "SELECT count(*) FROM facts WHERE number > ?"
+        return int(db.exec_driver_sql(count, (last,)).scalar_one())
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int:
+        among = "digest IN (SELECT value FROM json_each(?))"
+        given = (json.dumps(digests),)
+        # A contentless index forgets a row only when told the words it had.
+        forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, terms(body) FROM content WHERE "
+        db.exec_driver_sql(forget + among, given)
+        return db.exec_driver_sql(f"DELETE FROM content WHERE {among}", given).rowcount
+
+    def index(self, db: Connection) -> None:
+        self._index_words(db, 0)
+        self._index_tags(db, 0)
+
+    def given(self, values: Sequence[object]) -> object:
+        return json.dumps(list(values))
+
+    def all_of(self, words: Sequence[str]) -> str:
+        return " ".join(f'"{word}"' for word in words)
+
+    def pinned(self, path: str) -> str:
+        return path
+
+    def ticket(self, db: Connection) -> str | None:
+        return None
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        return False
+
+    def passing(self, error: DBAPIError) -> bool:
+        return False
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        # An extended code keeps its kind in the lower byte.
+        kind = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return StoreDamaged(f"{name}: {error.orig}. Restore it from a copy of the store")
+        remedies = {
+            sqlite3.SQLITE_BUSY: "Another process has been writing for 30 seconds; try again when it is done",
+            sqlite3.SQLITE_FULL: "Nothing was written; free some space and try again",
+            sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder",
+            sqlite3.SQLITE_CANTOPEN: "Check the path and the permissions of the folder",
+        }
+        return StoreError(f"{name}: {error.orig}. {remedies.get(kind, 'Nothing was written')}")
+
+    @staticmethod
+    def _last(db: Connection, table: str, column: str) -> int:
+        return int(db.exec_driver_sql(f"SELECT coalesce(max({column}), 0) FROM {table}").scalar_one())
+
+    @staticmethod
+    def _index_words(db: Connection, after: int) -> None:
+        fill = "INSERT INTO search(rowid, words) SELECT id, terms(body) FROM content WHERE id > ? ORDER BY id"
+        db.exec_driver_sql(fill, (after,))
+
+    @staticmethod
+    def _index_tags(db: Connection, after: int) -> None:
+        db.exec_driver_sql(
+            "INSERT OR IGNORE INTO fact_tags(tag, kind, number) SELECT t.value, f.kind, f.number"
+            " FROM facts f CROSS JOIN json_each(f.tags) t WHERE f.number > ? AND f.tags IS NOT NULL",
+            (after,),
+        )
+
+
+class Postgresql:
+    name = "postgresql"
+    begin = "BEGIN"
+    parents = "json_array_elements_text(f.parents::json) AS p(value)"
+    match = "search.words @@ CAST(:words AS tsquery)"
+    texts = "(SELECT unnest(CAST(:texts AS text[])))"
+    numbers = "(SELECT unnest(CAST(:numbers AS bigint[])))"
+    chain = 7_333_332_633_264
+    """The number of the advisory lock: `seedbed` on a telephone keypad."""
+
+    def engine(self, url: URL) -> Engine:
+        try:
+            engine = create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                isolation_level="AUTOCOMMIT",
+                connect_args={"client_encoding": "utf8"},
+                use_native_hstore=False,
+                pool_size=10,
+                max_overflow=20,
+                pool_timeout=60,
+            )
+        except ModuleNotFoundError:
+            remedy = "pip install seedbed[postgres]"
+            raise _unusable(url, "the PostgreSQL driver psycopg to be installed", remedy) from None
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            # A plan made for the words and dates at hand beats one made for any.
+            connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off")
+
+        return engine
+
+    def lock_chain(self, db: Connection) -> None:
+        db.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (self.chain,))
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        texts = [(*row, body_terms(row[2])) for row in rows]
+        db.exec_driver_sql(
+            f"WITH given AS MATERIALIZED ({_given((*CONTENT, 'words'))}),"
+            " added AS (INSERT INTO content (digest, kind, body, at)"
+            "  SELECT digest, kind, body, at FROM given ORDER BY position ON CONFLICT DO NOTHING RETURNING id, digest)"
+            " INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(given.words, ' '))"
+            " FROM added JOIN given USING (digest) ON CONFLICT DO NOTHING",
+            _columns(texts),
+        )
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        names = ", ".join(FACT)
+        added = db.exec_driver_sql(
+            f"WITH given AS ({_given(FACT)}),"
+            f" added AS (INSERT INTO facts ({names}) SELECT {names} FROM given ORDER BY position"
+            "  ON CONFLICT DO NOTHING RETURNING number, kind, tags),"
+            " tagged AS (INSERT INTO fact_tags (tag, kind, number)"
+            "  SELECT tag, kind, number FROM added, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING)"
+            " SELECT count(*) FROM added",
+            _columns(rows),
+        )
+        return int(added.scalar_one())
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int:
+        forget = "WITH gone AS (DELETE FROM content WHERE digest = ANY(%s) RETURNING id) DELETE FROM search USING gone"
+        return db.exec_driver_sql(f"{forget} WHERE search.rowid = gone.id", (list(digests),)).rowcount
+
+    def index(self, db: Connection) -> None:
+        last = 0
+        page = "SELECT id, body FROM content WHERE id > %s ORDER BY id LIMIT 1000"
+        while rows := db.exec_driver_sql(page, (last,)).all():
+            db.exec_driver_sql(
+                "INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(words, ' '))"
+                f" FROM ({_given(('id', 'words'))}) AS given",
+                _columns([(row.id, body_terms(row.body)) for row in rows]),
+            )
+            last = rows[-1].id
+        db.exec_driver_sql(
+            "INSERT INTO fact_tags (tag, kind, number) SELECT tag, kind, number"
+            " FROM facts, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING"
+        )
+
+    def given(self, values: Sequence[object]) -> object:
+        return list(values)
+
+    def all_of(self, words: Sequence[str]) -> str:
+        return " & ".join(f"'{word}'" for word in words)
+
+    def pinned(self, path: str) -> str:
+        return _HINT.sub("", path)
+
+    def ticket(self, db: Connection) -> str | None:
+        return str(db.exec_driver_sql("SELECT pg_current_xact_id()").scalar_one())
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        ask = "SELECT pg_xact_status(%s::xid8)"
+        while (status := db.exec_driver_sql(ask, (ticket,)).scalar_one()) == "in progress":
+            time.sleep(0.05)
+        return bool(status == "committed")
+
+    def passing(self, error: DBAPIError) -> bool:
+        """Lost connections, a server that starts or stops, and transactions the server gave up to let another pass."""
+        state = getattr(error.orig, "sqlstate", None)
+        return error.connection_invalidated or _unreachable(error) or state in {"40001", "40P01", "57P01", "57P02"}
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        said = " ".join(str(error.orig).split())
+        remedy = "Nothing was written"
+        if error.connection_invalidated or _unreachable(error):
+            remedy = "Check that the server is up and that the URL is right"
+        return StoreError(f"{name}: {said}. {remedy}")
+
+
+def _unreachable(error: DBAPIError) -> bool:
+    """Whether no connection could be made, or the server is not ready for one."""
+    return error.statement is None and getattr(error.orig, "sqlstate", None) in {None, "57P03", "53300"}
+
+
+def dialect(url: str) -> tuple[Dialect, URL]:
+    """The dialect a store's URL asks for. Raises SettingsError if there is none."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        remedy = "Give sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+        raise SettingsError([Problem("store", shown(url), "the URL of a database", remedy)]) from None
+    if parsed.drivername == "sqlite":
+        return Sqlite(), parsed
+    if parsed.drivername == "postgresql":
+        return Postgresql(), parsed
+    raise _unusable(parsed, "sqlite:///FILE or postgresql://USER@HOST/DATABASE", "Change the store in seedbed.yaml")
+
+
+def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
+    return SettingsError([Problem("store", url.render_as_string(hide_password=True), expected, remedy)])
+
+
+def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    marks = ", ".join("?" * len(columns))
+    db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows))
+
+
+_TYPES = {"at": "bigint", "id": "bigint", "value": "float8"}
+
+
+def _given(names: Sequence[str]) -> str:
+    """Rows handed to PostgreSQL as one array per column: as fast as COPY, and it needs no table to land in."""
+    arrays = ", ".join(f"%b::{_TYPES.get(name, 'text')}[]" for name in names)
+    return f"SELECT * FROM unnest({arrays}) WITH ORDINALITY AS given({', '.join(names)}, position)"
+
+
+def _columns(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+    return tuple(list(column) for column in zip(*rows, strict=True))

@@ -1,0 +1,398 @@
+"""FilesStore: plain JSON in folders, to be read by people and kept in git.
+
+format.json               the version of this layout
+content/KIND/DIGEST.json  one document each
+facts/KIND.jsonl          one fact a line, in the order they happened
+refs/NAME.json            where each ref points now
+pending.json              only while a batch is written: how to undo it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
+from seedbed.storage.memory import Facts, now
+from seedbed.storage.store import (
+    Content,
+    Digest,
+    Fact,
+    Json,
+    Query,
+    Ref,
+    Target,
+    canonical,
+    checked,
+    digest,
+    moved,
+    next_move,
+    short,
+    words,
+)
+
+FORMAT = 1
+
+
+class FilesStore:
+    """A store in a folder, shared by any number of processes on one machine.
+
+    Every batch is written whole or, after a crash, undone by whoever comes next. All facts are indexed in
+    memory, so it suits thousands of them rather than millions.
+    """
+
+    def __init__(self, folder: str | Path, clock: Callable[[], datetime] = now) -> None:
+        self._folder = Path(folder)
+        self._clock = clock
+        self._threads = threading.Lock()
+        with _explained(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self._folder / ".lock", thread_local=False, poll_interval=0.005)
+        self._journal = self._folder / "pending.json"
+        self._facts = Facts()
+        self._lengths: dict[str, int] = {}
+        with self._held():
+            self._check_format()
+
+    def put(self, kind: str, body: Json) -> Digest:
+        name = digest(kind, body)
+        with self._held():
+            self._keep(Content(kind, name, body))
+        return name
+
+    def get(self, digest: Digest) -> Json:
+        content = self._content(digest)
+        if content is None:
+            raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
+        if not content.intact:
+            path = self._content_path(content.kind, digest)
+            raise StoreDamaged(f"{path}: {content.kind} {short(digest)} is not what was put there. Restore the file")
+        return content.body
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        batch = checked(facts)
+        with self._held():
+            self._catch_up()
+            fresh = self._facts.fresh(batch)
+            self._commit(fresh)
+        return len(fresh)
+
+    def facts(self, query: Query) -> Iterator[Fact]:
+        with self._held():
+            self._catch_up()
+            return self._facts.find(query, self._text)
+
+    def ref(self, name: str) -> Ref | None:
+        with self._held():
+            return self._read_ref(name)
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        folder = self._folder / "refs"
+        with self._held():
+            names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")]
+            return [ref for name in sorted(names) if name.startswith(prefix) and (ref := self._read_ref(name))]
+
+    def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        with self._held():
+            self._catch_up()
+            current = self._read_ref(name)
+            if current != self._facts.ref(name):
+                raise StoreDamaged(f"{self._ref_path(name)} does not say what its last move says. Restore the file")
+            version, at = self._facts.version(name), self._clock()
+            ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
+            self._commit(self._facts.fresh([fact]))
+            return ref
+
+    def contents(self, kind: str | None = None) -> Iterator[Content]:
+        with self._held():
+            paths = self._folder.glob(f"content/{_word(kind) if kind else '*'}/*.json")
+            by_age = sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
+        with _explained(self._folder):
+            yield from filter(None, map(_read_content, by_age))
+
+    def kinds(self) -> dict[str, int]:
+        with self._held():
+            self._catch_up()
+            return self._facts.kinds()
+
+    def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        kept, batch = list(contents), list(facts)
+        with self._held():
+            self._catch_up()
+            self._commit(self._facts.fresh(batch, linked=True), kept)
+
+    def discard(self, digests: Iterable[Digest]) -> int:
+        with self._held():
+            paths = [path for path in map(self._path_of, digests) if path]
+            for path in paths:
+                path.unlink()
+                _sync(path.parent)
+        return len(paths)
+
+    def close(self) -> None:
+        """Nothing to let go of: the lock is held only within calls."""
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The folder to ourselves, as the last whole batch left it."""
+        with _explained(self._folder), self._threads, self._lock:
+            self._roll_back()
+            yield
+
+    def _check_format(self) -> None:
+        path = self._folder / "format.json"
+        if not path.exists():
+            self._write(self._folder / ".gitignore", ".lock\npending.json\nnew.tmp\n")
+            self._write(path, _readable({"format": FORMAT}))
+        found = _read_json(path).get("format")
+        if not isinstance(found, int):
+            raise StoreDamaged(f"{path}: found {shown(found)}; expected the number of a format. Restore the file")
+        if found > FORMAT:
+            raise StoreTooNew(f"{path}: found format {found}; expected at most {FORMAT}. Install a newer seedbed")
+
+    def _catch_up(self) -> None:
+        """Read what others appended since the last look; all of it, if lines went away (another git commit)."""
+        lengths = {path.stem: path.stat().st_size for path in self._folder.glob("facts/*.jsonl")}
+        if lengths == self._lengths:
+            return
+        if any(lengths.get(kind, 0) < length for kind, length in self._lengths.items()):
+            self._facts, self._lengths = Facts(), {}
+        appended = [fact for kind in lengths for fact in self._read_lines(kind)]
+        self._facts.add(sorted(appended, key=lambda fact: fact.number))
+        self._lengths = lengths
+
+    def _read_lines(self, kind: str) -> Iterator[Fact]:
+        path, last, seen = self._lines_path(kind), self._facts.last(kind), set()
+        with path.open("rb") as file:
+            file.seek(self._lengths.get(kind, 0))
+            for place, line in enumerate(file, self._facts.kinds().get(kind, 0) + 1):
+                try:
+                    fact = _from_line(kind, line)
+                    if fact.key in seen or self._facts.knows(kind, fact.key):
+                        raise ValueError("its key is on an earlier line too")
+                    if fact.number <= last:
+                        raise ValueError("its number is not above the one before")
+                except (ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
+                    raise StoreDamaged(
+                        f"{path}, line {place}: found {shown(line.decode(errors='replace'))}; expected one whole fact "
+                        f"({error}). Restore the line from a copy of the store"
+                    ) from error
+                last = fact.number
+                seen.add(fact.key)
+                yield fact
+
+    def _commit(self, fresh: list[Fact], contents: Iterable[Content] = ()) -> None:
+        """Add facts, and the refs that follow from the moves among them: all, or after a crash none."""
+        lines: dict[str, bytearray] = {}
+        for fact in fresh:
+            lines.setdefault(_word(fact.kind), bytearray()).extend(_to_line(fact))
+        refs = {fact.subject: moved(fact) for fact in fresh if fact.kind == "move"}
+        lengths = {kind: self._lengths.get(kind, 0) for kind in lines}
+        paths = {name: self._ref_path(name) for name in refs}
+        texts = {name: path.read_text("utf-8") if path.exists() else None for name, path in paths.items()}
+        for content in contents:
+            self._keep(content)
+        if not fresh:
+            return
+        self._write(self._journal, _readable({"facts": lengths, "refs": texts}))
+        try:
+            for kind, added in lines.items():
+                self._extend(self._lines_path(kind), added)
+            for name, ref in refs.items():
+                self._set(paths[name], _readable(_plain(ref)) if ref.target else None)
+            self._set(self._journal, None)
+        except BaseException:
+            self._roll_back()
+            raise
+        self._facts.add(fresh)
+        self._lengths |= {kind: lengths[kind] + len(added) for kind, added in lines.items()}
+
+    def _roll_back(self) -> None:
+        """Undo the batch of a writer that did not live to finish it."""
+        if not self._journal.exists():
+            return
+        undo = _read_json(self._journal)
+        for kind, length in undo.get("facts", {}).items():
+            if (path := self._lines_path(kind)).exists():
+                with path.open("r+b") as file:
+                    file.truncate(length)
+                    os.fsync(file.fileno())
+        for name, text in undo.get("refs", {}).items():
+            self._set(self._ref_path(name), text)
+        self._set(self._journal, None)
+
+    def _keep(self, content: Content) -> None:
+        path = self._content_path(content.kind, content.digest)
+        if not path.exists():
+            self._write(path, _readable(json.loads(canonical(content.body))))
+
+    def _write(self, path: Path, text: str) -> None:
+        """A file with this text, never half of it. One temporary name will do: we hold the lock."""
+        _make(path.parent)
+        new = self._folder / "new.tmp"
+        with new.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            # The kernel's own stamps are too coarse to tell which of two documents is the older.
+            os.utime(new, ns=(time.time_ns(), time.time_ns()))
+            os.fsync(file.fileno())
+        new.replace(path)
+        _sync(path.parent)
+
+    def _set(self, path: Path, text: str | None) -> None:
+        """A file with this text, or none."""
+        if text is not None:
+            self._write(path, text)
+        elif path.exists():
+            path.unlink()
+            _sync(path.parent)
+
+    def _extend(self, path: Path, added: bytes | bytearray) -> None:
+        _make(path.parent)
+        with path.open("ab") as file:
+            file.write(added)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(path.parent)
+
+    def _read_ref(self, name: str) -> Ref | None:
+        path = self._ref_path(name)
+        if not path.exists():
+            return None
+        told = _read_json(path)
+        try:
+            ref = Ref(**told | {"at": datetime.fromisoformat(told["at"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreDamaged(f"{path}: found {error}; expected a whole ref. Restore the file") from error
+        if ref.name != name:
+            raise StoreDamaged(f"{path}: found the ref {shown(ref.name)}; expected {name}. Restore the file")
+        return ref
+
+    def _content(self, name: Digest) -> Content | None:
+        with _explained(self._folder):
+            path = self._path_of(name)
+            return _read_content(path) if path else None
+
+    def _text(self, subject: str) -> str:
+        content = self._content(subject)
+        return words(content.body) if content else ""
+
+    def _path_of(self, name: Digest) -> Path | None:
+        if not _DIGEST.fullmatch(name):
+            return None
+        return next(self._folder.glob(f"content/*/{name[3:]}.json"), None)
+
+    def _content_path(self, kind: str, name: Digest) -> Path:
+        if not _DIGEST.fullmatch(name):
+            raise StoreError(f"found {shown(name)}; expected a digest: b2: and 64 hexadecimal digits")
+        return self._folder / "content" / _word(kind) / f"{name[3:]}.json"
+
+    def _lines_path(self, kind: str) -> Path:
+        return self._folder / "facts" / f"{_word(kind)}.jsonl"
+
+    def _ref_path(self, name: str) -> Path:
+        for part in name.split("/"):
+            if not _PART.fullmatch(part) or part[0] in ". " or part[-1] in ". " or part.endswith(".json"):
+                raise StoreError(
+                    f"found the ref name {shown(name)}; expected words joined by slashes that can be file names, "
+                    'such as channels/production, without .. and without any of <>:"\\|?*'
+                )
+        return self._folder / "refs" / f"{name}.json"
+
+
+_DIGEST = re.compile(r"b2:[0-9a-f]{64}")
+_PART = re.compile(r'[^\x00-\x1f\x7f<>:"/\\|?*]{1,100}')
+
+
+def _word(kind: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", kind):
+        raise StoreError(f"found the kind {shown(kind)}; expected one word of letters, digits, - and _")
+    return kind
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: {error}; expected a folder that can be read and written, with space left"
+        ) from error
+
+
+def _readable(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StoreDamaged(
+            f"{path}: found {error}; expected JSON. Restore the file from a copy of the store"
+        ) from error
+    if not isinstance(value, dict):
+        raise StoreDamaged(f"{path}: found {shown(value)}; expected a JSON object. Restore the file")
+    return value
+
+
+def _read_content(path: Path) -> Content | None:
+    """The content in a file, or nothing if it was discarded meanwhile."""
+    try:
+        return Content(path.parent.name, f"b2:{path.stem}", _read_json(path))
+    except FileNotFoundError:
+        return None
+
+
+def _plain(told: Ref | Fact) -> Json:
+    """A ref or a fact as JSON can hold it, without what it leaves empty."""
+    plain = asdict(told) | {"at": told.at.astimezone(UTC).isoformat()}
+    return {name: value for name, value in plain.items() if value not in (None, (), {}, "")}
+
+
+def _to_line(fact: Fact) -> bytes:
+    plain = _plain(fact)
+    del plain["kind"]
+    return canonical(plain).encode() + b"\n"
+
+
+def _from_line(kind: str, line: bytes) -> Fact:
+    told = {"subject": "", "by": "", "tags": (), "parents": ()} | json.loads(line.decode())
+    lists = {name: tuple(told[name]) for name in ("tags", "parents")}
+    fact = Fact(kind=kind, **told | lists | {"at": datetime.fromisoformat(told["at"])})
+    texts = (fact.key, fact.subject, fact.by, fact.link, *fact.tags, *fact.parents)
+    if not (isinstance(fact.number, int) and isinstance(fact.body, dict) and all(isinstance(t, str) for t in texts)):
+        raise TypeError("a part of it is of another type")
+    if kind == "move":
+        moved(fact)
+    if line != _to_line(fact):
+        raise ValueError("it was written otherwise")
+    return fact
+
+
+def _make(folder: Path) -> None:
+    if not folder.exists():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make a change of names in a folder last; only POSIX systems can and need to."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

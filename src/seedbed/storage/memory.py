@@ -1,0 +1,275 @@
+"""MemoryStore: everything in this process, gone when it ends. For tests, demonstrations and dry runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import islice
+from typing import NamedTuple
+
+from seedbed.errors import NotFound, StoreDamaged, shown
+from seedbed.storage.store import (
+    CHAINED,
+    GENESIS,
+    Content,
+    Digest,
+    Fact,
+    Json,
+    Query,
+    Ref,
+    Target,
+    canonical,
+    checked,
+    digest,
+    link,
+    moved,
+    next_move,
+    short,
+    words,
+)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class MemoryStore:
+    """A store within one process. What it hands out are copies: altering them alters nothing here."""
+
+    def __init__(self, clock: Callable[[], datetime] = now) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._contents: dict[Digest, tuple[str, str]] = {}
+        self._facts = Facts()
+
+    def put(self, kind: str, body: Json) -> Digest:
+        name, text = digest(kind, body), canonical(body)
+        with self._lock:
+            self._contents.setdefault(name, (kind, text))
+        return name
+
+    def get(self, digest: Digest) -> Json:
+        content = self._content(digest)
+        if content is None:
+            raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
+        if not content.intact:
+            raise StoreDamaged(f"{content.kind} {short(digest)} is not what was put there. Restore it from a copy")
+        return content.body
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        batch = checked(facts)
+        with self._lock:
+            return self._facts.add(self._facts.fresh(batch))
+
+    def facts(self, query: Query) -> Iterator[Fact]:
+        with self._lock:
+            return self._facts.find(query, self._text)
+
+    def ref(self, name: str) -> Ref | None:
+        with self._lock:
+            return self._facts.ref(name)
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        with self._lock:
+            return self._facts.refs(prefix)
+
+    def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        with self._lock:
+            ref, fact = next_move(
+                name,
+                self._facts.ref(name),
+                self._facts.version(name),
+                to,
+                expected=expected,
+                because=because,
+                by=by,
+                at=self._clock(),
+            )
+            self._facts.add(self._facts.fresh([fact]))
+            return ref
+
+    def contents(self, kind: str | None = None) -> Iterator[Content]:
+        with self._lock:
+            kept = list(self._contents.items())
+        return (Content(its, name, json.loads(text)) for name, (its, text) in kept if kind in (None, its))
+
+    def kinds(self) -> dict[str, int]:
+        with self._lock:
+            return self._facts.kinds()
+
+    def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        texts = {content.digest: (content.kind, canonical(content.body)) for content in contents}
+        batch = list(facts)
+        with self._lock:
+            self._facts.add(self._facts.fresh(batch, linked=True))
+            for name, kept in texts.items():
+                self._contents.setdefault(name, kept)
+
+    def discard(self, digests: Iterable[Digest]) -> int:
+        with self._lock:
+            return sum(self._contents.pop(name, None) is not None for name in list(digests))
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _content(self, name: Digest) -> Content | None:
+        kind, text = self._contents.get(name, (None, ""))
+        return None if kind is None else Content(kind, name, json.loads(text))
+
+    def _text(self, subject: str) -> str:
+        content = self._content(subject)
+        return words(content.body) if content else ""
+
+
+class _Row(NamedTuple):
+    """A fact with its body as text, so that no caller can alter what is kept."""
+
+    bare: Fact
+    body: str
+
+    @property
+    def number(self) -> int:
+        return self.bare.number
+
+    @property
+    def fact(self) -> Fact:
+        return replace(self.bare, body=json.loads(self.body))
+
+
+class Facts:
+    """Facts in memory, found by kind, key and subject, and the refs that follow from the moves among them.
+
+    Lists only ever grow, so an iterator handed out earlier goes on over what was there then.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, list[_Row]] = {}
+        self._keys: dict[tuple[str, str], _Row] = {}
+        self._subjects: dict[tuple[str, str], list[_Row]] = {}
+        self._moves: dict[str, _Row] = {}
+        self._last_number = 0
+        self._last_link = GENESIS
+
+    def fresh(self, facts: Iterable[Fact], *, linked: bool = False) -> list[Fact]:
+        """Those not known yet, numbered on and chained on; `linked` ones keep the links they came with."""
+        number, last, seen, fresh = self._last_number, self._last_link, set(), []
+        for fact in facts:
+            name = (fact.kind, fact.key)
+            if name in seen or name in self._keys:
+                continue
+            seen.add(name)
+            number += 1
+            its = fact.link if linked else link(last, fact) if fact.kind in CHAINED else ""
+            last = its if fact.kind in CHAINED else last
+            fresh.append(replace(fact, number=number, link=its))
+        return fresh
+
+    def add(self, facts: Sequence[Fact]) -> int:
+        """Add fresh facts as they are, and say how many."""
+        rows = [_Row(replace(fact, body={}), canonical(fact.body)) for fact in facts]
+        for row in rows:
+            fact = row.bare
+            self._kinds.setdefault(fact.kind, []).append(row)
+            self._keys[fact.kind, fact.key] = row
+            self._subjects.setdefault((fact.kind, fact.subject), []).append(row)
+            self._last_number = max(self._last_number, fact.number)
+            if fact.kind in CHAINED:
+                self._last_link = fact.link
+            if fact.kind == "move":
+                self._moves[fact.subject] = row
+        return len(rows)
+
+    def knows(self, kind: str, key: str) -> bool:
+        return (kind, key) in self._keys
+
+    def last(self, kind: str) -> int:
+        """The number of the last fact of that kind."""
+        return self._kinds[kind][-1].number if kind in self._kinds else 0
+
+    def kinds(self) -> dict[str, int]:
+        return {kind: len(rows) for kind, rows in sorted(self._kinds.items())}
+
+    def version(self, name: str) -> int:
+        """How often the ref was moved so far."""
+        return moved(self._moves[name].fact).version if name in self._moves else 0
+
+    def ref(self, name: str) -> Ref | None:
+        row = self._moves.get(name)
+        ref = moved(row.fact) if row else None
+        return ref if ref and ref.target else None
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        names = sorted(name for name in self._moves if name.startswith(prefix))
+        return [ref for name in names if (ref := self.ref(name))]
+
+    def find(self, query: Query, text: Callable[[str], str]) -> Iterator[Fact]:
+        """The facts a query asks for; `text` gives the words of the content a fact is about."""
+        rows = self._candidates(query)
+        low, high = 0, len(rows)
+        if query.newest or query.follow:
+            if query.after is not None:
+                high = bisect_left(rows, query.after, key=lambda row: row.number)
+            order = range(high - 1, -1, -1)
+        else:
+            if query.after is not None:
+                low = bisect_right(rows, query.after, key=lambda row: row.number)
+            order = range(low, high)
+        holds = _test(query, text)
+        return (row.fact for row in islice((rows[i] for i in order if holds(rows[i].bare)), query.limit))
+
+    def _candidates(self, query: Query) -> list[_Row]:
+        """The shortest list at hand that holds everything asked for, by number."""
+        if query.follow:
+            return self._grown_from(query.kind, str(query.key))
+        if query.key is not None:
+            return self._of_keys(query.kind, [query.key])
+        if query.keys is not None:
+            return self._of_keys(query.kind, query.keys)
+        if query.subject is not None:
+            return self._subjects.get((query.kind, query.subject), [])
+        return self._kinds.get(query.kind, [])
+
+    def _of_keys(self, kind: str, keys: Iterable[str]) -> list[_Row]:
+        rows = (self._keys.get((kind, key)) for key in set(keys))
+        return sorted((row for row in rows if row), key=lambda row: row.number)
+
+    def _grown_from(self, kind: str, key: str) -> list[_Row]:
+        seen, ahead = {key}, [key]
+        while ahead:
+            row = self._keys.get((kind, ahead.pop()))
+            parents = set(row.bare.parents) - seen if row else set()
+            seen |= parents
+            ahead.extend(parents)
+        return self._of_keys(kind, seen)
+
+
+def _test(query: Query, text: Callable[[str], str]) -> Callable[[Fact], bool]:
+    """Whether everything a query gives holds for a fact."""
+    keys = None if query.keys is None else frozenset(query.keys)
+    wanted = None if query.text is None else _words(query.text)
+    found = cache(lambda subject: _words(text(subject)))
+
+    def holds(fact: Fact) -> bool:
+        return (
+            (query.key is None or query.follow or fact.key == query.key)
+            and (keys is None or fact.key in keys)
+            and (query.key_from is None or fact.key.startswith(query.key_from))
+            and (query.subject is None or fact.subject == query.subject)
+            and (query.by is None or fact.by == query.by)
+            and (query.tag is None or query.tag in fact.tags)
+            and (query.since is None or fact.at >= query.since)
+            and (query.until is None or fact.at < query.until)
+            and (wanted is None or (bool(wanted) and wanted <= found(fact.subject)))
+        )
+
+    return holds
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W_]+", text.casefold()))

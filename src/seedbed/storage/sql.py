@@ -1,0 +1,333 @@
+"""SqlStore: content, facts and refs in SQLite or PostgreSQL.
+
+One table each, and a SQL view per kind of fact. Nothing is held open between two calls: an iterator reads
+page by page, so no writer waits for a reader, and a lost connection costs one page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
+from seedbed.storage.dialects import Row, dialect, terms
+from seedbed.storage.migrations import migrate
+from seedbed.storage.search import candidates, selection
+from seedbed.storage.store import (
+    CHAINED,
+    GENESIS,
+    Content,
+    Digest,
+    Fact,
+    Json,
+    Query,
+    Ref,
+    Target,
+    canonical,
+    checked,
+    digest,
+    from_micros,
+    link,
+    micros,
+    moved,
+    next_move,
+    short,
+)
+
+PAGE = 1_000
+"""Rows read at a time."""
+
+WALK = 100_000
+"""Ancestors read at a time."""
+
+CHUNK = 5_000
+"""Rows written at a time; a load commits each chunk."""
+
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0)
+"""Seconds to wait before each new attempt after a lost connection: long enough for a server to restart."""
+
+_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
+
+_GET = text("SELECT kind, body FROM content WHERE digest = :digest")
+_REF = "name, target, version, at, by, because"
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SqlStore:
+    """A store in a database at `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`, created if not there yet."""
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = now) -> None:
+        self._clock = clock
+        self._dialect, parsed = dialect(url)
+        self._name = parsed.render_as_string(hide_password=True)
+        self._engine = self._dialect.engine(parsed)
+        _engines.add(self._engine)
+        try:
+            migrate(self._engine, self._dialect)
+        except DBAPIError as error:
+            self.close()
+            raise self._dialect.explained(error, self._name) from error
+        except StoreError:
+            self.close()
+            raise
+
+    def put(self, kind: str, body: Json) -> Digest:
+        name = digest(kind, body)
+        row = (name, kind, canonical(body), micros(self._clock()))
+        self._write(lambda db: self._dialect.add_contents(db, [row]))
+        return name
+
+    def get(self, digest: Digest) -> Json:
+        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first())
+        if row is None:
+            raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
+        kind, body = row
+        content = _content(digest, kind, body)
+        if _digest_of_text(kind, body) != digest and not content.intact:
+            raise StoreDamaged(f"{kind} {short(digest)} is not what was put there. Restore it from a copy")
+        return content.body
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        batch = checked(facts)
+        return self._write(lambda db: self._add(db, batch)) if batch else 0
+
+    def facts(self, query: Query) -> Iterator[Fact]:
+        if query.text is not None and not terms(query.text):
+            return iter(())
+        return islice(self._found(query), query.limit)
+
+    def ref(self, name: str) -> Ref | None:
+        return next(iter(self._refs("name = :name AND target IS NOT NULL", name=name)), None)
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        return self._refs(
+            "name >= :prefix AND substr(name, 1, length(:prefix)) = :prefix AND target IS NOT NULL", prefix=prefix
+        )
+
+    def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        at = self._clock()
+
+        def work(db: Connection) -> Ref:
+            self._dialect.lock_chain(db)
+            row = db.execute(text(f"SELECT {_REF} FROM refs WHERE name = :name"), {"name": name}).first()
+            current = _ref(row) if row and row.target is not None else None
+            version = row.version if row else 0
+            ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
+            self._add(db, [fact])
+            _point(db, [fact])
+            return ref
+
+        return self._write(work)
+
+    def contents(self, kind: str | None = None) -> Iterator[Content]:
+        only = "AND kind = :kind" if kind else ""
+        sql = text(f"SELECT id, digest, kind, body FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}")
+        given = {"last": 0, "kind": kind}
+        while rows := self._read(lambda db: db.execute(sql, given).all()):
+            for row in rows:
+                yield _content(row.digest, row.kind, row.body)
+            given["last"] = rows[-1].id
+
+    def kinds(self) -> dict[str, int]:
+        sql = text("SELECT kind, count(*) AS facts FROM facts GROUP BY kind ORDER BY kind")
+        return {row.kind: row.facts for row in self._read(lambda db: db.execute(sql).all())}
+
+    def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        for some in _chunks(contents):
+            self._write(partial(self._load_contents, contents=some))
+        for many in _chunks(facts):
+            self._write(partial(self._load_facts, facts=many))
+
+    def discard(self, digests: Iterable[Digest]) -> int:
+        names = list(digests)
+        return self._write(lambda db: sum(self._dialect.discard(db, some) for some in _chunks(names)))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _add(self, db: Connection, facts: Sequence[Fact]) -> int:
+        if any(fact.kind in CHAINED for fact in facts):
+            self._dialect.lock_chain(db)
+            facts = list(self._chained(db, facts))
+        return sum(self._dialect.add_facts(db, [_row(fact) for fact in some]) for some in _chunks(facts))
+
+    def _chained(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
+        """The facts without the chained ones already known, each of the others bound to the one before."""
+        last = db.scalar(text("SELECT link FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")) or GENESIS
+        known = text("SELECT 1 FROM facts WHERE kind = :kind AND key = :key")
+        seen = set()
+        for fact in facts:
+            if fact.kind in CHAINED:
+                name = (fact.kind, fact.key)
+                if name in seen or db.scalar(known, {"kind": fact.kind, "key": fact.key}):
+                    continue
+                seen.add(name)
+                last = link(last, fact)
+                fact = replace(fact, link=last)
+            yield fact
+
+    def _load_contents(self, db: Connection, contents: Sequence[Content]) -> None:
+        at = micros(self._clock())
+        rows = [(content.digest, content.kind, canonical(content.body), at) for content in contents]
+        self._dialect.add_contents(db, rows)
+
+    def _load_facts(self, db: Connection, facts: Sequence[Fact]) -> None:
+        if any(fact.kind in CHAINED for fact in facts):
+            self._dialect.lock_chain(db)
+        self._dialect.add_facts(db, [_row(fact) for fact in facts])
+        _point(db, [fact for fact in facts if fact.kind == "move"])
+
+    def _found(self, query: Query) -> Iterator[Fact]:
+        numbers = None
+        if query.since or query.until or query.text:
+            numbers = self._read(lambda db: candidates(db, self._dialect, query))
+        if numbers is not None:
+            for some in _chunks(numbers, PAGE):
+                yield from self._page(query, PAGE, some)
+            return
+        # Each page of an ancestry would walk it anew.
+        size = WALK if query.follow else min(PAGE, PAGE if query.limit is None else query.limit)
+        while page := self._page(query, size):
+            yield from page
+            if len(page) < size:
+                return
+            query = replace(query, after=page[-1].number)
+
+    def _page(self, query: Query, size: int, numbers: Sequence[int] | None = None) -> list[Fact]:
+        statement, given = selection(self._dialect, query, size, numbers)
+        return [_fact(row) for row in self._read(lambda db: db.execute(statement, given).all())]
+
+    def _refs(self, where: str, **given: str) -> list[Ref]:
+        sql = text(f"SELECT {_REF} FROM refs WHERE {where} ORDER BY name")
+        return [_ref(row) for row in self._read(lambda db: db.execute(sql, given).all())]
+
+    def _write(self, work: Callable[[Connection], _Result]) -> _Result:
+        """Do the work in one transaction, and once only, even if the connection is lost while it commits."""
+        tried: list[tuple[str, _Result]] = []
+
+        def transaction(db: Connection) -> _Result:
+            for ticket, result in tried:
+                if self._dialect.committed(db, ticket):
+                    return result
+            tried.clear()
+            db.exec_driver_sql(self._dialect.begin)
+            result = work(db)
+            if (open_ticket := self._dialect.ticket(db)) is not None:
+                tried.append((open_ticket, result))
+            db.commit()
+            return result
+
+        return self._read(transaction)
+
+    def _read(self, work: Callable[[Connection], _Result]) -> _Result:
+        """Do the work, and again on a new connection if the old one was lost."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                with self._engine.connect() as db:
+                    return work(db)
+            except DBAPIError as error:
+                pause = next(pauses, None)
+                if pause is None or not self._dialect.passing(error):
+                    raise self._dialect.explained(error, self._name) from error
+                time.sleep(pause)
+            except UnicodeEncodeError:
+                raise StoreError(f"{self._name}: found a lone surrogate; expected valid Unicode text") from None
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """A forked child must not inherit connections: SQLite would lose its locks, PostgreSQL its place in the talk."""
+    for engine in list(_engines):
+        engine.dispose()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_let_go)
+
+
+def _point(db: Connection, moves: Sequence[Fact]) -> None:
+    """Bring the refs up to their newest moves."""
+    upsert = text(
+        f"INSERT INTO refs ({_REF}) VALUES (:name, :target, :version, :at, :by, :because)"
+        " ON CONFLICT (name) DO UPDATE SET target = excluded.target, version = excluded.version, at = excluded.at,"
+        " by = excluded.by, because = excluded.because WHERE excluded.version > refs.version"
+    )
+    for fact in moves:
+        ref = moved(fact)
+        target = canonical(ref.target) if ref.target else None
+        given = {"name": ref.name, "target": target, "version": ref.version, "at": micros(ref.at)}
+        db.execute(upsert, {**given, "by": ref.by, "because": ref.because})
+
+
+def _row(fact: Fact) -> Row:
+    return (
+        fact.kind,
+        fact.key,
+        fact.subject,
+        micros(fact.at),
+        fact.by,
+        fact.value,
+        canonical(fact.body),
+        canonical(fact.parents) if fact.parents else None,
+        canonical(fact.tags) if fact.tags else None,
+        fact.link or None,
+    )
+
+
+def _fact(row: Any) -> Fact:
+    kind, key, subject, at, by, value, body, parents, tags, link, number = row
+    return Fact(
+        kind=kind,
+        key=key,
+        subject=subject,
+        at=from_micros(at),
+        by=by,
+        value=value,
+        body=json.loads(body),
+        parents=tuple(json.loads(parents)) if parents else (),
+        tags=tuple(json.loads(tags)) if tags else (),
+        number=number,
+        link=link or "",
+    )
+
+
+def _ref(row: Any) -> Ref:
+    name, target, version, at, by, because = row
+    target = json.loads(target) if target else ""
+    return Ref(name=name, target=target, version=version, at=from_micros(at), by=by, because=because)
+
+
+def _content(name: Digest, kind: str, body: str) -> Content:
+    try:
+        return Content(kind, name, json.loads(body))
+    except ValueError:
+        raise StoreDamaged(f"{kind} {short(name)} is no longer JSON. Restore it from a copy") from None
+
+
+def _digest_of_text(kind: str, body: str) -> Digest:
+    return "b2:" + hashlib.blake2b(f"{kind}\n{body}".encode(), digest_size=32).hexdigest()
+
+
+def _chunks(items: Iterable[_Item], size: int = CHUNK) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk

