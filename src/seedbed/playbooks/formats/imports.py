@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 from uuid import UUID
@@ -16,7 +16,6 @@ from pydantic_core import PydanticCustomError
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks import checking
 from seedbed.playbooks.changes import diff
-from seedbed.playbooks.genes import leaves
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Json, digest
 
@@ -158,17 +157,17 @@ def refuse(found: list[Problem], source: str) -> None:
         raise PlaybookError(found, source)
 
 
-def refuse_loss(playbook: Playbook, read_again: Callable[[], Playbook], format_name: str) -> None:
+def refuse_loss(playbook: Playbook, again: Playbook, format_name: str) -> None:
     """Raise PlaybookError for whatever a playbook says that is not there when its export is read again.
 
     A parameter may gain bounds: formats that have none of their own imply them.
     """
-    try:
-        found = diff(playbook, read_again())
-    except PlaybookError:
-        lost = leaves(playbook)
-    else:
-        gained = {each.path for each in found if each.before is None and each.path.startswith("parameters.")}
-        lost = {each.path: each.before for each in found if each.path not in gained}
     remedy = "Keep it as a seedbed playbook, which says everything, or remove this first."
-    refuse([Problem(path, shown(value), f"what a {format_name} can say", remedy) for path, value in lost.items()], "")
+    refuse(
+        [
+            Problem(each.path, shown(each.before), f"what a {format_name} can say", remedy)
+            for each in diff(playbook, again)
+            if each.before is not None or not each.path.startswith("parameters.")
+        ],
+        "",
+    )

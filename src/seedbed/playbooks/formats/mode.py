@@ -193,7 +193,7 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
         document["name"] = imports.kept(document["name"], branch[0])
     parent = (original and original.parent) or None
     before = resolved(original) if original else document
-    playbook = turns.numbered(playbook, before)
+    playbook = turns.in_turns(playbook, before)
     changes = turns.changes(playbook, before)
     for name, changed in changes.items():
         if changed:
@@ -201,9 +201,11 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
     for name in turns.flat(turns.layout(before)):
         for holder in _holders(document) if name not in changes else ():
             holder.pop(name, None)
+    again = Playbook()
     if changes:
         _write_layout(document, parent, turns.plan(playbook))
-    imports.refuse_loss(playbook, lambda: read(Original(document, parent=parent)).playbook, FORMAT)
+        again = read(Original(document, parent=parent)).playbook
+    imports.refuse_loss(playbook, again, FORMAT)
     return document
 
 

@@ -208,7 +208,7 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
         if note.kind == "score" and note.key not in told:
             section = next((name for name in SCORES if document.get(name)), SCORES[0])
             document[section] = {**(document.get(section) or {}), note.body["metric"]: note.body["value"]}
-    imports.refuse_loss(playbook, lambda: read(Original(document)).playbook, FORMAT)
+    imports.refuse_loss(playbook, read(Original(document)).playbook if roles else Playbook(), FORMAT)
     return document
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from seedbed.errors import Problem
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, Version, part
 from seedbed.playbooks.playbook import Number, Playbook
@@ -74,7 +75,10 @@ def likeness(document: Json) -> int:
 
 def read(original: Original) -> Import:
     document = original.document
-    imports.refuse(imports.problems(Strategy, document), original.source)
+    found = imports.problems(Strategy, document)
+    if not found and _is_empty(document):
+        found = [Problem("parameters", "none, and no constraints", "at least one of them")]
+    imports.refuse(found, original.source)
     rules: Json = {
         level: document["constraints"][key] for key, level in CONSTRAINTS.items() if document["constraints"].get(key)
     }
@@ -90,6 +94,10 @@ def read(original: Original) -> Import:
         facts=(*_parents(document, name), *_changes(document, name)),
         protection=_protection(document["evolution_metadata"]),
     )
+
+
+def _is_empty(document: Json) -> bool:
+    return not document["parameters"] and not any(document["constraints"].get(key) for key in CONSTRAINTS)
 
 
 def _parameter(value: float) -> Json:
@@ -136,7 +144,8 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
     entries = _entries(note for note in notes if note.kind == "change" and note.key not in known)
     if entries:
         document["change_log"] = [*entries, *(document.get("change_log") or ())]
-    imports.refuse_loss(playbook, lambda: read(Original(document)).playbook, FORMAT)
+    again = Playbook() if _is_empty(document) else read(Original(document)).playbook
+    imports.refuse_loss(playbook, again, FORMAT)
     return document
 
 

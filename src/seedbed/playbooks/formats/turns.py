@@ -182,11 +182,14 @@ def _model_key(turn: Json) -> str:
 
 def _words(turn: Json, before: list[str], names: list[str], declared: set[str]) -> Json:
     prompt = _to_prompt(turn.get("template") or "", names, declared)
-    quoted = {each.name for each in placeholders(prompt) if not each.of_model}
-    sees = [name for name in dict.fromkeys(_context(turn)) if name in before and name not in quoted]
+    sees = [name for name in dict.fromkeys(_context(turn)) if name in before and name not in _quoted(prompt)]
     if not prompt and not sees:
         return {"sees": before} if before else {"prompt": "{topic}"}
     return {"prompt": prompt, "sees": sees}
+
+
+def _quoted(prompt: str) -> set[str]:
+    return {each.name for each in placeholders(prompt) if not each.of_model}
 
 
 def _to_prompt(template: str, names: Iterable[str], declared: set[str]) -> str:
@@ -198,25 +201,21 @@ def _to_prompt(template: str, names: Iterable[str], declared: set[str]) -> str:
 # Steps to turns
 
 
-def numbered(playbook: Playbook, mode: Json) -> Playbook:
-    """The playbook with steps named as turns: as the mode knows them already, else by the next free number."""
+def in_turns(playbook: Playbook, mode: Json) -> Playbook:
+    """The playbook as turns tell it: a step that the mode does not know gets the next free number as its name,
+    and what a prompt quotes is not seen besides."""
     known = mode["prompts"]
     free = iter(range(1 + max((number(name) or 0 for name in known), default=0), 10**6))
-    names = {
-        step.name: step.name if step.name in known else f"turn_{next(free)}"
-        for step in (playbook.all_steps() if playbook.steps else ())
-    }
-    if all(old == new for old, new in names.items()):
-        return playbook
-    content = playbook.content()
+    names = {name: name if name in known else f"turn_{next(free)}" for name in flat(plan(playbook))}
     renamed = {Placeholder(old): str(Placeholder(new)) for old, new in names.items()}
     renamed |= {Placeholder(old, True): str(Placeholder(new, True)) for old, new in names.items()}
-    for item in content["steps"]:
+    content = playbook.content()
+    for item in content.get("steps", ()):
         for step in item.get("together", [item]):
             step["name"] = names[step["name"]]
             step["prompt"] = _replaced(step.get("prompt", ""), renamed)
-            step["sees"] = [names[name] for name in step.get("sees", ())]
-    content["demos"] = {names[name]: demos for name, demos in content.get("demos", {}).items()}
+            step["sees"] = [names[name] for name in step.get("sees", ()) if names[name] not in _quoted(step["prompt"])]
+    content["demos"] = {names.get(name, name): demos for name, demos in content.get("demos", {}).items()}
     content["locked"] = [_renamed_path(path, names) for path in content.get("locked", ())]
     return Playbook.from_document(content)
 
@@ -255,8 +254,7 @@ def changes(new: Playbook, mode: Json) -> dict[str, Json]:
         if not was or was.prompt != step.prompt:
             changed["template"] = _replaced(step.prompt, spelled)
         if not was or (was.prompt, was.sees) != (step.prompt, step.sees):
-            quoted = {each.name for each in placeholders(step.prompt) if not each.of_model}
-            needed = {*quoted, *step.sees}
+            needed = {*_quoted(step.prompt), *step.sees}
             changed["context_from"] = _references(name for name in flat(plan(new)) if name in needed)
         result[step.name] = changed
     return result
