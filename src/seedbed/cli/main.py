@@ -1,0 +1,53 @@
+"""The command line: five verbs do the work, the nouns look things up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from seedbed.cli import channel, dataset, demo, init, model, playbook, runs, store, verbs
+from seedbed.cli.calling import call
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(init.app)
+app.add_typer(demo.app)
+app.add_typer(verbs.app)
+for noun, commands, told in (
+    ("playbook", playbook.app, "Keep, name, find, compare and merge playbooks."),
+    ("runs", runs.app, "What happened."),
+    ("dataset", dataset.app, "Tasks and their expected answers."),
+    ("model", model.app, "Who speaks."),
+    ("channel", channel.app, "What is served, and how it came there."),
+    ("store", store.app, "Verify, copy, measure and clean the store."),
+):
+    app.add_typer(commands, name=noun, help=told, rich_help_panel="Nouns look things up")
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Run LLM agents, evolve better ones, prove that they are better, release them safely.
+
+    Begin with `seedbed demo`, which shows the whole loop, or `seedbed init`.
+
+    Exit codes: 0 passed, 1 refused or something wrong, 2 not decided, 64 called wrongly, 130 interrupted.
+    """
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"seedbed {installed('seedbed')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    return call(get_command(app), arguments)
+
+
+def run() -> None:
+    sys.exit(main(sys.argv[1:]))

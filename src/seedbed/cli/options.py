@@ -1,0 +1,170 @@
+"""What commands share: their options, and how they find and open a workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from seedbed.evaluation.metrics import Metric
+    from seedbed.playbooks.playbook import Playbook
+    from seedbed.workspace import Workspace
+
+Result = TypeVar("Result")
+
+FILE = "seedbed.yaml"
+
+WorkspaceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="FILE",
+        help=f"The workspace file. Unless given: {FILE} in this folder or one above.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")]
+Because = Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")]
+PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel.")]
+DatasetFile = Annotated[Path, typer.Argument(metavar="DATASET", help="A file of tasks, one JSON object on each line.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
+]
+MetricName = Annotated[str, typer.Option("--metric", help="How answers are scored: exact_match.")]
+
+
+def workspace_file(given: Path | None) -> Path:
+    """The file named, or the nearest one upwards. Raises SettingsError if there is none."""
+    from seedbed.errors import Problem, SettingsError
+
+    here = Path.cwd()
+    tried = [given] if given else [folder / FILE for folder in (here, *here.parents)]
+    for path in tried:
+        if path.is_file():
+            return path
+    found = f"nothing at {given}" if given else f"no {FILE} in {here} or above"
+    remedy = "Run: seedbed init, or name the file with --workspace."
+    raise SettingsError([Problem("workspace", found, "a workspace file", remedy)])
+
+
+@contextmanager
+def opened(given: Path | None, *, dry_run: bool = False) -> Iterator[Workspace]:
+    """The workspace, closed again at the end. In a dry run nothing that happens in it is kept."""
+    from seedbed.settings import Settings
+    from seedbed.workspace import Workspace
+
+    path = workspace_file(given)
+    # A playbook's own program lies beside the workspace file more often than it is installed.
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    space = Workspace.at(Settings.load(path))
+    try:
+        if dry_run:
+            from seedbed.cli.rehearsal import Rehearsal
+
+            yield Workspace(space.settings, Rehearsal(space.store))
+        else:
+            yield space
+    finally:
+        space.close()
+
+
+@contextmanager
+def opened_for(given: Path | None, *names: str) -> Iterator[Workspace | None]:
+    """The workspace, or None where there is none and all these playbooks are files, which need none."""
+    from seedbed.errors import SettingsError
+
+    try:
+        path = workspace_file(given)
+    except SettingsError:
+        if given or not all(map(is_file, names)):
+            raise
+        yield None
+    else:
+        with opened(path) as space:
+            yield space
+
+
+def complete(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def assignments(pairs: Iterable[str] | None, option: str) -> dict[str, Any]:
+    """`PATH=VALUE` pairs as a mapping; values are YAML, so that 0.2 is a number and [a, b] a list."""
+    from seedbed.documents import parse
+    from seedbed.errors import PlaybookError
+
+    return {
+        name: parse(value, f"{option} {name}", PlaybookError).value if value else ""
+        for name, value in texts(pairs, option).items()
+    }
+
+
+def texts(pairs: Iterable[str] | None, option: str) -> dict[str, str]:
+    """`name=value` pairs as a mapping of texts."""
+    result = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"found {pair!r}; expected name=value", param_hint=option)
+        result[name] = value
+    return result
+
+
+def chosen(space: Workspace | None, name: str, values: dict[str, Any] | None = None) -> Playbook:
+    """The playbook of that name with some values changed: any value of a file, the genes of a kept playbook.
+
+    Files need no workspace.
+    """
+    from seedbed.playbooks.genes import with_genes
+    from seedbed.playbooks.playbook import Playbook
+
+    if is_file(name):
+        return Playbook.load(name, values)
+    assert space is not None
+    playbook = space.playbook(name)
+    return with_genes(playbook, values) if values else playbook
+
+
+def is_file(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml", ".json")
+
+
+def kept(space: Workspace, name: str, because: str) -> str:
+    """The digest of a playbook that is in the store, once this returns."""
+    return space.library.keep(space.playbook(name), because=because) if is_file(name) else space.library.find(name)
+
+
+def metric(name: str) -> Metric:
+    from seedbed.evaluation.metrics import ExactMatch
+
+    known = {each.name: each for each in (ExactMatch(),)}
+    if name not in known:
+        raise typer.BadParameter(f"found {name!r}; expected one of: {', '.join(known)}", param_hint="--metric")
+    return known[name]
+
+
+def moment(text: str | None, option: str) -> datetime | None:
+    """A date or time as people write it; without a zone it is local."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        hint = "expected a date or time such as 2026-11-15 or 2026-11-15T14:00"
+        raise typer.BadParameter(f"found {text!r}; {hint}", param_hint=option) from None
+
+
+def looks_like_digest(text: str) -> bool:
+    return re.fullmatch(r"(b2:)?[0-9a-f]{8,64}", text) is not None

@@ -1,0 +1,177 @@
+"""What reaches the terminal: tables and colour for people, JSON for programs, errors on the error stream.
+
+Rich leaves colour out where NO_COLOR is set or nobody is watching.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import traceback
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+PASS, BLOCKED, INCONCLUSIVE, USAGE, INTERRUPTED = 0, 1, 2, 64, 130
+"""The exit codes: passed; refused or wrong; not decided; called wrongly; Ctrl-C."""
+
+
+@cache
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+@cache
+def errors() -> Console:
+    """Where errors and live progress go, so that standard output stays clean for pipes."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
+    """The result of a command: its document for programs, or what people get to see."""
+    if as_json:
+        typer.echo(json.dumps(plain(document), ensure_ascii=False, indent=2))
+    else:
+        for renderable in renderables:
+            console().print(renderable)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: times in ISO 8601, what is not a finite number as null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
+    """A table whose cells are never read as markup: texts come from users and models."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", show_edge=False, pad_edge=False)
+    for heading in headings:
+        numeric = heading.endswith("#")
+        result.add_column(heading.rstrip("#"), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return result
+
+
+def facts(pairs: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Names and values below each other; a value that is empty is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value != "":
+            grid.add_row(name, Text(value) if isinstance(value, str) else value)
+    return grid
+
+
+def line(*parts: str | tuple[str, str]) -> RenderableType:
+    """One line of text; a part may be a pair of text and style."""
+    from rich.text import Text
+
+    return Text.assemble(*parts)
+
+
+def when(at: datetime) -> str:
+    """A time as people read it, in their own zone."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def clipped(text: object, limit: int = 60) -> str:
+    """A text on one line, cut off if it is long."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+def money(usd: float) -> str:
+    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+
+
+# Errors
+
+
+def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [{"path": p.path, "found": p.found, "expected": p.expected, "remedy": p.remedy} for p in problems]
+
+
+def problems_of(error: Exception) -> tuple[Problem, ...]:
+    if isinstance(error, DocumentError):
+        return error.problems
+    return error.refusals if isinstance(error, ReleaseRefused) else ()
+
+
+def tell_error(error: Exception, as_json: bool) -> None:
+    """An error as one JSON document, or as a heading and each problem with what to do."""
+    unexpected = not isinstance(error, SeedbedError | OSError | typer.TyperException)
+    if unexpected and os.environ.get("SEEDBED_DEBUG"):
+        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    if as_json:
+        document = {"error": type(error).__name__, "message": _message(error)}
+        problems = problem_documents(problems_of(error))
+        typer.echo(json.dumps({**document, "problems": problems}, ensure_ascii=False, indent=2), err=True)
+    elif unexpected:
+        report = "This is a defect of seedbed: please report it, with what SEEDBED_DEBUG=1 shows, to its issue tracker."
+        _cross(f"unexpected {type(error).__name__}: {clipped(error, 300)}. {report}")
+    else:
+        _cross(_heading(error))
+        for problem in problems_of(error):
+            errors().print(problem_view(problem))
+
+
+def _cross(text: str) -> None:
+    errors().print(line(("✗ ", "bold red"), text), soft_wrap=True)
+
+
+def _heading(error: Exception) -> str:
+    problems = problems_of(error)
+    if isinstance(error, ReleaseRefused):
+        return f"release refused, {counted(len(problems), 'reason')}"
+    if isinstance(error, DocumentError):
+        head = f"{error.source}: " if error.source else ""
+        return f"{head}{counted(len(problems), 'problem')}"
+    return _message(error)
+
+
+def _message(error: Exception) -> str:
+    return error.format_message() if isinstance(error, typer.TyperException) else str(error)
+
+
+def problem_view(problem: Problem) -> RenderableType:
+    """One thing that is wrong: where, what was found, what belongs there, what to do."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    parts = facts([("found", problem.found), ("expected", problem.expected), ("do", problem.remedy)])
+    return Group(Padding(Text(problem.path, style="bold"), (0, 0, 0, 2)), Padding(parts, (0, 0, 0, 4)))
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,142 @@
+"""Live progress of long work, on the error stream and only where somebody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from seedbed.cli import output
+from seedbed.cli.output import money
+from seedbed.cli.views import interval_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from seedbed.evaluation.evaluate import Cell
+    from seedbed.playbooks.playbook import Playbook
+    from seedbed.stats.sequential import Answer
+
+
+def _bar(*columns: str) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        *(TextColumn(f"{{task.fields[{column}]}}") for column in columns),
+        console=output.errors(),
+        transient=True,
+        disable=not output.errors().is_terminal,
+    )
+
+
+class _Pace:
+    """How fast it goes and how long it will take."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._began = time.monotonic()
+
+    def rate(self, done: int) -> str:
+        return f"{done / self._elapsed():,.1f}/s"
+
+    def left(self, done: int) -> str:
+        seconds = round(self._elapsed() * (self.total - done) / done) if done else 0
+        return f"{seconds // 60}:{seconds % 60:02d} left"
+
+    def _elapsed(self) -> float:
+        return max(time.monotonic() - self._began, 1e-6)
+
+
+@contextmanager
+def scoring(total: int, what: str) -> Iterator[Callable[[Cell], None]]:
+    """A watcher of cells: how many, the mean so far with its interval, the cost, the time left."""
+    with candidates(total, total) as watch:
+        yield lambda cell: watch(what, cell)
+
+
+@contextmanager
+def evolving(tasks: int, count: int) -> Iterator[Callable[[Playbook, Cell], None]]:
+    """A watcher of an evolution: which candidate, and as for `scoring`."""
+    seen: dict[str, int] = {}
+    with candidates(tasks * count, tasks) as watch:
+
+        def heard(playbook: Playbook, cell: Cell) -> None:
+            number = seen.setdefault(playbook.digest, len(seen))
+            watch(f"candidate {number} of {count - 1}" if number else "start", cell)
+
+        yield heard
+
+
+@contextmanager
+def candidates(total: int, each: int) -> Iterator[Callable[[str, Cell], None]]:
+    """A watcher of cells that come in rounds of `each`, under the name of the round."""
+    from seedbed.evaluation.evaluate import Scorecard
+
+    cells: list[Cell] = []
+    cost, pace = 0.0, _Pace(total)
+    with _bar("mean", "cost", "rate", "left") as bar:
+        task = bar.add_task("starting", total=total, mean="", cost="", rate="", left="")
+        done = 0
+
+        def heard(name: str, cell: Cell) -> None:
+            nonlocal cost, done
+            if len(cells) == each or (cells and cells[-1].playbook != cell.playbook):
+                cells.clear()
+            cells.append(cell)
+            done += 1
+            cost += 0.0 if cell.reused else cell.cost_usd
+            if not bar.disable:
+                mean = interval_text(Scorecard(cell.playbook, cell.metric, tuple(cells)).interval)
+                told = (money(cost), pace.rate(done), pace.left(done))
+                bar.update(task, completed=done, description=name, mean=mean, cost=told[0], rate=told[1], left=told[2])
+
+        yield heard
+
+
+@contextmanager
+def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
+    """A watcher of a comparison: one status line, as engine testers know it."""
+    from rich.live import Live
+    from rich.text import Text
+
+    pace = _Pace(total)
+    console = output.errors()
+    with Live(Text(""), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
+
+        def heard(answer: Answer) -> None:
+            if console.is_terminal:
+                text = f"{status(answer, total, alpha)} | {pace.left(answer.n)}"
+                live.update(Text(text, no_wrap=True), refresh=True)
+
+        yield heard
+
+
+def status(answer: Answer, total: int, alpha: float) -> str:
+    """A comparison so far in one line."""
+    from seedbed.stats.estimates import mean_interval
+
+    delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
+    low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
+    return (
+        f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "
+        f"ends at {'–' if answer.boundary is None else answer.boundary} | spent {answer.spent:.3f}/{alpha:g} | "
+        f"delta {100 * delta.mean:+.1f} [{low:+.1f},{high:+.1f}]"
+    )
+
+
+@contextmanager
+def counting(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A watcher of how many of something are done."""
+    pace = _Pace(total)
+    with _bar("rate", "left") as bar:
+        task = bar.add_task(what, total=total, rate="", left="")
+
+        def heard(done: int) -> None:
+            bar.update(task, completed=done, rate=pace.rate(done), left=pace.left(done))
+
+        yield heard

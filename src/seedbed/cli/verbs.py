@@ -1,0 +1,335 @@
+"""The verbs: run, evaluate, compare, evolve, release, rollback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seedbed.cli import options, output
+from seedbed.cli.options import AsJson, Because, Changes, DatasetFile, DryRun, MetricName, PlaybookName, WorkspaceFile
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
+
+if TYPE_CHECKING:
+    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.evaluate import Scorecard
+    from seedbed.evaluation.metrics import Metric
+    from seedbed.evolution.evolve import Evolution
+    from seedbed.experiments.experiment import Verdict
+    from seedbed.playbooks.playbook import Playbook
+    from seedbed.storage.store import Digest, Json, Ref
+    from seedbed.workspace import Workspace
+
+app = typer.Typer()
+
+Alpha = Annotated[
+    float,
+    typer.Option("--alpha", help="The highest chance to call a candidate better that is not, above 0, below 0.5."),
+]
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def run(
+    playbook: PlaybookName,
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What the task is.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
+    changes: Changes = None,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Perform a playbook once and record it.
+
+    JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns.
+    """
+    from seedbed.cli import views
+
+    given = options.texts(inputs, "NAME=VALUE")
+    if "seed" in given:
+        raise typer.BadParameter("seed is no input of a task; expected --seed", param_hint="NAME=VALUE")
+    values = options.assignments(changes, "--set")
+    with options.opened(workspace) as space:
+        chosen = options.chosen(space, playbook, values)
+        if values and not options.is_file(playbook):
+            parent = space.library.find(playbook)
+            space.library.keep(chosen, because="changed for a run", parents=[parent], how="edited")
+        done = options.complete(space.run(chosen, seed=seed, **given))
+    output.show(views.run_document(done), as_json, line(str(done.output)), views.run_line(done))
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def evaluate(
+    playbook: PlaybookName,
+    dataset: DatasetFile,
+    metric: MetricName = "exact_match",
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a playbook over tasks. What was scored before is not paid again.
+
+    JSON: playbook, dataset, metric, mean, low, high, confidence, tasks, unscored, reused, cost_usd, cells.
+    Exit code 2 if nothing could be scored.
+    """
+    from seedbed.cli import views
+    from seedbed.evaluation.dataset import Dataset
+
+    by, tasks = options.metric(metric), Dataset.load(dataset)
+    with options.opened(workspace) as space:
+        card = evaluated(space, space.playbook(playbook), tasks, by, replicates)
+    output.show(views.card_document(card, tasks), as_json, views.card_view(card))
+    raise typer.Exit(PASS if card.scored else INCONCLUSIVE)
+
+
+def evaluated(space: Workspace, playbook: Playbook, tasks: Dataset, by: Metric, replicates: int = 1) -> Scorecard:
+    """`Workspace.evaluate` with live progress."""
+    from seedbed.cli import progress
+
+    with progress.scoring(len(tasks) * replicates, "evaluating") as watch:
+        return options.complete(space.evaluate(playbook, tasks, by, replicates=replicates, watch=watch))
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def compare(
+    control: Annotated[str, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")],
+    candidate: Annotated[str, typer.Argument(metavar="B", help="What may be better.")],
+    on: Annotated[Path, typer.Option("--on", metavar="DATASET", help="Tasks that B was not evolved on.")],
+    metric: MetricName = "exact_match",
+    alpha: Alpha = 0.05,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the order of the tasks.")] = 0,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide whether B is better than A, with a guaranteed error rate.
+
+    Stops as soon as the answer is known. Repeating a comparison gives the recorded verdict.
+
+    JSON: experiment, control, candidate, dataset, metric, finding, tasks, at_most, wins, ties, losses, control_mean,
+    candidate_mean, difference, low, high, p, alpha, outcomes.
+    Exit code 0 if B is better, 1 if it is worse, 2 if these tasks do not tell.
+    """
+    from seedbed.cli import views
+    from seedbed.evaluation.dataset import Dataset
+
+    by, tasks = options.metric(metric), Dataset.load(on)
+    if not 0 < alpha < 0.5:
+        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
+    with options.opened(workspace) as space:
+        verdict = compared(space, space.playbook(control), space.playbook(candidate), tasks, by, alpha, seed)
+    output.show(views.verdict_document(verdict), as_json, views.verdict_view(verdict))
+    raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(verdict.finding, INCONCLUSIVE))
+
+
+def compared(
+    space: Workspace, control: Playbook, candidate: Playbook, tasks: Dataset, by: Metric, alpha: float, seed: int
+) -> Verdict:
+    """`Workspace.compare` with a live status line."""
+    from seedbed.cli import progress
+
+    with progress.comparing(len(tasks), alpha) as watch:
+        work = space.compare(control, candidate, on=tasks, metric=by, alpha=alpha, seed=seed, watch=watch)
+        return options.complete(work)
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def evolve(
+    playbook: PlaybookName,
+    dataset: DatasetFile,
+    bank: Annotated[
+        Path, typer.Option("--bank", metavar="FILE", help="Texts to try: one on each line, or a YAML list.")
+    ],
+    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is replaced.")] = None,
+    demos: Annotated[
+        int, typer.Option("--demos", min=0, help="Try each text also with so many worked examples from the dataset.")
+    ] = 0,
+    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the worked examples.")] = 0,
+    metric: MetricName = "exact_match",
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look for a better playbook among other words and worked examples.
+
+    Every candidate is kept as a child. The best score is the best of many: compare it on other tasks before you
+    believe it. After an interruption run it again: what was scored is not paid twice.
+
+    JSON: dataset, metric, start, tried, best, improved, branch. Exit code 2 if nothing was better than the start.
+    """
+    from seedbed.cli import views
+    from seedbed.evaluation.dataset import Dataset
+
+    by, tasks = options.metric(metric), Dataset.load(dataset)
+    with options.opened(workspace, dry_run=dry_run) as space:
+        start = space.playbook(playbook)
+        offered = variants(start, _bank(bank), gene, demos, tasks, seed)
+        if dry_run:
+            _show_plan(start, offered, len(tasks), as_json)
+            return
+        found = evolved(space, start, tasks, by, offered, f"over {bank.name}")
+        improved = found.best != start.digest
+        if branch and improved:
+            space.library.name(branch, found.best, because=f"best of {len(found.tried)} on {dataset.name}")
+        view = views.evolution_view(found, space.library)
+    document = views.evolution_document(found, tasks, branch if improved else None)
+    output.show(document, as_json, view)
+    raise typer.Exit(PASS if improved else INCONCLUSIVE)
+
+
+def variants(
+    start: Playbook, bank: list[str], gene: str | None, demos: int, tasks: Dataset, seed: int
+) -> list[Playbook]:
+    """The start in other words, each also with worked examples if there are to be some."""
+    from seedbed.evolution.variation import demonstrated, reworded
+
+    path = gene or _only_text(start)
+    words = list(reworded(start, path, bank))
+    if not demos:
+        return words
+    step = _step_of(start, path)
+    shown = [demonstrated(each, f"demos.{step}", tasks.tasks, count=demos, seed=seed) for each in (start, *words)]
+    return [*words, *shown]
+
+
+def _only_text(playbook: Playbook) -> str:
+    from seedbed.playbooks.genes import genes
+
+    paths = [each.path for each in genes(playbook).values() if each.kind == "text"]
+    if len(paths) != 1:
+        found = f"found {len(paths)} texts that may evolve: {', '.join(paths) or 'none'}"
+        raise typer.BadParameter(f"{found}; expected one of them", param_hint="--gene")
+    return paths[0]
+
+
+def _step_of(playbook: Playbook, path: str) -> str:
+    """The step whose answers a text decides: its own, or the first one its role performs."""
+    kind, name = path.split(".")[:2]
+    for step in playbook.all_steps():
+        if (kind, name) in (("steps", step.name), ("roles", step.role)):
+            return step.name
+    raise typer.BadParameter(f"no step answers by {path}, so it has no worked examples", param_hint="--demos")
+
+
+def _bank(path: Path) -> list[str]:
+    from seedbed import documents
+    from seedbed.errors import PlaybookError, Problem
+
+    if path.suffix in (".yaml", ".yml", ".json"):
+        texts = documents.read(path, PlaybookError).value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise PlaybookError([Problem("document", type(texts).__name__, "a list of texts")], str(path))
+    else:
+        try:
+            texts = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise PlaybookError([Problem("file", str(wrong), "a readable file of texts")], str(path)) from None
+    texts = [text.strip() for text in texts if text.strip()]
+    if not texts:
+        raise PlaybookError([Problem("file", "no texts", "at least one")], str(path))
+    return texts
+
+
+def _show_plan(start: Playbook, offered: list[Playbook], tasks: int, as_json: bool) -> None:
+    from seedbed.cli import views
+    from seedbed.storage.store import short
+
+    runs = tasks * (len(offered) + 1)
+    document = {"start": start.digest, "candidates": [each.digest for each in offered], "tasks": tasks, "runs": runs}
+    rows = [(short(each.digest), views.difference(start, each)) for each in offered]
+    table = output.table("candidate", "what is different", rows=rows)
+    output.show(document, as_json, table, line(f"at most {runs} runs: {len(offered)} candidates and the start"))
+
+
+def evolved(
+    space: Workspace, start: Playbook, tasks: Dataset, by: Metric, offered: list[Playbook], because: str
+) -> Evolution:
+    """`Workspace.evolve` over these candidates with live progress."""
+    from seedbed.cli import progress
+    from seedbed.evolution.best_of import BestOf
+
+    with progress.evolving(len(tasks), len(offered) + 1) as watch:
+        work = space.evolve(start, tasks, metric=by, optimizer=BestOf(offered), because=because, watch=watch)
+        return options.complete(work)
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def release(
+    playbook: PlaybookName,
+    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="Where it shall be served.")],
+    because: Annotated[
+        str | None,
+        typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
+    ] = None,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a playbook on a channel, if the channel's gates let it pass.
+
+    The evidence is the experiment named, or else the newest one about exactly this playbook and what is served now.
+
+    JSON: channel, playbook, version, because, by, at, dry_run. Exit code 1 with every refusal if the gates refuse.
+    """
+    with options.opened(workspace, dry_run=dry_run) as space:
+        chosen = space.playbook(playbook)
+        named = because if because and options.looks_like_digest(because) else None
+        verdict = _verdict(space, named) if named else _newest_verdict(space, chosen.digest, to)
+        reason = "" if named else because or ""
+        moved = options.complete(space.release(chosen, to=to, verdict=verdict, because=reason))
+    _show_channel(moved, "now serves", dry_run, as_json)
+
+
+def _verdict(space: Workspace, experiment: str) -> Verdict:
+    from seedbed.errors import NotFound
+    from seedbed.experiments.experiment import Verdict
+    from seedbed.storage.store import Query
+
+    start = f"b2:{experiment.removeprefix('b2:')}"
+    found = [fact.key for fact in space.store.facts(Query(kind="verdict", key_from=start, limit=2))]
+    if len(found) != 1:
+        told = "begins several experiments" if found else "is no experiment with a verdict in this store"
+        raise NotFound(f"{experiment} {told}. `seedbed compare` prints the digest, or give a reason in words")
+    return Verdict.recall(space.store, found[0])
+
+
+def _newest_verdict(space: Workspace, candidate: Digest, channel: str) -> Verdict | None:
+    from seedbed.experiments.experiment import verdicts
+    from seedbed.release.channels import stable
+
+    incumbent = stable(space.store, channel)
+    return next((each for each in reversed(verdicts(space.store, candidate)) if each.control == incumbent), None)
+
+
+def _show_channel(ref: Ref, told: str, dry_run: bool, as_json: bool) -> None:
+    from seedbed.cli import views
+    from seedbed.storage.store import short
+
+    channel, playbook = ref.name.removeprefix("channels/"), views.served(ref)
+    document: Json = {
+        "channel": channel,
+        "playbook": playbook,
+        "version": ref.version,
+        "because": ref.because,
+        "by": ref.by,
+        "at": ref.at,
+        "dry_run": dry_run,
+    }
+    mark = ("would pass: ", "yellow") if dry_run else ("✓ ", "bold green")
+    output.show(document, as_json, line(mark, f"{channel} {told} {short(playbook)}"))
+
+
+@app.command(rich_help_panel="Verbs do the work")
+def rollback(
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL")],
+    because: Because,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Return a channel to what it served before. No gate can forbid it.
+
+    JSON: channel, playbook, version, because, by, at, dry_run.
+    """
+    with options.opened(workspace, dry_run=dry_run) as space:
+        moved = options.complete(space.rollback(channel, because=because))
+    _show_channel(moved, "is back at", dry_run, as_json)

@@ -1,0 +1,283 @@
+"""How the nouns look: each as a document with stable keys, and as people see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from seedbed.cli import output
+from seedbed.cli.output import clipped, counted, line, money, when
+from seedbed.errors import shown
+from seedbed.storage.store import Digest, Json, Query, Ref, Store, short
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.evaluate import Scorecard
+    from seedbed.evolution.evolve import Evolution
+    from seedbed.experiments.experiment import Verdict
+    from seedbed.playbooks.changes import Change
+    from seedbed.playbooks.library import Entry, Library
+    from seedbed.playbooks.playbook import Playbook
+    from seedbed.runs.run import Run
+    from seedbed.stats.estimates import Interval
+
+FINDINGS = {"superior": "bold green", "inferior": "bold red", "inconclusive": "bold yellow"}
+
+
+def interval_text(interval: Interval) -> str:
+    if not interval.n:
+        return "no score"
+    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+# Runs
+
+
+def run_document(run: Run) -> Json:
+    return {
+        "run": run.id,
+        "playbook": run.playbook,
+        "status": run.status,
+        "inputs": run.inputs,
+        "output": run.output,
+        "error": run.error,
+        "seed": run.seed,
+        "started": run.started,
+        "tokens": run.tokens,
+        "cost_usd": run.cost_usd,
+        "latency_seconds": run.latency_seconds,
+        "turns": [turn.body() for turn in run.turns],
+    }
+
+
+def run_line(run: Run) -> RenderableType:
+    spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd)}, {run.latency_seconds:.2f} s"
+    return line((f"run {run.id[:10]} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
+
+
+# Scores
+
+
+def card_document(card: Scorecard, tasks: Dataset) -> Json:
+    interval = card.interval
+    return {
+        "playbook": card.playbook,
+        "dataset": tasks.digest,
+        "metric": card.metric,
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "confidence": interval.confidence,
+        "tasks": interval.n,
+        "unscored": len(card.cells) - len(card.scored),
+        "reused": sum(cell.reused for cell in card.cells),
+        "cost_usd": card.cost_usd,
+        "cells": [asdict(cell) for cell in card.cells],
+    }
+
+
+def card_view(card: Scorecard) -> RenderableType:
+    from rich.console import Group
+
+    interval = card.interval
+    unscored = [cell for cell in card.cells if cell.value is None]
+    reasons = Counter(cell.reason for cell in unscored).most_common(1)
+    reused = sum(cell.reused for cell in card.cells)
+    wrong = Counter((cell.reason, clipped(cell.answer, 40)) for cell in card.scored if not cell.value).most_common(5)
+    known = f", {reused} known before" if reused else ""
+    pairs = [
+        (card.metric, line((interval_text(interval), "bold"), f"  {interval.confidence:.0%} interval")),
+        ("tasks", f"{interval.n} scored{known}, {money(card.cost_usd)}"),
+        ("not scored", f"{len(unscored)}: {clipped(reasons[0][0], 200)}" if reasons else ""),
+    ]
+    if not wrong:
+        return output.facts(pairs)
+    rows = [(why, f"“{answer}”" if answer else "nothing", str(count)) for (why, answer), count in wrong]
+    return Group(output.facts(pairs), output.table("wrong", "answered", "times#", rows=rows))
+
+
+def scores(store: Store, playbook: Digest) -> Json:
+    """The mean score of a playbook over all cells it ever got, by metric."""
+    values: dict[str, list[float]] = {}
+    for fact in store.facts(Query(kind="cell", subject=playbook)):
+        if fact.value is not None:
+            values.setdefault(fact.body["metric"], []).append(fact.value)
+    return {metric: {"mean": sum(each) / len(each), "cells": len(each)} for metric, each in values.items()}
+
+
+def scores_text(found: Json) -> str:
+    return ", ".join(f"{metric} {score['mean']:.3f} ({score['cells']})" for metric, score in found.items())
+
+
+# Playbooks
+
+
+def served(ref: Ref) -> Digest:
+    return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
+
+
+def names(store: Store) -> dict[Digest, list[str]]:
+    """What each named playbook is called."""
+    called: dict[Digest, list[str]] = {}
+    for ref in store.refs():
+        called.setdefault(served(ref), []).append(ref.name)
+    return called
+
+
+def entry_document(entry: Entry, called: Iterable[str], store: Store) -> Json:
+    return {
+        "playbook": entry.digest,
+        "names": list(called),
+        "parents": list(entry.parents),
+        "how": entry.how,
+        "because": entry.because,
+        "by": entry.by,
+        "at": entry.at,
+        "scores": scores(store, entry.digest),
+    }
+
+
+def entries_view(documents: Iterable[Json]) -> RenderableType:
+    rows = [
+        (
+            line((short(each["playbook"]), "yellow")),
+            ", ".join(each["names"]),
+            scores_text(each["scores"]),
+            f"{each['how']}: {clipped(each['because'], 50)}",
+            each["by"],
+            when(each["at"]),
+        )
+        for each in documents
+    ]
+    return output.table("playbook", "names", "score", "how", "by", "at", rows=rows)
+
+
+def change_document(change: Change) -> Json:
+    return {"path": change.path, "before": change.before, "after": change.after}
+
+
+def change_view(change: Change) -> RenderableType:
+    """Numbers from and to; texts word by word, what went in red and what came in green."""
+    from rich.text import Text
+
+    text = Text.assemble((change.path, "bold"), "  ")
+    if not change.is_text:
+        before, after = (value_text(value) for value in (change.before, change.after))
+        return text.append(before, "red").append(" → ").append(after, "green")
+    styles = {"kept": "", "removed": "red strike", "added": "green"}
+    for what, piece in change.pieces():
+        # Without colour the marks of wdiff tell the words apart.
+        marks = {"kept": ("", ""), "removed": ("[-", "-]"), "added": ("{+", "+}")}[what]
+        bare = output.console().color_system is not None
+        text.append(piece if bare else f"{marks[0]}{piece}{marks[1]}", styles[what])
+    return text
+
+
+def value_text(value: object) -> str:
+    """A value of a playbook on one line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return counted(len(value), "demo")
+    if isinstance(value, list):
+        return clipped(", ".join(shown(each) for each in value), 200)
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
+
+
+# Verdicts and evolutions
+
+
+def verdict_document(verdict: Verdict) -> Json:
+    return verdict.body()
+
+
+def verdict_view(verdict: Verdict) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    told = {
+        "superior": f"{short(verdict.candidate)} is better than {short(verdict.control)}",
+        "inferior": f"{short(verdict.candidate)} is worse than {short(verdict.control)}",
+        "inconclusive": "these tasks do not tell them apart",
+    }[verdict.finding]
+    p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, kept however often one looks)"
+    pairs: list[tuple[str, RenderableType]] = [
+        (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
+        ("difference", f"{verdict.difference:+.3f} [{verdict.low:+.3f}, {verdict.high:+.3f}]"),
+        ("tasks", f"{verdict.tasks} of {verdict.at_most}: W {verdict.wins} T {verdict.ties} L {verdict.losses}"),
+        ("in order", outcomes_view(verdict.outcomes)),
+        ("p", p),
+        ("experiment", line((short(verdict.experiment), "yellow"))),
+    ]
+    heading = Text.assemble((verdict.finding, FINDINGS[verdict.finding]), f": {told}")
+    return Group(heading, output.facts(pairs))
+
+
+def outcomes_view(outcomes: str) -> RenderableType:
+    """One sign per task: + better, = equal, - worse."""
+    from rich.text import Text
+
+    styles = {"+": "green", "=": "dim", "-": "red"}
+    return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
+
+
+def evolution_document(evolution: Evolution, tasks: Dataset, branch: str | None) -> Json:
+    def about(card: Scorecard) -> Json:
+        interval = card.interval
+        return {
+            "playbook": card.playbook,
+            "mean": interval.mean,
+            "low": interval.low,
+            "high": interval.high,
+            "tasks": interval.n,
+            "cost_usd": card.cost_usd,
+        }
+
+    return {
+        "dataset": tasks.digest,
+        "metric": evolution.start.metric,
+        "start": about(evolution.start),
+        "tried": [about(card) for card in evolution.tried],
+        "best": evolution.best,
+        "improved": evolution.best != evolution.start.playbook,
+        "branch": branch,
+    }
+
+
+def evolution_view(evolution: Evolution, library: Library, limit: int = 12) -> RenderableType:
+    from rich.console import Group
+
+    start = library.get(evolution.start.playbook)
+    cards = sorted((evolution.start, *evolution.tried), key=lambda card: -_sortable(card.interval))
+    rows: list[tuple[Any, ...]] = []
+    for card in cards[:limit]:
+        is_best = card.playbook == evolution.best
+        mark = "best" if is_best else "start" if card is evolution.start else ""
+        style = "bold green" if is_best else "dim" if card is evolution.start else ""
+        told = difference(start, library.get(card.playbook)) if card is not evolution.start else "as it is"
+        cells = (mark, short(card.playbook), interval_text(card.interval), told)
+        rows.append(tuple(line((cell, style)) for cell in cells))
+    more = [line((f"… and {len(cards) - limit} more", "dim"))] if len(cards) > limit else []
+    return Group(output.table("", "playbook", evolution.start.metric, "what is different", rows=rows), *more)
+
+
+def _sortable(interval: Interval) -> float:
+    return interval.mean if interval.n else float("-inf")
+
+
+def difference(start: Playbook, other: Playbook) -> str:
+    """What a playbook says differently, in one line: texts in quotes, everything else by its path."""
+    from seedbed.playbooks.changes import diff
+
+    return " + ".join(
+        f"“{clipped(change.after, 90)}”"
+        if change.is_text
+        else value_text(change.after)
+        if change.path.startswith("demos.")
+        else f"{change.path}: {value_text(change.after)}"
+        for change in diff(start, other)
+    )
