@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -13,10 +13,11 @@ Result = TypeVar("Result")
 
 async def in_order(
     items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], *, at_once: int
-) -> AsyncIterator[Result]:
+) -> AsyncGenerator[Result, None]:
     """The results of `work` in the order of `items`, with at most `at_once` under way.
 
-    Leaving the loop early, or an error in it, cancels what is still under way.
+    An error in the work, or closing the generator, cancels what is still under way and waits until it has stopped.
+    Who may leave the loop early closes it with `contextlib.aclosing`: a mere `break` does so only some time later.
     """
     waiting = iter(items)
     running: deque[asyncio.Future[Result]] = deque()

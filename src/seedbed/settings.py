@@ -7,41 +7,60 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
 
-ENVIRONMENTS = ("dev", "staging", "production")
+Environment = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY"})
 """Variables that are not settings: the master key of an encrypted store."""
 
-_SECRET_NAME = re.compile(r"(?i)(api[_-]?key|secret|passw(or)?d|token|credential|private[_-]?key)s?$")
-_SECRET_VALUE = re.compile(r"^(sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{16,}$")
-_URL_PASSWORD = re.compile(r"^\w[\w+.-]*://[^/@\s:]*:[^/@\s]+@")
+_SECRET_NAME = re.compile(
+    r"(?i)((api|access|account|subscription|master|private|signing)[_-]?key|secret|credential"
+    r"|passw(or)?d|passphrase|(?<![a-z])pass|authorization|(?P<count>token))s?$"
+)
+"""Names that call for a secret. As a number, `count` is something else: max_tokens."""
+_SECRET_VALUE = re.compile(r"^(Bearer\s+)?(sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{16,}$")
+_URL_PASSWORD = re.compile(
+    r"(?i)^\w[\w+.-]*://([^/@\s:]*:(?!\d+/)[^@\s]+@|\S*[?&]\w*(password|secret|token|api_?key)=[^&\s])"
+)
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+}
 
 
 class Quota(BaseModel):
     """How much may happen within 24 hours; nothing given means no limit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     runs_per_day: int | None = Field(default=None, ge=0)
-    usd_per_day: float | None = Field(default=None, ge=0)
+    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class Settings(BaseModel):
-    """What a workspace is made of. Models and channels are checked by the parts that use them."""
+    """What a workspace is made of. Models and channels are checked by the parts that use them.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    In a file `store`, whose URL may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     store: str = "sqlite:///seedbed.db"
     by: str = ""
-    environment: str = "dev"
+    environment: Environment = "dev"
     encrypted: bool = False
     models: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
@@ -51,115 +70,162 @@ class Settings(BaseModel):
     @classmethod
     def load(cls, path: Path | str, environ: Mapping[str, str] | None = None) -> Settings:
         """Read a workspace file. Raises SettingsError with everything that is wrong with it."""
-        path = Path(path)
-        environ = os.environ if environ is None else environ
         document = documents.read(path, SettingsError)
         if not isinstance(document.value, dict):
             raise SettingsError([Problem("document", "no settings", "a mapping with store, models, …")], str(path))
-        problems = list(secrets(document.value))
+        values = {key: value for key, value in document.value.items() if key != "environments"}
+        sections = document.value.get("environments") or {}
+        environ = os.environ if environ is None else environ
+        variables = _variables(environ)
+        # Nothing in settings depends on anything else there, so each layer can be judged by itself.
+        problems = [*secrets(document.value), *_problems(values), *_section_problems(sections)]
+        for name, (keys, value) in variables.items():
+            problems += [replace(problem, path=name) for problem in _problems(_with({}, keys, value))]
         if problems:
             raise SettingsError(_placed(problems, document), str(path))
-        values = _with_variables(document.value, environ)
-        values = _with_environment(values, document)
-        try:
-            return cls.model_validate({**values, "source": str(path)})
-        except ValidationError as wrong:
-            raise SettingsError(_placed(_problems(wrong), document), str(path)) from None
+        _, environment = variables.get("SEEDBED_ENVIRONMENT", ([], values.get("environment", "dev")))
+        for key, value in (sections.get(environment) or {}).items():
+            above = isinstance(value, dict) and not _is_reference(value)
+            values[key] = {**values.get(key, {}), **value} if above else value
+        for keys, value in variables.values():
+            values = _with(values, keys, value)
+        if _is_reference(values.get("store")):
+            values["store"] = revealed(values["store"], environ, "store", Path(path).parent)
+        return cls.model_validate({**values, "source": str(path)})
 
     def path(self, name: str) -> Path:
         """A path in the settings as seen from the workspace file."""
         return Path(self.source).parent / name
 
 
-def secrets(value: object, path: str = "") -> Iterator[Problem]:
+# Secrets
+
+
+def secrets(value: object, path: str = "", name: str = "") -> Iterator[Problem]:
     """Every place where a secret is written out. The value itself is never quoted."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            inner = f"{path}.{key}" if path else str(key)
-            if _SECRET_NAME.search(str(key)) and isinstance(item, str) and item:
-                yield _secret(inner)
-            else:
-                yield from secrets(item, inner)
+            yield from secrets(item, f"{path}.{key}" if path else str(key), str(key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from secrets(item, f"{path}[{index}]")
-    elif isinstance(value, str) and (_SECRET_VALUE.match(value) or _URL_PASSWORD.match(value)):
-        yield _secret(path)
+            yield from secrets(item, f"{path}[{index}]", name)
+    elif _is_secret(value, name):
+        remedy = "Take it out of the file and rotate it; a file that held it once may have been copied."
+        yield Problem(path, "a secret written out", "{env: NAME} or {file: PATH}", remedy)
 
 
-def _secret(path: str) -> Problem:
-    remedy = "Take it out of the file and rotate it; a file that held it once may have been copied."
-    return Problem(path, "a secret written out", "{env: NAME} or {file: PATH}", remedy)
+def without_secrets(value: Any, name: str = "") -> Any:
+    """`value` with nothing in the place of its secrets."""
+    if isinstance(value, Mapping):
+        return {key: without_secrets(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item, name) for item in value]
+    return None if _is_secret(value, name) else value
+
+
+def _is_secret(value: object, name: str) -> bool:
+    named = _SECRET_NAME.search(name)
+    if isinstance(value, str):
+        return bool(value and (named or _SECRET_VALUE.match(value) or _URL_PASSWORD.match(value)))
+    return type(value) in (int, float) and named is not None and not named["count"]
 
 
 def revealed(value: Any, environ: Mapping[str, str], where: str, folder: Path) -> Any:
-    """`value` with each `{env: NAME}` and `{file: PATH}` in it replaced by what it stands for."""
-    if isinstance(value, Mapping):
-        if value.keys() == {"env"} and isinstance(name := value["env"], str):
+    """`value` with each `{env: NAME}` and `{file: PATH}` in it replaced by what it stands for.
+
+    Raises SettingsError with every one that stands for nothing.
+    """
+    problems: list[Problem] = []
+
+    def reveal(value: Any, where: str) -> Any:
+        if isinstance(value, list):
+            return [reveal(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        if not isinstance(value, Mapping):
+            return value
+        if not _is_reference(value):
+            return {key: reveal(item, f"{where}.{key}") for key, item in value.items()}
+        ((kind, name),) = value.items()
+        if kind == "env":
             if name not in environ:
-                raise SettingsError([Problem(where, f"no variable {name}", "one in the environment", f"Set {name}.")])
-            return environ[name]
-        if value.keys() == {"file"} and isinstance(name := value["file"], str):
-            try:
-                return (folder / name).read_text().strip()
-            except OSError as wrong:
-                found = f"{name}: {wrong.strerror}"
-                raise SettingsError([Problem(where, found, "a readable file that holds the secret")]) from None
-        return {key: revealed(item, environ, f"{where}.{key}", folder) for key, item in value.items()}
-    if isinstance(value, list):
-        return [revealed(item, environ, f"{where}[{index}]", folder) for index, item in enumerate(value)]
-    return value
+                problems.append(Problem(where, f"no variable {name}", "one in the environment", f"Set {name}."))
+            return environ.get(name)
+        try:
+            return (folder / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as wrong:
+            found = f"{name}: {wrong.strerror if isinstance(wrong, OSError) else 'not UTF-8 text'}"
+            problems.append(Problem(where, found, "a readable file that holds the secret"))
 
-
-def _with_variables(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """SEEDBED_STORE sets store; SEEDBED_QUOTA__RUNS_PER_DAY sets quota.runs_per_day; values are YAML."""
-    result = dict(values)
-    for name in sorted(environ):
-        if not name.startswith("SEEDBED_") or name in RESERVED:
-            continue
-        *parents, last = name.removeprefix("SEEDBED_").lower().split("__")
-        if (parents or [last])[0] not in Settings.model_fields:
-            continue
-        value = documents.parse(environ[name], name, SettingsError).value
-        inner = result
-        for parent in parents:
-            inner[parent] = dict(inner.get(parent) or {})
-            inner = inner[parent]
-        inner[last] = value
+    result = reveal(value, where)
+    if problems:
+        raise SettingsError(problems)
     return result
 
 
-def _with_environment(values: dict[str, Any], document: documents.Document) -> dict[str, Any]:
-    """The section of the chosen environment laid over the rest."""
-    sections = values.pop("environments", None) or {}
-    chosen = values.get("environment", "dev")
-    problems = []
+def _is_reference(value: object) -> bool:
+    if not isinstance(value, Mapping) or value.keys() not in ({"env"}, {"file"}):
+        return False
+    return all(isinstance(name, str) for name in value.values())
+
+
+# Layers
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, tuple[list[str], Any]]:
+    """SEEDBED_STORE sets store; SEEDBED_QUOTA__RUNS_PER_DAY sets quota.runs_per_day. What is not text is YAML."""
+    variables: dict[str, tuple[list[str], Any]] = {}
+    for name in sorted(environ):
+        keys = name.removeprefix("SEEDBED_").lower().split("__")
+        field = Settings.model_fields.get(keys[0])
+        if not name.startswith("SEEDBED_") or name in RESERVED or field is None or keys[0] == "source":
+            continue
+        is_text = field.annotation is str and len(keys) == 1
+        value = environ[name] if is_text else documents.parse(environ[name], name, SettingsError).value
+        variables[name] = (keys, value)
+    return variables
+
+
+def _with(values: Mapping[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
+    """`values` with one more value, under keys within keys."""
+    first, *rest = keys
+    below = values.get(first)
+    return {**values, first: _with(below if isinstance(below, dict) else {}, rest, value) if rest else value}
+
+
+def _section_problems(sections: object) -> Iterator[Problem]:
+    """What is wrong with any environment's section, not only with that of the chosen one."""
     if not isinstance(sections, dict):
-        raise SettingsError([Problem("environments", shown(sections), "a mapping")], document.source)
-    for name in [*sections, chosen]:
-        if name not in ENVIRONMENTS:
-            problems.append(Problem("environment", shown(name), f"one of {', '.join(ENVIRONMENTS)}"))
-    if problems:
-        raise SettingsError(_placed(problems, document), document.source)
-    for key, value in (sections.get(chosen) or {}).items():
-        below = values.get(key)
-        values[key] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
-    return values
-
-
-def _problems(wrong: ValidationError) -> Iterator[Problem]:
-    for each in wrong.errors(include_url=False):
-        path = ".".join(map(str, each["loc"]))
-        if each["type"] == "extra_forbidden":
-            known = [name for name in Settings.model_fields if name != "source"]
-            yield Problem(path, "an unknown key", f"one of: {', '.join(known)}, environments")
+        yield Problem("environments", shown(sections), "a mapping of environments to settings")
+        return
+    for name, section in sections.items():
+        path = f"environments.{name}"
+        if name not in get_args(Environment):
+            yield Problem(path, "an unknown environment", f"one of: {', '.join(get_args(Environment))}")
+        elif not isinstance(section, dict | None):
+            yield Problem(path, shown(section), "a mapping of settings")
         else:
-            yield Problem(path, shown(each["input"]), each["msg"].removeprefix("Input should be "))
+            for problem in _problems(section or {}, without=("environment",)):
+                yield replace(problem, path=f"{path}.{problem.path}")
 
 
-def _placed(problems: Iterator[Problem] | list[Problem], document: documents.Document) -> list[Problem]:
+def _problems(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:
+    known = [name for name in Settings.model_fields if name not in ("source", *without)]
+    for name in layer.keys() & {"source", *without}:
+        yield Problem(name, "an unknown key", f"one of: {', '.join(known)}")
+    try:
+        Settings.model_validate({**layer, "store": ""} if _is_reference(layer.get("store")) else layer)
+    except ValidationError as wrong:
+        hidden = [problem.path for problem in secrets(layer)]
+        for each in wrong.errors(include_url=False):
+            path = ".".join(map(str, each["loc"]))
+            if each["type"] == "extra_forbidden":
+                expected = Quota.model_fields if len(each["loc"]) > 1 else known
+                yield Problem(path, "an unknown key", f"one of: {', '.join(expected)}")
+            else:
+                secret = any(re.match(rf"{re.escape(path)}([.\[]|$)", place) for place in hidden)
+                found = "a secret" if secret else shown(each["input"])
+                yield Problem(path, found, _EXPECTED.get(each["type"], each["msg"].removeprefix("Input should be ")))
+
+
+def _placed(problems: Iterable[Problem], document: documents.Document) -> list[Problem]:
     lines = document.lines
-    return [
-        Problem(f"{p.path} (line {lines[p.path]})" if p.path in lines else p.path, p.found, p.expected, p.remedy)
-        for p in problems
-    ]
+    return [replace(p, path=f"{p.path} (line {lines[p.path]})") if p.path in lines else p for p in problems]

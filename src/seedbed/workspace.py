@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import BudgetSpent
+from seedbed.errors import BudgetSpent, Problem, SettingsError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings, revealed
@@ -60,16 +60,11 @@ class Workspace:
 
     @classmethod
     def at(cls, settings: Settings) -> Workspace:
-        url = settings.store
-        for scheme in ("sqlite:///", "files:"):
-            # Relative paths are relative to the workspace file, wherever the command was given.
-            if url.startswith(scheme) and not url.removeprefix(scheme).startswith("/"):
-                url = f"{scheme}{settings.path(url.removeprefix(scheme))}"
-        store = open_store(url)
+        store = open_store(store_url(settings))
         if settings.encrypted:
-            from seedbed.storage.wrappers import Encrypted
+            from seedbed.storage.wrappers import Encrypted, MasterKey
 
-            store = Encrypted.from_environment(store, os.environ)
+            store = Encrypted(store, MasterKey.from_environment())  # type: ignore[arg-type]
         return cls(settings, store)
 
     def close(self) -> None:
@@ -77,7 +72,7 @@ class Workspace:
 
     @property
     def by(self) -> str:
-        return self.settings.by or getpass.getuser()
+        return self.settings.by or _login()
 
     @property
     def library(self) -> Library:
@@ -206,6 +201,23 @@ class Workspace:
         run = await perform(Stage(playbook, self.models.__getitem__, recorder, seed), inputs)
         self.spent.add(run.cost_usd)
         return run
+
+
+def store_url(settings: Settings) -> str:
+    """Where the store is, with a relative path seen from the workspace file, wherever the command was given."""
+    for scheme in ("sqlite:///", "files:"):
+        rest = settings.store.removeprefix(scheme)
+        if rest != settings.store and not rest.startswith("/"):
+            return f"{scheme}{settings.path(rest)}"
+    return settings.store
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        remedy = "Set by in the workspace file, or SEEDBED_BY."
+        raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
 
 
 def _identity(model: Model) -> Json:

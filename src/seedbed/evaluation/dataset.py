@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from seedbed.errors import DatasetError, Problem, shown
+from seedbed import documents
+from seedbed.errors import DatasetError, Problem, StoreError, shown
 from seedbed.storage.store import Digest, Json, digest
 
 FIELDS = ("id", "inputs", "expected")
@@ -34,9 +35,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Tasks in their order."""
+    """Tasks in their order, no two with the same id."""
 
     tasks: tuple[Task, ...]
+
+    def __post_init__(self) -> None:
+        double = [name for name, times in Counter(task.id for task in self.tasks).items() if times > 1]
+        if double:
+            raise DatasetError(
+                [Problem(f"task {shown(name)}", "the same id twice", "one of its own") for name in double]
+            )
 
     @classmethod
     def load(cls, path: Path | str) -> Dataset:
@@ -46,30 +54,29 @@ class Dataset:
         """
         path = Path(path)
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            # Not splitlines(): within JSON text other characters than a newline are no ends of lines.
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as wrong:
             raise DatasetError([Problem("file", str(wrong), "a readable file of JSON lines")], str(path)) from None
-        tasks: list[Task] = []
+        tasks: dict[str, tuple[int, Task]] = {}
         problems: list[Problem] = []
         for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    tasks.append(_task(json.loads(line), number))
-                except json.JSONDecodeError as wrong:
-                    problems.append(Problem(f"line {number}", f"{wrong.msg} at column {wrong.colno}", "a JSON object"))
-                except DatasetError as wrong:
-                    problems += wrong.problems
-        seen: dict[str, int] = {}
-        for number, task in enumerate(tasks, 1):
-            if task.id in seen:
-                found = f"{shown(task.id)}, as in task {seen[task.id]}"
-                problems.append(Problem(f"task {number}.id", found, "an id of its own"))
-            seen[task.id] = number
+            if not line.strip():
+                continue
+            try:
+                task = _task(documents.parse(line, str(path), DatasetError, as_json=True).value)
+            except DatasetError as wrong:
+                problems += [replace(each, path=_placed(each.path, number)) for each in wrong.problems]
+                continue
+            first, _ = tasks.setdefault(task.id, (number, task))
+            if first != number:
+                found = f"{shown(task.id)}, as on line {first}"
+                problems.append(Problem(f"line {number}.id", found, "an id, and a task, of its own"))
         if not tasks and not problems:
             problems.append(Problem("file", "no tasks", "at least one line"))
         if problems:
             raise DatasetError(problems, str(path))
-        return cls(tuple(tasks))
+        return cls(tuple(task for _, task in tasks.values()))
 
     @classmethod
     def from_content(cls, content: Json) -> Dataset:
@@ -100,21 +107,29 @@ class Dataset:
         return iter(self.tasks)
 
 
-def _task(row: object, number: int) -> Task:
+def _placed(path: str, number: int) -> str:
+    """Where on a line of the file something is that was found in the line alone."""
+    return f"line {number}{path.removeprefix('line 1')}" if path.startswith("line 1,") else f"line {number}.{path}"
+
+
+def _task(row: object) -> Task:
     if not isinstance(row, dict):
-        raise DatasetError([Problem(f"line {number}", shown(row), "a JSON object")])
+        raise DatasetError([Problem("task", shown(row), "a JSON object")])
     problems = [
-        Problem(f"line {number}.{key}", "an unknown field", f"one of: {', '.join(FIELDS)}", "Inputs go under inputs.")
+        Problem(key, "an unknown field", f"one of: {', '.join(FIELDS)}", "Inputs go under inputs.")
         for key in row
         if key not in FIELDS
     ]
     inputs = row.get("inputs")
     if not isinstance(inputs, dict) or not inputs:
-        problems.append(Problem(f"line {number}.inputs", shown(inputs), "a mapping of names to values"))
+        problems.append(Problem("inputs", shown(inputs), "a mapping of names to values"))
     if not isinstance(row.get("id", ""), str):
-        problems.append(Problem(f"line {number}.id", shown(row["id"]), "text"))
+        problems.append(Problem("id", shown(row["id"]), "text"))
+    try:
+        name = digest("task", row).removeprefix("b2:")[:12]
+    except StoreError as wrong:
+        problems.append(Problem("task", str(wrong), "values that can be kept"))
     if problems:
         raise DatasetError(problems)
     # Without an id of its own a task is named by its content, so it stays the same task when lines move.
-    name = row.get("id") or digest("task", row).removeprefix("b2:")[:12]
-    return Task(name, row["inputs"], row.get("expected"))
+    return Task(row.get("id") or name, row["inputs"], row.get("expected"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from seedbed.errors import RunError
+from seedbed.errors import BudgetSpent, RunError
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.metrics import Metric
 from seedbed.parallel import in_order
@@ -94,14 +95,18 @@ async def evaluate(
     replicates: int = 1,
     watch: Watcher | None = None,
 ) -> Scorecard:
-    """Score a playbook. Each cell is a fact the moment it is paid; known ones cost nothing."""
+    """Score a playbook. Each cell is a fact the moment it is paid; known ones cost nothing.
+
+    A run that fails leaves its cell without a value, to be tried again next time; BudgetSpent ends the evaluation.
+    """
     plan = [(task, replicate) for task in tasks for replicate in range(replicates)]
-    cells = cells_of(playbook, plan, metric, bench)
+    cell_of = cells_of(playbook, plan, metric, bench)
     done = []
-    async for cell in in_order(plan, cells, at_once=bench.at_once):
-        done.append(cell)
-        if watch:
-            watch(cell)
+    async with aclosing(in_order(plan, cell_of, at_once=bench.at_once)) as cells:
+        async for cell in cells:
+            done.append(cell)
+            if watch:
+                watch(cell)
     return Scorecard(playbook.digest, metric.name, tuple(done))
 
 
@@ -110,16 +115,17 @@ def cells_of(
 ) -> Callable[[tuple[Task, int]], Awaitable[Cell]]:
     """A function that gives the cell of a (task, replicate): from the store if it is there, else by running."""
     about = {"playbook": playbook.digest, "metric": metric.identity, "models": bench.identity(playbook)}
-    keys = {(task.id, n): digest("cell", {**about, "task": task.digest, "replicate": n}) for task, n in plan}
-    wanted = list(dict.fromkeys(keys.values()))
-    known = {fact.key: _recalled(fact) for fact in bench.store.facts(Query(kind="cell", keys=wanted))} if wanted else {}
 
-    async def cell(item: tuple[Task, int]) -> Cell:
-        task, replicate = item
-        key = keys[task.id, replicate]
-        return known[key] if key in known else await _pay(key, playbook, task, replicate, metric, bench)
+    def key_of(task: Task, replicate: int) -> str:
+        return digest("cell", {**about, "task": task.digest, "replicate": replicate})
 
-    return cell
+    known = _recorded({key_of(*item) for item in plan}, bench)
+
+    async def cell_of(item: tuple[Task, int]) -> Cell:
+        key = key_of(*item)
+        return known[key] if key in known else await _pay(key, playbook, *item, metric, bench)
+
+    return cell_of
 
 
 def seed_of(task: Task, replicate: int) -> int:
@@ -131,6 +137,8 @@ async def _pay(key: str, playbook: Playbook, task: Task, replicate: int, metric:
     cell = Cell(key=key, playbook=playbook.digest, task=task.id, replicate=replicate, metric=metric.name, value=None)
     try:
         run = await bench.perform(playbook, task, seed_of(task, replicate))
+    except BudgetSpent:
+        raise  # no fault of the playbook's
     except RunError as wrong:
         return replace(cell, reason=str(wrong))
     score = await metric(run, task)
@@ -143,8 +151,8 @@ async def _pay(key: str, playbook: Playbook, task: Task, replicate: int, metric:
         cost_usd=run.cost_usd,
         latency_seconds=run.latency_seconds,
     )
-    if score.value is not None:
-        bench.store.append([_fact(cell, bench)])
+    if score.value is not None and not bench.store.append([_fact(cell, bench)]):
+        return _recorded({key}, bench)[key]  # somebody was quicker, and there is one truth
     return cell
 
 
@@ -158,5 +166,9 @@ def _fact(cell: Cell, bench: Bench) -> Fact:
     )
 
 
-def _recalled(fact: Fact) -> Cell:
-    return Cell(key=fact.key, playbook=fact.subject, value=fact.value, reused=True, **fact.body)
+def _recorded(keys: Collection[str], bench: Bench) -> dict[str, Cell]:
+    facts = bench.store.facts(Query(kind="cell", keys=sorted(keys))) if keys else ()
+    return {
+        fact.key: Cell(key=fact.key, playbook=fact.subject, value=fact.value, reused=True, **fact.body)
+        for fact in facts
+    }

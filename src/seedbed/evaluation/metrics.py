@@ -8,6 +8,7 @@ from typing import Protocol
 
 from seedbed.evaluation.dataset import Task
 from seedbed.runs.run import Run
+from seedbed.stage.dialogue import told
 from seedbed.storage.store import Json
 
 
@@ -34,7 +35,7 @@ class Metric(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExactMatch:
-    """1 if the output is the expected answer but for case, outer spaces and punctuation, else 0."""
+    """1 if the output is the expected answer, else 0. Case, quotes around it and a full stop make no difference."""
 
     name: str = "exact_match"
 
@@ -50,5 +51,11 @@ class ExactMatch:
         return Score(float(right), "" if right else f"expected {expected}", answer)
 
 
+_AROUND = "\"'`“”‘’«»()[]*" + string.whitespace
+_BEHIND = _AROUND + ".,;:!?…"
+
+
 def _bare(value: object) -> str:
-    return str(value).strip().strip(string.punctuation + string.whitespace).casefold()
+    # Signs stay: -5 is not 5, nor is C++ C. An answer that is nothing but punctuation is taken at its word.
+    text = told(value).strip()
+    return (text.lstrip(_AROUND).rstrip(_BEHIND) or text).casefold()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
+from contextlib import aclosing, suppress
 
-from seedbed.errors import DatasetError, Problem
+from seedbed.errors import DatasetError, NotFound, Problem
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench, Cell, cells_of
 from seedbed.evaluation.metrics import Metric
@@ -35,32 +35,36 @@ async def compare(
 
     Both arms meet each task with the same seed. Results are read in the registered order however fast each
     comes, and reading stops when the rule answers: that is what keeps its error rate. A run that fails
-    counts as the experiment says. Repeating a comparison gives the recorded verdict.
+    counts as the experiment says. A comparison that has been answered is not repeated: its verdict stands.
     """
     models = {"control": bench.identity(control), "candidate": bench.identity(candidate)}
     plan = Experiment.plan(control.digest, candidate.digest, tasks, metric, alpha=alpha, seed=seed, models=models)
     if not plan.order:
         raise DatasetError([Problem("tasks", "none", "at least one")])
+    with suppress(NotFound):
+        return Verdict.recall(bench.store, plan.digest)
     bench.store.put("dataset", tasks.content())
     bench.store.put("experiment", plan.content())
     by_id = {task.id: task for task in tasks}
     order = [(by_id[name], 0) for name in plan.order]
-    old, new = (cells_of(playbook, order, metric, bench) for playbook in (control, candidate))
+    # A playbook against itself is one arm: each of its cells is paid once, so every task is a tie.
+    arms = [cells_of(playbook, order, metric, bench) for playbook in dict.fromkeys((control, candidate))]
 
     async def pair(item: tuple[Task, int]) -> tuple[Cell, Cell]:
-        first, second = await asyncio.gather(old(item), new(item))
-        return first, second
+        cells = [cell async for cell in in_order(arms, lambda arm: arm(item), at_once=bench.at_once)]
+        return cells[0], cells[-1]
 
     rule = plan.start()
     scores: list[tuple[float, float]] = []
-    async for cells in in_order(order, pair, at_once=max(1, bench.at_once // 2)):
-        before, after = (plan.failure_counts_as if cell.value is None else cell.value for cell in cells)
-        scores.append((before, after))
-        answer = rule.update(after - before)
-        if watch:
-            watch(answer)
-        if answer.verdict != "continue":
-            break
+    async with aclosing(in_order(order, pair, at_once=max(1, bench.at_once // len(arms)))) as pairs:
+        async for cells in pairs:
+            before, after = (plan.failure_counts_as if cell.value is None else cell.value for cell in cells)
+            scores.append((before, after))
+            answer = rule.update(after - before)
+            if watch:
+                watch(answer)
+            if answer.verdict != "continue":
+                break
     return _recorded(plan, metric, rule.state()["outcomes"], rule.answer, scores, bench)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,11 +12,14 @@ from typing import Any
 
 from seedbed.errors import NotFound, shown
 from seedbed.runs.run import Run, Status, Turn
-from seedbed.storage.store import Digest, Fact, Json, Query, Store
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical
 
 
 class Recorder:
-    """The record of one run: turns are facts the moment they are done, the run is one when it ends."""
+    """The record of one run: turns are facts the moment they are done, the run is one when it ends.
+
+    Raises StoreError for inputs, and for an output, that JSON cannot hold.
+    """
 
     def __init__(
         self,
@@ -33,7 +37,8 @@ class Recorder:
         self._store = store
         self._clock = clock
         self._by = by
-        self._about: Json = {"inputs": inputs, "seed": seed, "models": models, "seedbed": version("seedbed")}
+        about = {"inputs": inputs, "seed": seed, "models": models, "seedbed": version("seedbed")}
+        self._about: Json = _kept(about)
         self._playbook = playbook
         self._started = clock()
         self._began = time.perf_counter()
@@ -44,7 +49,8 @@ class Recorder:
         self._append("turn", key, self.id, turn.body(), turn.latency_seconds)
 
     def end(self, status: Status, output: Any = None, error: str = "") -> Run:
-        """Record the outcome and return the whole run."""
+        """Record the outcome and return the whole run, just as `recall` will give it back."""
+        output = _kept(output)
         seconds = time.perf_counter() - self._began
         run = Run(
             id=self.id,
@@ -67,6 +73,11 @@ class Recorder:
     def _append(self, kind: str, key: str, subject: str, body: Json, value: float) -> None:
         at = self._started if kind == "run" else self._clock()
         self._store.append([Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value)])
+
+
+def _kept(value: Any) -> Any:
+    """A value as a store gives it back: a copy that no program can alter."""
+    return json.loads(canonical(value))
 
 
 def recall(store: Store, run: str) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from seedbed.errors import PlaybookError, Problem, RunError
+from seedbed.errors import PlaybookError, Problem
 from seedbed.models.chat import Message, Model, Reply, ask
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules import Permission
@@ -30,8 +30,8 @@ class Stage:
             raise PlaybookError([Problem(f"roles.{role}", "nothing", f"one of the roles: {known}")])
         asked = self.playbook.roles[role]
         if asked.model is None:
-            remedy = "Name a model; choosing one by what it can do comes with routing."
-            raise RunError(f"roles.{role}.model: found nothing; expected a model of the workspace. {remedy}")
+            remedy = "Name one; choosing it by what it can do comes with routing."
+            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
         instructions = asked.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]

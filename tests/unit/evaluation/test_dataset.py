@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedbed.errors import DatasetError
+from seedbed.evaluation.dataset import Dataset, Task
+
+
+def load(folder: Path, text: str | bytes) -> Dataset:
+    path = folder / "tasks.jsonl"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return Dataset.load(path)
+
+
+def wrong(folder: Path, text: str | bytes) -> dict[str, str]:
+    with pytest.raises(DatasetError) as caught:
+        load(folder, text)
+    assert caught.value.source.endswith("tasks.jsonl")
+    return {problem.path: str(problem) for problem in caught.value.problems}
+
+
+def dataset(size: int) -> Dataset:
+    return Dataset(tuple(Task(f"t{number}", {"n": number}, number) for number in range(size)))
+
+
+# Reading
+
+
+def test_lines_become_tasks_in_their_order(tmp_path: Path) -> None:
+    text = '{"id": "b", "inputs": {"q": "1+1"}, "expected": "2"}\n\n  \n{"inputs": {"q": [1, {"x": null}]}}'
+    first, second = load(tmp_path, text)
+    assert first == Task("b", {"q": "1+1"}, "2")
+    assert second.inputs == {"q": [1, {"x": None}]}
+    assert second.expected is None
+
+
+@pytest.mark.parametrize(
+    "text", [b'\xef\xbb\xbf{"inputs": {"q": "x"}}\n', b'{"inputs": {"q": "x"}}\r\n', b'{"inputs": {"q": "x"}}']
+)
+def test_a_byte_order_mark_and_line_ends_of_any_system_make_no_difference(tmp_path: Path, text: bytes) -> None:
+    assert load(tmp_path, text).digest == load(tmp_path, '{"inputs": {"q": "x"}}').digest
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_characters_that_merely_look_like_line_ends_stay_in_the_text(tmp_path: Path, separator: str) -> None:
+    text = json.dumps({"inputs": {"q": f"one{separator}two"}}, ensure_ascii=False)
+    assert [task.inputs["q"] for task in load(tmp_path, text)] == [f"one{separator}two"]
+
+
+def test_a_task_without_an_id_is_named_by_its_content_wherever_its_line_is(tmp_path: Path) -> None:
+    one, two = '{"inputs": {"a": 1, "b": 2}, "expected": 3}', '{"inputs": {"a": 2}}'
+    before = {task.id for task in load(tmp_path, f"{one}\n{two}")}
+    moved = '{"expected": 3, "inputs": {"b": 2, "a": 1}}'
+    assert {task.id for task in load(tmp_path, f"{two}\n\n{moved}")} == before
+    assert len(before) == 2
+
+
+def test_every_bad_line_is_told_at_once(tmp_path: Path) -> None:
+    lines = [
+        '{"inputs": {"q": 1}}',
+        '{"inputs": ',
+        "[1]",
+        '{"inputs": {}, "answer": 1}',
+        "",
+        '{"id": 7, "inputs": {"q": 1}}',
+        '{"inputs": {"q": NaN}}',
+        '{"inputs": {"q": 1, "q": 2}}',
+        '{"id": "x", "inputs": {"q": "\\ud800"}}',
+        '{"inputs": {"q": ' + "[" * 100_000,
+        '{"id": null, "inputs": "text"}',
+        "5",
+    ]
+    told = wrong(tmp_path, "\n".join(lines))
+    assert list(told) == [
+        "line 2, column 12",
+        "line 3.task",
+        "line 4.answer",
+        "line 4.inputs",
+        "line 6.id",
+        "line 7.number",
+        "line 8.q",
+        "line 9.task",
+        "line 10.text",
+        "line 11.inputs",
+        "line 11.id",
+        "line 12.task",
+    ]
+
+
+def test_ids_that_are_taken_are_told_by_line(tmp_path: Path) -> None:
+    task = '{"id": "a", "inputs": {"q": 1}}'
+    told = wrong(tmp_path, f'{task}\n\n{{"id": "b", "inputs": {{"q": 1}}}}\n{task}\nnonsense\n{task}')
+    assert 'found "a", as on line 1' in told["line 4.id"]
+    assert 'found "a", as on line 1' in told["line 6.id"]
+    assert "line 5, column 1" in told
+
+
+def test_the_same_task_twice_is_told_even_without_ids(tmp_path: Path) -> None:
+    told = wrong(tmp_path, '{"inputs": {"a": 1, "b": 2}}\n{"inputs": {"b": 2, "a": 1}}')
+    assert list(told) == ["line 2.id"]
+
+
+def test_tasks_made_in_python_cannot_share_an_id_either() -> None:
+    with pytest.raises(DatasetError, match='task "a": found the same id twice'):
+        Dataset((Task("a", {"q": 1}), Task("b", {"q": 2}), Task("a", {"q": 3})))
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "\ufeff"])
+def test_a_file_without_tasks_is_refused(tmp_path: Path, text: str) -> None:
+    assert "no tasks" in wrong(tmp_path, text)["file"]
+
+
+def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
+    assert "file" in wrong(tmp_path, b'{"inputs": {"q": "\xff"}}')
+    with pytest.raises(DatasetError, match=r"absent\.jsonl"):
+        Dataset.load(tmp_path / "absent.jsonl")
+    with pytest.raises(DatasetError, match="directory"):
+        Dataset.load(tmp_path)
+
+
+# Digests
+
+
+def test_a_dataset_is_named_by_its_tasks_and_their_order() -> None:
+    tasks = dataset(3).tasks
+    assert Dataset(tasks).digest == dataset(3).digest
+    assert Dataset(tasks[::-1]).digest != dataset(3).digest
+    assert Dataset(tasks[:2]).digest != dataset(3).digest
+
+
+@pytest.mark.parametrize(
+    "other", [Task("x", {"q": 1}, 2), Task("a", {"q": 2}, 2), Task("a", {"q": 1}, 3), Task("a", {"Q": 1}, 2)]
+)
+def test_a_task_is_another_if_anything_in_it_is(other: Task) -> None:
+    assert other.digest != Task("a", {"q": 1}, 2).digest
+
+
+def test_the_order_of_inputs_makes_no_difference() -> None:
+    assert Task("a", {"p": 1, "q": {"x": 1, "y": 2}}).digest == Task("a", {"q": {"y": 2, "x": 1}, "p": 1}).digest
+
+
+def test_a_dataset_comes_back_equal_from_its_content() -> None:
+    tasks = Dataset((Task("a", {"q": [1, "ü"]}, {"x": None}), Task("b", {"q": ""})))
+    again = Dataset.from_content(json.loads(json.dumps(tasks.content())))
+    assert again == tasks
+    assert again.digest == tasks.digest
+
+
+# Splits
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12, 100])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.7, 0.99])
+def test_a_split_is_complete_and_has_no_task_twice(size: int, share: float) -> None:
+    tasks = dataset(size)
+    first, second = tasks.split(share, seed=3)
+    assert len(first) == round(share * size)
+    assert not {*map(id, first)} & {*map(id, second)}
+    position = {task.id: place for place, task in enumerate(tasks)}
+    for part in (first, second):
+        assert [position[task.id] for task in part] == sorted(position[task.id] for task in part)
+    assert sorted([*first, *second], key=lambda task: position[task.id]) == list(tasks)
+
+
+def test_a_split_depends_on_its_seed_and_on_nothing_else() -> None:
+    random.seed(1)
+    before = dataset(40).split(0.5, seed=1)
+    random.seed(2)
+    state = random.getstate()
+    assert dataset(40).split(0.5, seed=1) == before
+    assert random.getstate() == state
+    assert dataset(40).split(0.5, seed=2) != before
+
+
+def test_a_split_is_the_same_in_another_process() -> None:
+    script = (
+        "from seedbed.evaluation.dataset import Dataset, Task\n"
+        "tasks = Dataset(tuple(Task(f't{n}', {'n': n}, n) for n in range(40)))\n"
+        "print(tasks.split(0.5, seed=1)[0].digest)"
+    )
+    environ = {"PYTHONHASHSEED": "12345"}
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
+    assert told.stdout.strip() == dataset(40).split(0.5, seed=1)[0].digest
+
+
+def test_splits_do_not_favour_the_beginning_of_a_file() -> None:
+    chosen = [task.inputs["n"] for seed in range(200) for task in dataset(10).split(0.5, seed=seed)[0]]
+    counts = [chosen.count(number) for number in range(10)]
+    # Each is chosen 100 times of 200 on average, with a standard deviation of 7.
+    assert all(65 <= count <= 135 for count in counts), counts
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.5, 1.5, float("nan")])
+def test_a_share_that_leaves_nothing_to_split_is_refused(share: Any) -> None:
+    with pytest.raises(DatasetError, match="more than 0 and less than 1"):
+        dataset(4).split(share, seed=1)

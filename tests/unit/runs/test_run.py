@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from seedbed.runs.run import Run, Turn
+
+TURN = Turn(
+    step="answer",
+    role="writer",
+    model="fast",
+    messages=(("system", "Be brief."), ("user", "Why?")),
+    text="Because.\u2028✓",
+    prompt_tokens=5,
+    completion_tokens=2,
+    cost_usd=0.25,
+    latency_seconds=0.5,
+    finish_reason="stop",
+    seed=7,
+)
+
+
+def run(**changed: Any) -> Run:
+    told: dict[str, Any] = {
+        "id": "r",
+        "playbook": "b2:00",
+        "inputs": {"question": "Why?"},
+        "seed": 7,
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
+        "status": "completed",
+        "output": "Because.",
+        "error": "",
+        "turns": (TURN,),
+        "latency_seconds": 1.0,
+        "models": {},
+    }
+    return Run(**{**told, **changed})
+
+
+def test_a_turn_comes_back_equal_from_its_body_even_through_json() -> None:
+    assert Turn.from_body(TURN.body()) == TURN
+    assert Turn.from_body(json.loads(json.dumps(TURN.body()))) == TURN
+
+
+def test_what_happened_cannot_be_changed() -> None:
+    for thing, name in ((TURN, "text"), (run(), "output")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(thing, name, "something else")
+
+
+def test_altering_a_body_does_not_alter_the_turn() -> None:
+    body = TURN.body()
+    body["messages"][0][1] = "Be long."
+    assert TURN.messages[0] == ("system", "Be brief.")
+
+
+def test_the_price_and_the_tokens_of_a_run_are_those_of_its_turns() -> None:
+    both = run(turns=(TURN, replace(TURN, cost_usd=0.5, prompt_tokens=1)))
+    assert both.cost_usd == 0.75
+    assert both.tokens == 5 + 2 + 1 + 2
+
+
+def test_a_run_without_turns_costs_nothing() -> None:
+    assert (run(turns=()).cost_usd, run(turns=()).tokens) == (0, 0)

@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedbed.errors import SettingsError
+from seedbed.settings import Settings, revealed, secrets, without_secrets
+
+SECRET = "hunter2-of-the-tests"
+KEY = "sk-proj-0123456789abcdefghij"
+
+
+def load(folder: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
+    path = folder / "seedbed.yaml"
+    path.write_text(text, encoding="utf-8")
+    return Settings.load(path, environ or {})
+
+
+def wrong(folder: Path, text: str, environ: dict[str, str] | None = None) -> dict[str, str]:
+    """What is said about each place of a file that must be refused."""
+    with pytest.raises(SettingsError) as caught:
+        load(folder, text, environ)
+    return {problem.path: str(problem) for problem in caught.value.problems}
+
+
+# Reading
+
+
+def test_a_file_says_what_the_workspace_is_made_of(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        """
+        store: files:facts
+        by: ada
+        encrypted: true
+        models: {fast: {use: embedded}}
+        channels: {production: {require: [better]}}
+        quota: {runs_per_day: 5, usd_per_day: 2}
+        """,
+    )
+    assert (settings.store, settings.by, settings.encrypted) == ("files:facts", "ada", True)
+    assert settings.models == {"fast": {"use": "embedded"}}
+    assert settings.channels == {"production": {"require": ["better"]}}
+    assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (5, 2.0)
+
+
+def test_what_is_not_said_is_local_and_unlimited(tmp_path: Path) -> None:
+    settings = load(tmp_path, "by: ada")
+    assert settings.store == "sqlite:///seedbed.db"
+    assert settings.environment == "dev"
+    assert not settings.encrypted
+    assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (None, None)
+
+
+def test_settings_cannot_be_changed_afterwards(tmp_path: Path) -> None:
+    settings = load(tmp_path, "by: ada")
+    with pytest.raises(ValueError, match="frozen"):
+        settings.by = "eve"  # type: ignore[misc]
+
+
+def test_paths_are_seen_from_the_workspace_file(tmp_path: Path) -> None:
+    assert load(tmp_path, "by: ada").path("keys/openai") == tmp_path / "keys" / "openai"
+
+
+def test_a_missing_file_is_told_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="nothing there"):
+        Settings.load(tmp_path / "absent.yaml", {})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just words", "- store"])
+def test_a_file_without_settings_is_refused(tmp_path: Path, text: str) -> None:
+    assert "a mapping" in wrong(tmp_path, text)["document"]
+
+
+# Environment variables
+
+
+def test_a_variable_overrides_the_file(tmp_path: Path) -> None:
+    environ = {"SEEDBED_STORE": "sqlite:///other.db", "SEEDBED_QUOTA__RUNS_PER_DAY": "7"}
+    settings = load(tmp_path, "store: files:facts\nquota: {runs_per_day: 5, usd_per_day: 2}", environ)
+    assert settings.store == "sqlite:///other.db"
+    assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (7, 2.0)
+
+
+def test_a_variable_overrides_the_environment_section_too(tmp_path: Path) -> None:
+    text = "environments: {production: {store: 'files:facts', quota: {runs_per_day: 5}}}"
+    environ = {
+        "SEEDBED_ENVIRONMENT": "production",
+        "SEEDBED_STORE": "files:elsewhere",
+        "SEEDBED_QUOTA__RUNS_PER_DAY": "7",
+    }
+    settings = load(tmp_path, text, environ)
+    assert settings.store == "files:elsewhere"
+    assert settings.quota.runs_per_day == 7
+
+
+@pytest.mark.parametrize(("value", "store"), [("memory:", "memory:"), ("files:1", "files:1"), ("007", "007")])
+def test_text_in_a_variable_is_taken_as_it_is(tmp_path: Path, value: str, store: str) -> None:
+    assert load(tmp_path, "by: ada", {"SEEDBED_STORE": value}).store == store
+
+
+def test_a_variable_reaches_into_a_model(tmp_path: Path) -> None:
+    text = "models: {fast: {use: embedded, args: {max_tokens: 8, template: raw}}}"
+    settings = load(tmp_path, text, {"SEEDBED_MODELS__FAST__ARGS__MAX_TOKENS": "16"})
+    assert settings.models["fast"] == {"use": "embedded", "args": {"max_tokens": 16, "template": "raw"}}
+
+
+def test_a_whole_section_can_be_given_in_a_variable(tmp_path: Path) -> None:
+    assert load(tmp_path, "by: ada", {"SEEDBED_QUOTA": "{runs_per_day: 3}"}).quota.runs_per_day == 3
+
+
+def test_other_variables_are_nobodys_business(tmp_path: Path) -> None:
+    environ = {"SEEDBED_KEY": SECRET, "SEEDBED_LOG": "debug", "STORE": "files:x", "SEEDBED_SOURCE": "elsewhere"}
+    settings = load(tmp_path, "by: ada", environ)
+    assert settings.store == "sqlite:///seedbed.db"
+    assert settings.source == str(tmp_path / "seedbed.yaml")
+
+
+def test_a_wrong_variable_is_told_by_its_name_and_not_by_a_line_of_the_file(tmp_path: Path) -> None:
+    told = wrong(tmp_path, "quota:\n  runs_per_day: 5", {"SEEDBED_QUOTA__RUNS_PER_DAY": "many"})
+    assert list(told) == ["SEEDBED_QUOTA__RUNS_PER_DAY"]
+
+
+def test_a_variable_does_not_cover_up_a_mistake_in_the_file(tmp_path: Path) -> None:
+    assert list(wrong(tmp_path, "quota: 5", {"SEEDBED_QUOTA__RUNS_PER_DAY": "7"})) == ["quota (line 1)"]
+    assert list(wrong(tmp_path, "store: 5", {"SEEDBED_STORE": "memory:"})) == ["store (line 1)"]
+
+
+# Environments
+
+
+SECTIONS = """\
+store: files:dev
+quota: {runs_per_day: 100, usd_per_day: 1}
+models:
+  fast: {use: embedded, args: {max_tokens: 8}}
+  other: {use: embedded}
+environments:
+  production:
+    store: files:production
+    quota: {usd_per_day: 50}
+    models:
+      fast: {use: some.Chat, args: {model: large}}
+"""
+
+
+def test_the_chosen_environment_is_laid_over_the_rest(tmp_path: Path) -> None:
+    settings = load(tmp_path, SECTIONS, {"SEEDBED_ENVIRONMENT": "production"})
+    assert settings.environment == "production"
+    assert settings.store == "files:production"
+    assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (100, 50.0)
+    assert settings.models == {"fast": {"use": "some.Chat", "args": {"model": "large"}}, "other": {"use": "embedded"}}
+
+
+def test_an_environment_that_is_not_chosen_changes_nothing(tmp_path: Path) -> None:
+    settings = load(tmp_path, SECTIONS)
+    assert settings.environment == "dev"
+    assert settings.store == "files:dev"
+    assert settings.quota.usd_per_day == 1.0
+
+
+def test_the_file_may_choose_its_environment(tmp_path: Path) -> None:
+    assert load(tmp_path, "environment: production\n" + SECTIONS).store == "files:production"
+
+
+def test_an_unknown_environment_is_refused_wherever_it_is_named(tmp_path: Path) -> None:
+    assert "'dev', 'staging' or 'production'" in wrong(tmp_path, "environment: prod")["environment (line 1)"]
+    assert "dev, staging, production" in wrong(tmp_path, "environments: {prod: {}}")["environments.prod (line 1)"]
+    assert "SEEDBED_ENVIRONMENT" in wrong(tmp_path, "by: ada", {"SEEDBED_ENVIRONMENT": "prod"})
+
+
+@pytest.mark.parametrize("section", ["5", "[store]", "text", "true"])
+def test_a_section_that_is_no_mapping_is_refused(tmp_path: Path, section: str) -> None:
+    assert "environments.dev (line 1)" in wrong(tmp_path, f"environments: {{dev: {section}}}")
+    assert "environments (line 1)" in wrong(tmp_path, f"environments: {section}")
+
+
+def test_an_empty_section_is_fine(tmp_path: Path) -> None:
+    assert load(tmp_path, "environments: {dev: }").environment == "dev"
+
+
+def test_an_environment_cannot_choose_another(tmp_path: Path) -> None:
+    told = wrong(tmp_path, "environments: {dev: {environment: production, environments: {}}}")
+    assert list(told) == ["environments.dev.environment (line 1)", "environments.dev.environments (line 1)"]
+
+
+def test_a_mistake_in_a_section_is_found_before_its_environment_is_chosen(tmp_path: Path) -> None:
+    text = "quota: {runs_per_day: 5}\nenvironments:\n  production:\n    quota: {runs_per_day: lots}\n    stor: x"
+    told = wrong(tmp_path, text)
+    assert list(told) == [
+        "environments.production.quota.runs_per_day (line 4)",
+        "environments.production.stor (line 5)",
+    ]
+
+
+# What is wrong
+
+
+def test_unknown_keys_are_refused_and_the_known_ones_listed(tmp_path: Path) -> None:
+    told = wrong(tmp_path, "by: ada\nstoer: x")["stoer (line 2)"]
+    assert "an unknown key" in told
+    assert "store" in told
+    told = wrong(tmp_path, "quota: {runs: 5}")["quota.runs (line 1)"]
+    assert "runs_per_day" in told
+    assert "encrypted" not in told
+
+
+def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> None:
+    assert "an unknown key" in wrong(tmp_path, "source: elsewhere")["source (line 1)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("store: 5", "store"),
+        ("store: [a]", "store"),
+        ("by: {env: USER}", "by"),
+        ("encrypted: 1", "encrypted"),
+        ("encrypted: 'no'", "encrypted"),
+        ("models: [fast]", "models"),
+        ("models: {fast: embedded}", "models.fast"),
+        ("channels: {production: [better]}", "channels.production"),
+        ("quota: 5", "quota"),
+        ("quota: {runs_per_day: true}", "quota.runs_per_day"),
+        ("quota: {runs_per_day: 1.5}", "quota.runs_per_day"),
+        ("quota: {runs_per_day: '5'}", "quota.runs_per_day"),
+        ("quota: {runs_per_day: -1}", "quota.runs_per_day"),
+        ("quota: {usd_per_day: -0.1}", "quota.usd_per_day"),
+        ("quota: {usd_per_day: inf}", "quota.usd_per_day"),
+        ("quota: {usd_per_day: nan}", "quota.usd_per_day"),
+    ],
+)
+def test_a_wrong_type_is_refused_and_never_guessed_at(tmp_path: Path, text: str, path: str) -> None:
+    assert list(wrong(tmp_path, text)) == [f"{path} (line 1)"]
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    text = f"""\
+store: 5
+stoer: x
+quota: {{runs_per_day: many}}
+models: {{fast: {{use: x.Y, args: {{api_key: {SECRET}}}}}}}
+environments: {{prod: {{}}, staging: {{by: 7}}}}
+"""
+    told = wrong(tmp_path, text, {"SEEDBED_ENCRYPTED": "perhaps"})
+    assert set(told) == {
+        "store (line 1)",
+        "stoer (line 2)",
+        "quota.runs_per_day (line 3)",
+        "models.fast.args.api_key (line 4)",
+        "environments.prod (line 5)",
+        "environments.staging.by (line 5)",
+        "SEEDBED_ENCRYPTED",
+    }
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (f"api_key: {SECRET}", "api_key"),
+        (f"apiKey: {SECRET}", "apiKey"),
+        (f"openai_api_key: {SECRET}", "openai_api_key"),
+        (f"aws_secret_access_key: {SECRET}", "aws_secret_access_key"),
+        (f"password: {SECRET}", "password"),
+        ("password: 31415926", "password"),
+        (f"auth: {{pass: {SECRET}}}", "auth.pass"),
+        (f"tokens: [1, {SECRET}]", "tokens[1]"),
+        (f"hosts: [{{token: {SECRET}}}]", "hosts[0].token"),
+        (f"headers: {{Authorization: Bearer {SECRET}}}", "headers.Authorization"),
+        (f"headers: {{X-Custom: Bearer {KEY}}}", "headers.X-Custom"),
+        (f"anything: {KEY}", "anything"),
+        (f"list: [x, {KEY}]", "list[1]"),
+        (f"api_key: {{env: {KEY}}}", "api_key.env"),
+    ],
+)
+def test_a_secret_among_the_arguments_of_a_model_is_refused(tmp_path: Path, arguments: str, path: str) -> None:
+    refused(tmp_path, f"models: {{m: {{use: x.Y, args: {{{arguments}}}}}}}", f"models.m.args.{path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (f"store: postgresql://ada:{SECRET}@db/seedbed", "store"),
+        (f"store: postgresql://ada:{SECRET}/with/slashes@db/seedbed", "store"),
+        (f"store: postgresql://:{SECRET}@db/seedbed", "store"),
+        (f"store: postgresql://ada@db/seedbed?password={SECRET}", "store"),
+        (f"store: postgresql://ada@db/seedbed?sslmode=require&sslpassword={SECRET}", "store"),
+        (f"environments: {{staging: {{store: 'postgresql://ada:{SECRET}@db/x'}}}}", "environments.staging.store"),
+        (f"store: [postgresql://ada:{SECRET}@db/seedbed]", "store[0]"),
+        (f"secret: {SECRET}", "secret"),
+    ],
+)
+def test_a_secret_anywhere_in_the_file_is_refused(tmp_path: Path, text: str, path: str) -> None:
+    refused(tmp_path, text, path)
+
+
+def refused(folder: Path, text: str, path: str) -> None:
+    """The secret is told by its place and never quoted."""
+    with pytest.raises(SettingsError) as caught:
+        load(folder, text)
+    told = [str(problem) for problem in caught.value.problems if problem.path == f"{path} (line 1)"]
+    assert told
+    assert "a secret written out" in told[0]
+    assert "{env: NAME}" in told[0]
+    for hidden in (SECRET, KEY, "31415926"):
+        assert hidden not in str(caught.value)
+        assert hidden not in repr(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: {m: {use: x.Y, args: {api_key: {env: OPENAI_API_KEY}}}}",
+        "models: {m: {use: x.Y, args: {api_key: {file: keys/openai}}}}",
+        "models: {m: {use: x.Y, args: {max_tokens: 8, temperature: 0.5}}}",
+        "models: {m: {use: x.Y, args: {api_key: ''}}}",
+        "models: {m: {use: x.Y, args: {base_url: 'https://host:8443/v1/@scope/models'}}}",
+        "models: {m: {use: x.Y, args: {model: sk-small}}}",
+        "models: {m: {use: x.Y, args: {cache_key: topic, keyboard: qwerty, bypass: nothing}}}",
+        "store: postgresql://ada@db:5432/seedbed",
+    ],
+)
+def test_what_is_no_secret_is_let_through(tmp_path: Path, text: str) -> None:
+    load(tmp_path, text)
+
+
+def test_every_secret_is_told_at_once() -> None:
+    document = {"a": {"token": SECRET}, "b": [{"password": SECRET}], "c": KEY}
+    assert [problem.path for problem in secrets(document)] == ["a.token", "b[0].password", "c"]
+
+
+def test_a_secret_in_a_variable_is_welcome_but_not_quoted_when_it_is_wrong(tmp_path: Path) -> None:
+    url = f"postgresql://ada:{SECRET}@db/seedbed"
+    assert load(tmp_path, "by: ada", {"SEEDBED_STORE": url}).store == url
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, "by: ada", {"SEEDBED_QUOTA": url, "SEEDBED_MODELS": f"[{KEY}]"})
+    assert {problem.path for problem in caught.value.problems} == {"SEEDBED_QUOTA", "SEEDBED_MODELS"}
+    assert SECRET not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_references_to_secrets_are_replaced_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"  {SECRET}\n")
+    value: Any = {"fast": {"args": {"api_key": {"env": "NAME"}, "list": [{"file": "key"}, 1, None]}}}
+    assert revealed(value, {"NAME": "from outside"}, "models", tmp_path) == {
+        "fast": {"args": {"api_key": "from outside", "list": [SECRET, 1, None]}}
+    }
+
+
+def test_the_address_of_the_store_may_be_kept_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "address").write_text("files:from-a-file\n")
+    assert load(tmp_path, "store: {env: DATABASE}", {"DATABASE": "memory:"}).store == "memory:"
+    text = "store: {env: DATABASE}\nenvironments: {production: {store: {file: address}}}"
+    assert load(tmp_path, text, {"DATABASE": "files:dev"}).store == "files:dev"
+    assert load(tmp_path, text, {"SEEDBED_ENVIRONMENT": "production"}).store == "files:from-a-file"
+    assert "Set DATABASE" in wrong(tmp_path, "store: {env: DATABASE}")["store"]
+
+
+def test_only_a_lone_name_is_a_reference(tmp_path: Path) -> None:
+    value = {"env": {"use": "embedded"}, "file": 5, "other": {"env": "NAME", "more": 1}}
+    assert revealed(value, {}, "models", tmp_path) == value
+
+
+def test_every_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    value = {"a": {"env": "ABSENT"}, "b": [{"file": "absent"}], "c": {"file": "binary"}, "d": {"file": "."}}
+    with pytest.raises(SettingsError) as caught:
+        revealed(value, {}, "models", tmp_path)
+    assert [problem.path for problem in caught.value.problems] == ["models.a", "models.b[0]", "models.c", "models.d"]
+    assert "Set ABSENT" in str(caught.value)
+
+
+def test_values_can_be_shown_without_their_secrets() -> None:
+    value = {"model": "large", "api_key": SECRET, "max_tokens": 8, "headers": [{"token": SECRET, "x": KEY, "y": 1}]}
+    assert without_secrets(value) == {
+        "model": "large",
+        "api_key": None,
+        "max_tokens": 8,
+        "headers": [{"token": None, "x": None, "y": 1}],
+    }
