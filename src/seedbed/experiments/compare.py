@@ -73,6 +73,8 @@ def _recorded(
 ) -> Verdict:
     before, after = ([pair[arm] for pair in scores] for arm in (0, 1))
     interval = paired_interval(before, after)
+    # Differences that are all the same show no spread, which is no proof that there is none.
+    known = math.isfinite(interval.low) and interval.low < interval.high
     finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
     verdict = Verdict(
         experiment=plan.digest,
@@ -89,8 +91,8 @@ def _recorded(
         control_mean=sum(before) / len(before),
         candidate_mean=sum(after) / len(after),
         difference=interval.mean,
-        low=interval.low if math.isfinite(interval.low) else None,
-        high=interval.high if math.isfinite(interval.high) else None,
+        low=interval.low if known else None,
+        high=interval.high if known else None,
         p=answer.p,
         alpha=plan.rule["alpha"],
         outcomes=outcomes,

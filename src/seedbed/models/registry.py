@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.settings import revealed
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,7 +39,8 @@ OURS = {
 class Card:
     """What is known of a model before it speaks. The two prices are for prompt and completion tokens.
 
-    Arguments may hold secrets: they are kept out of its `repr` and of every error message.
+    In place of secrets, arguments hold references as the workspace file has them. Whoever writes a secret out all the
+    same shall not see it again: arguments are kept out of its `repr` and of every error message.
     """
 
     use: str
@@ -48,22 +52,27 @@ class Card:
 
 @dataclass(frozen=True)
 class Model:
-    """A named LangChain chat model and its card."""
+    """A named LangChain chat model and its card. `folder` is where the files lie that hold its secrets."""
 
     name: str
     card: Card
+    folder: Path = Path()
 
     @cached_property
     def chat(self) -> BaseChatModel:
-        """The LangChain model, built on first use. Raises SettingsError if the card does not lead to one."""
+        """The LangChain model, built on first use with the secrets its arguments refer to.
+
+        Raises SettingsError if the card does not lead to one.
+        """
         from langchain_core.language_models import BaseChatModel
 
         path = OURS.get(self.card.use, self.card.use)
         kind = self._find(path)
         if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
             raise self._wrong("use", path, "a LangChain chat model class")
+        args = revealed(self.card.args, os.environ, f"models.{self.name}.args", self.folder)
         try:
-            return kind(**self.card.args)
+            return kind(**args)
         except Exception as error:  # noqa: BLE001 - raised anew without its cause, which may quote the arguments
             remedy = "Correct args, or set what it asks for"
             raise self._wrong("args", _told(error), f"arguments that {path} accepts", remedy) from None
@@ -95,7 +104,7 @@ class Registry:
         problems: list[Problem] = []
         for name, card in models.items():
             try:
-                self._models[name] = Model(name, _read(f"models.{name}", card))
+                self._models[name] = Model(name, _read(f"models.{name}", card), Path(source).parent)
             except SettingsError as error:
                 problems.extend(error.problems)
         if problems:

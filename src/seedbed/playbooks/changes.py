@@ -58,7 +58,7 @@ def diff(before: Playbook, after: Playbook) -> list[Change]:
     return [Change(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
 
 
-def excess(before: Playbook, after: Playbook, *, number: float, text: int) -> list[Problem]:
+def excess(before: Playbook, after: Playbook, *, number: float, text: float) -> list[Problem]:
     """Changes that are larger than one step may be.
 
     `number` is the largest change of a number, as a share of its range where it has one; `text` the
@@ -77,5 +77,5 @@ def excess(before: Playbook, after: Playbook, *, number: float, text: int) -> li
                 found = f"{was.value:g} → {now.value:g}"
                 problems.append(Problem(path, found, f"a change of at most {number * span:g}"))
         elif was.kind == "text" and (size := edited_characters(was.value, now.value)) > text:
-            problems.append(Problem(path, f"{size:,} edited characters", f"at most {text:,}"))
+            problems.append(Problem(path, f"{size:,} edited characters", f"at most {text:,g}"))
     return problems

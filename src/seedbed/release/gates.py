@@ -5,16 +5,15 @@ Gates are named under `channels.<name>.require` in seedbed.yaml. Missing evidenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from seedbed.errors import NotFound, Problem, SettingsError, shown
+from seedbed.errors import NotFound, Problem
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evolution.evolve import evolved_on
 from seedbed.experiments.experiment import Verdict
 from seedbed.playbooks.library import Library
-from seedbed.storage.store import Digest, short
+from seedbed.storage.store import Digest, Store, short
 
 Refusal = Problem
 
@@ -48,6 +47,8 @@ async def better(change: Change) -> Refusal | None:
     if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
         found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
         return Refusal("better", found, expected, remedy)
+    if not _is_recorded(verdict, change.library.store):
+        return Refusal("better", "a verdict that this store does not hold", expected, remedy)
     if verdict.finding != "superior":
         return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
     return None
@@ -60,10 +61,14 @@ async def held_out(change: Change) -> Refusal | None:
     if change.verdict is None:
         return Refusal("held_out", "no verdict", "one on tasks that were not evolved on", "Compare on held-out tasks.")
     store = change.library.store
-    judged = _tasks(change, change.verdict.dataset)
     ancestors = (entry.digest for entry in change.library.ancestry(change.candidate))
     seen = {dataset for ancestor in ancestors for dataset in evolved_on(store, ancestor)}
-    shared = {task for dataset in seen for task in _tasks(change, dataset)} & judged
+    try:
+        judged = _tasks(store, change.verdict.dataset)
+        shared = {task for dataset in seen for task in _tasks(store, dataset)} & judged
+    except NotFound as missing:
+        remedy = "Copy it from the store that has it, or compare again here."
+        return Refusal("held_out", str(missing), "every dataset it was evolved or judged on", remedy)
     if shared:
         found = f"{len(shared)} of {len(judged)} tasks that were evolved on"
         return Refusal("held_out", found, "tasks that were not evolved on", "Compare on held-out tasks.")
@@ -81,29 +86,15 @@ async def rules_kept(change: Change) -> Refusal | None:
     return None
 
 
-def _tasks(change: Change, dataset: Digest) -> set[Digest]:
+def _is_recorded(verdict: Verdict, store: Store) -> bool:
     try:
-        return {task.digest for task in Dataset.from_content(change.library.store.get(dataset))}
+        return Verdict.recall(store, verdict.experiment) == verdict
     except NotFound:
-        raise NotFound(f"dataset {short(dataset)}, on which the verdict rests, is not in this store") from None
+        return False
 
 
-BUILT_IN: Mapping[str, Gate] = {"better": better, "held_out": held_out, "rules_kept": rules_kept}
-DEFAULT: Sequence[str] = ("better", "held_out", "rules_kept")
-
-
-def required(channel: str, protection: Mapping[str, Any]) -> list[Gate]:
-    """The gates of a channel, in order. Raises SettingsError for names that are no gate."""
-    names = protection.get("require", list(DEFAULT))
-    problems = []
-    unknown = sorted(protection.keys() - {"require"})
-    problems += [Problem(f"channels.{channel}.{key}", "an unknown key", "require") for key in unknown]
-    if not isinstance(names, list):
-        raise SettingsError([Problem(f"channels.{channel}.require", shown(names), "a list of gates")])
-    for index, name in enumerate(names):
-        if name not in BUILT_IN:
-            expected = f"one of: {', '.join(BUILT_IN)}"
-            problems.append(Problem(f"channels.{channel}.require[{index}]", shown(name), expected))
-    if problems:
-        raise SettingsError(problems)
-    return [BUILT_IN[name] for name in names]
+def _tasks(store: Store, dataset: Digest) -> set[Digest]:
+    try:
+        return {task.digest for task in Dataset.from_content(store.get(dataset))}
+    except NotFound:
+        raise NotFound(f"no dataset {short(dataset)} in this store") from None

@@ -171,3 +171,20 @@ def test_arguments_are_never_quoted() -> None:
     assert secret not in str(refusal({"fast": {"args": args}}))
     assert secret not in str(refusal({"fast": {"use": "embedded", "args": secret}}))
     assert secret not in repr(Registry({"fast": {"use": "embedded", "args": args}})["fast"])
+
+
+def test_secrets_are_looked_up_when_a_model_is_built_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = {"replies": [{"env": "SEEDBED_TEST_REPLY"}, {"file": "reply.txt"}]}
+    models = Registry({"strong": {"use": "scripted", "args": args}}, str(tmp_path / "seedbed.yaml"))
+    assert models["strong"].card.args == args
+    with pytest.raises(SettingsError) as caught:
+        _ = models["strong"].chat
+    assert [each.path for each in caught.value.problems] == [
+        "models.strong.args.replies[0]",
+        "models.strong.args.replies[1]",
+    ]
+    monkeypatch.setenv("SEEDBED_TEST_REPLY", "first")
+    (tmp_path / "reply.txt").write_text("second\n")
+    assert [models["strong"].chat.invoke("?").text for _ in range(2)] == ["first", "second"]

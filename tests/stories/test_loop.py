@@ -1,0 +1,220 @@
+"""The whole loop through the Python API: run, evaluate, evolve, compare, release, run from the channel, roll back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
+from seedbed.errors import ReleaseRefused
+from seedbed.evolution.variation import demonstrated, reworded
+from seedbed.experiments.experiment import Verdict
+from seedbed.runs.recorder import recall
+from seedbed.storage.store import Query
+from seedbed.storage.upkeep import verify
+
+PLEASED = [
+    "I love how light this suitcase is.",
+    "The jacket fits perfectly and keeps me warm.",
+    "Wonderful course, the teacher explains everything clearly.",
+    "Great service, thank you so much!",
+    "The best coffee I have ever had.",
+    "My daughter adores the puzzle.",
+    "Fast delivery and a lovely card, I am very happy.",
+    "What a beautiful lamp, it is perfect in our hall.",
+    "Excellent headphones, the sound is fantastic.",
+    "The staff were kind and helpful.",
+    "We enjoyed every minute of the tour.",
+    "Works great and looks amazing.",
+    "Delicious cake, everybody loved it.",
+    "I am so glad I bought this bicycle.",
+    "Superb quality, I recommend it to all my friends.",
+    "Thank you for the quick and friendly answer!",
+]
+ANGRY = [
+    "The shoes fell apart after one week.",
+    "The hotel room was dirty and smelled of smoke.",
+    "Your driver threw the parcel over the fence and broke it.",
+    "The soup was cold and the waiter was rude.",
+    "Terrible quality, I want my money back.",
+    "The screen is cracked and nobody answers my calls.",
+    "I have been waiting for three weeks, this is awful.",
+    "The worst trip of my life.",
+    "It stopped working after two days and I am disappointed.",
+    "The shirt shrank and the colour is ugly.",
+    "You sent the wrong size again, I am angry.",
+    "The battery is dead and the charger is broken.",
+    "Horrible noise, useless machine.",
+    "The food made me sick.",
+    "My order was lost and you refuse to help.",
+    "The zip broke on the first day, what a waste of money.",
+]
+MESSAGES = Dataset(
+    tuple(
+        Task(f"{mood}-{number}", {"text": text}, mood)
+        for number, pair in enumerate(zip(PLEASED, ANGRY, strict=True))
+        for mood, text in zip(("positive", "negative"), pair, strict=True)
+    )
+)
+START = Playbook.from_document(
+    {
+        "roles": {"sorter": {"model": "sorter", "system": "Read the message.", "max_tokens": 4, "stop": ["\n"]}},
+        "steps": [{"name": "label", "role": "sorter", "prompt": "Message: {text}\nMood:"}],
+        "rules": {"never": ["reply_to_customer"]},
+        "locked": ["roles.sorter.model"],
+    }
+)
+BAD_WORDS = (
+    "fell|dirty|broke|cold|Terrible|cracked|waiting|worst|stopped|shrank|wrong|dead|Horrible|sick|lost|useless|zip"
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A model that sorts messages, which gene teaches it to, and the texts to try."""
+
+    model: dict[str, Any]
+    gene: str
+    bank: tuple[str, ...]
+
+
+SCRIPTED = World(
+    {
+        "use": "scripted",
+        "args": {
+            "replies": {rf"^Positive or negative\? .*({BAD_WORDS})": "negative", "^Positive": "positive", ".": "Yes."}
+        },
+        "usd_per_million": [1, 2],
+    },
+    "steps.label.prompt",
+    ("Tell me: {text}", "Positive or negative? {text}"),
+)
+EMBEDDED = World(
+    {"use": "embedded", "args": {"template": "raw"}},
+    "roles.sorter.system",
+    ("Is the mood of the message positive or negative?",),
+)
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "postgresql",
+        pytest.param("sqlite and the embedded model", marks=pytest.mark.xdist_group("embedded model")),
+    ]
+)
+def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A workspace file in this folder, for each store."""
+    url = {"memory": "memory:", "postgresql": ""}.get(request.param, "sqlite:///seedbed.db")
+    world = EMBEDDED if "embedded" in request.param else SCRIPTED
+    settings = {"by": "ada", "models": {"sorter": world.model}, "quota": {"runs_per_day": 500}}
+    (tmp_path / "seedbed.yaml").write_text(json.dumps(settings))
+    monkeypatch.setenv("SEEDBED_STORE", url or request.getfixturevalue("postgres_url"))
+    monkeypatch.chdir(tmp_path)
+    return world
+
+
+@pytest.fixture
+async def space(world: World) -> AsyncIterator[Workspace]:
+    async with Workspace.open("seedbed.yaml") as space:
+        yield space
+
+
+def facts(space: Workspace, kind: str, **about: Any) -> list[Any]:
+    return list(space.store.facts(Query(kind=kind, **about)))
+
+
+async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: Workspace, world: World) -> None:
+    train, test = MESSAGES.split(0.35, seed=1)
+    metric = ExactMatch()
+
+    # Run
+    run = await space.run(START, seed=1, text=PLEASED[0])
+    assert run.status == "completed"
+    assert recall(space.store, run.id) == run
+
+    # Evaluate
+    card = await space.evaluate(START, train, metric)
+    assert len(card.scored) == len(train) == 11
+    assert len(facts(space, "cell", subject=START.digest)) == 11
+
+    # Evolve
+    words = list(reworded(START, world.gene, world.bank))
+    shown = demonstrated(words[-1], "demos.label", train.tasks, count=2, seed=1)
+    found = await space.evolve(START, train, metric=metric, optimizer=BestOf([*words, shown]), because="other words")
+    assert found.best != START.digest
+    assert {cell.reused for cell in found.start.cells} == {True}
+    better = space.playbook(found.best)
+    assert better.rules == START.rules
+    assert [entry.digest for entry in space.library.children(START.digest)] == [each.digest for each in (*words, shown)]
+    (evolution,) = facts(space, "evolution", subject=found.best)
+    assert evolution.body["start"] == START.digest
+
+    # Compare, on tasks that the search never saw
+    verdict = await space.compare(START, better, on=test, metric=metric)
+    assert verdict.finding == "superior", str(verdict)
+    assert (verdict.control, verdict.candidate, verdict.dataset) == (START.digest, found.best, test.digest)
+    assert Verdict.recall(space.store, verdict.experiment) == verdict
+    assert space.store.get(verdict.experiment)["dataset"] == test.digest
+
+    # Release: the gates decide
+    await space.release(START, to="production", because="the first one")
+    with pytest.raises(ReleaseRefused) as refused:
+        await space.release(better, to="production")
+    assert [refusal.path for refusal in refused.value.refusals] == ["better", "held_out"]
+    seen = await space.compare(START, better, on=train, metric=metric, alpha=0.2)
+    with pytest.raises(ReleaseRefused, match="11 of 11 tasks that were evolved on"):
+        await space.release(better, to="production", verdict=seen)
+    await space.release(better, to="production", verdict=verdict)
+
+    # Run from the channel, roll back, run again
+    live = await space.run("production", seed=1, text=ANGRY[0])
+    assert live.playbook == found.best
+    await space.rollback("production", because="end of the story")
+    assert (await space.run("production", seed=1, text=ANGRY[0])).playbook == START.digest
+
+    # Every step is a fact
+    assert [fact.key for fact in facts(space, "run", subject=found.best)].count(live.id) == 1
+    assert [fact.key for fact in facts(space, "verdict", subject=found.best)] == [verdict.experiment, seen.experiment]
+    assert [
+        (fact.body["to"]["how"], fact.body["to"]["stable"], fact.body["because"]) for fact in facts(space, "move")
+    ] == [
+        ("release", START.digest, "the first one"),
+        ("release", found.best, str(verdict)),
+        ("rollback", START.digest, "end of the story"),
+    ]
+    assert facts(space, "move")[1].body["to"]["verdict"] == verdict.experiment
+    store: Any = space.store
+    assert {fact.by for kind in store.kinds() for fact in facts(space, kind)} == {"ada"}
+
+    # And nobody edited any of it
+    report = verify(store)
+    assert report.problems == ()
+    assert (report.chained, report.refs) == (3, 1)
+
+
+async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspace, world: World) -> None:
+    train, test = MESSAGES.split(0.2, seed=2)
+    words = list(reworded(START, world.gene, world.bank))
+
+    async def around(space: Workspace) -> tuple[Any, ...]:
+        card = await space.evaluate(START, train, ExactMatch())
+        found = await space.evolve(START, train, metric=ExactMatch(), optimizer=BestOf(words))
+        verdict = await space.compare(START, words[-1], on=test, metric=ExactMatch())
+        return card.interval, found.best, [each.interval for each in found.tried], verdict
+
+    first = await around(space)
+    runs = len(facts(space, "run"))
+    if space.settings.store == "memory:":
+        again = await around(Workspace(space.settings, space.store))
+    else:
+        async with Workspace.open("seedbed.yaml") as reopened:
+            again = await around(reopened)
+    assert again == first
+    assert len(facts(space, "run")) == runs
+    assert verify(space.store).clean  # type: ignore[arg-type]

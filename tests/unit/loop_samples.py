@@ -1,0 +1,95 @@
+"""A small world to turn the loop in: tasks with answers, agents that know some of them, and a bench to try them on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.evaluate import Bench
+from seedbed.models.registry import Registry
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run import Run
+from seedbed.stage.perform import perform
+from seedbed.stage.stage import Stage
+from seedbed.storage.store import Query, Store
+
+ORACLE = {"use": "scripted", "args": {"replies": {".": "hm"}}, "usd_per_million": [0, 1_000_000]}
+"""Says one word, whatever it is asked, for a dollar."""
+
+Before = Callable[[Playbook, Task, int], Awaitable[None]]
+
+
+def numbers(size: int, first: int = 0) -> Dataset:
+    """Tasks t0, t1, …: say the number."""
+    return Dataset(tuple(Task(f"t{n}", {"n": n}, str(n)) for n in range(first, first + size)))
+
+
+def agent(known: str, **more: Any) -> Playbook:
+    """One that knows the numbers which match `known`."""
+    role = {"model": "oracle", "system": known}
+    return Playbook.from_document({"program": "loop_samples:answer", "roles": {"agent": role}, **more})
+
+
+async def answer(task: Mapping[str, Any], stage: Stage) -> str:
+    reply = await stage.ask("agent", str(task["n"]))
+    known = re.fullmatch(stage.playbook.roles["agent"].system, str(task["n"]))
+    return str(task["n"]) if known else reply.text
+
+
+def bench(
+    store: Store,
+    before: Before | None = None,
+    *,
+    at_once: int = 8,
+    oracle: Mapping[str, Any] = ORACLE,
+    models: Mapping[str, Any] | None = None,
+    identity: str = "oracle 1",
+) -> Bench:
+    """A bench whose runs are real; `before` is called at the beginning of each."""
+    registry = Registry(models or {"oracle": oracle})
+
+    async def performed(playbook: Playbook, task: Task, seed: int) -> Run:
+        if before:
+            await before(playbook, task, seed)
+        recorder = Recorder(store, playbook.digest, dict(task.inputs), seed=seed, by="ada", models={})
+        return await perform(Stage(playbook, registry.__getitem__, recorder, seed), task.inputs)
+
+    return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
+
+
+def count(store: Store, kind: str) -> int:
+    return sum(1 for _ in store.facts(Query(kind=kind)))
+
+
+class Doorkeeper:
+    """Holds every run at its beginning until a test lets it go on; tells who waits and how many at most did."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self.most = 0
+
+    async def __call__(self, playbook: Playbook, task: Task, seed: int) -> None:
+        name = (playbook.digest, task.id)
+        self.waiting[name] = asyncio.get_running_loop().create_future()
+        self.most = max(self.most, len(self.waiting))
+        try:
+            await self.waiting[name]
+        finally:
+            del self.waiting[name]
+
+    async def let_go_on(self, choose: Callable[[list[tuple[str, str]]], tuple[str, str]]) -> None:
+        """Let one of those that wait go on, and everything happen that then can."""
+        await settle()
+        if self.waiting:
+            self.waiting[choose(list(self.waiting))].set_result(None)
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything run that can."""
+    for _ in range(50):
+        await asyncio.sleep(0)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from loop_samples import agent, bench, count, numbers
+
+from seedbed.errors import NotFound, RefMoved, ReleaseRefused, StoreError
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.experiments.compare import compare
+from seedbed.playbooks.library import Library
+from seedbed.release.channels import release, rollback, settled, stable
+from seedbed.release.gates import Change, Refusal, better
+from seedbed.storage import open_store
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query, Ref
+
+NAMES = "abcd"
+
+
+@pytest.fixture
+def library() -> Library:
+    library = Library(MemoryStore(), "ada")
+    for name in NAMES:
+        library.keep(agent(name), because="written")
+    return library
+
+
+A, B, C, D = (agent(name).digest for name in NAMES)
+
+
+async def put(library: Library, digest: str, channel: str = "production") -> Ref:
+    return await release(library, channel, digest, [], verdict=None, because="try it")
+
+
+# Release
+
+
+async def test_a_channel_serves_what_was_released_to_it(library: Library) -> None:
+    assert stable(library.store, "production") is None
+    ref = await put(library, A)
+    assert (ref.name, ref.version, ref.by, ref.because) == ("channels/production", 1, "ada", "try it")
+    assert stable(library.store, "production") == library.find("production") == A
+    await put(library, B)
+    assert stable(library.store, "production") == B
+
+
+async def test_channels_do_not_touch_each_other(library: Library) -> None:
+    await put(library, A)
+    await put(library, B, "staging")
+    assert (stable(library.store, "production"), stable(library.store, "staging")) == (A, B)
+
+
+async def test_a_release_says_on_which_verdict_it_rests() -> None:
+    store = MemoryStore()
+    library = Library(store, "ada")
+    old, new = agent("x"), agent(".*")
+    for playbook in (old, new):
+        library.keep(playbook, because="written")
+    await put(library, old.digest)
+    verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
+    await release(library, "production", new.digest, [better], verdict=verdict, because=str(verdict))
+    first, second = store.facts(Query(kind="move", subject="channels/production"))
+    assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None}
+    assert second.body["to"] == {"stable": new.digest, "how": "release", "verdict": verdict.experiment}
+    assert second.body["from"] == first.body["to"]
+
+
+async def test_a_refused_release_moves_nothing(library: Library) -> None:
+    async def no(change: Change) -> Refusal:
+        return Refusal("no", "anything", "nothing", "Stop.")
+
+    async def never(change: Change) -> Refusal:
+        return Refusal("never", f"{change.incumbent} → {change.candidate}", "nothing", "Stop.")
+
+    await put(library, A)
+    with pytest.raises(ReleaseRefused) as refused:
+        await release(library, "production", B, [no, never], verdict=None, because="try it")
+    assert refused.value.refusals == (
+        Refusal("no", "anything", "nothing", "Stop."),
+        Refusal("never", f"{A} → {B}", "nothing", "Stop."),
+    )
+    assert stable(library.store, "production") == A
+    assert count(library.store, "move") == 1
+
+
+async def test_what_is_served_already_is_not_released_again(library: Library) -> None:
+    await put(library, A)
+    with pytest.raises(ReleaseRefused, match="redundant: found the playbook that is there already; expected another"):
+        await put(library, A)
+    assert settled(library.store, "production") == [A]
+
+
+async def test_a_playbook_that_is_not_kept_cannot_be_released(library: Library) -> None:
+    with pytest.raises(NotFound, match="is not in this store"):
+        await put(library, agent("unknown").digest)
+    assert library.store.refs() == []
+
+
+async def test_a_release_needs_a_reason(library: Library) -> None:
+    with pytest.raises(StoreError, match="reason"):
+        await release(library, "production", A, [], verdict=None, because=" ")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first release", "later release"])
+async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: bool, library: Library) -> None:
+    if not first:
+        await put(library, A)
+    both = asyncio.Barrier(2)
+
+    async def slow(change: Change) -> None:
+        """Both have seen the same incumbent before either moves."""
+        await both.wait()
+
+    done = await asyncio.gather(
+        *(release(library, "production", each, [slow], verdict=None, because="mine") for each in (B, C)),
+        return_exceptions=True,
+    )
+    (won,) = [each for each in done if isinstance(each, Ref)]
+    (lost,) = [each for each in done if not isinstance(each, Ref)]
+    assert isinstance(lost, RefMoved)
+    assert "Read the ref again and decide anew" in str(lost)
+    assert stable(library.store, "production") == won.target["stable"]  # type: ignore[index]
+    assert count(library.store, "move") == (1 if first else 2)
+
+
+# Rollback
+
+
+async def test_rollback_returns_to_what_was_served_before_and_again_to_the_one_before_that(library: Library) -> None:
+    for each in (A, B, C):
+        await put(library, each)
+    ref = rollback(library, "production", because="worse on Mondays")
+    assert (ref.because, ref.by, ref.version) == ("worse on Mondays", "ada", 4)
+    assert ref.target == {"stable": B, "how": "rollback"}
+    rollback(library, "production", because="still worse")
+    assert stable(library.store, "production") == A
+
+
+async def test_at_the_bottom_there_is_nothing_to_return_to(library: Library) -> None:
+    await put(library, A)
+    await put(library, B)
+    rollback(library, "production", because="back")
+    with pytest.raises(ReleaseRefused) as refused:
+        rollback(library, "production", because="further back")
+    assert refused.value.refusals == (Refusal("channels/production", "a first release", "an earlier one to return to"),)
+    assert stable(library.store, "production") == A
+
+
+async def test_after_a_rollback_what_was_taken_back_is_not_returned_to(library: Library) -> None:
+    for each in (A, B):
+        await put(library, each)
+    rollback(library, "production", because="worse")
+    await put(library, C)
+    assert settled(library.store, "production") == [A, C]
+    rollback(library, "production", because="worse, too")
+    assert stable(library.store, "production") == A
+
+
+async def test_what_was_taken_back_may_be_released_again(library: Library) -> None:
+    for each in (A, B):
+        await put(library, each)
+    rollback(library, "production", because="worse")
+    await put(library, B)
+    await put(library, A)
+    assert settled(library.store, "production") == [A, B, A]
+    rollback(library, "production", because="worse")
+    assert stable(library.store, "production") == B
+
+
+async def test_rollback_touches_its_own_channel_only(library: Library) -> None:
+    for each in (A, B):
+        await put(library, each)
+        await put(library, each, "production/eu")
+    rollback(library, "production", because="worse")
+    assert (stable(library.store, "production"), stable(library.store, "production/eu")) == (A, B)
+
+
+async def test_an_unknown_channel_is_told_with_those_that_are_known(library: Library) -> None:
+    with pytest.raises(NotFound, match='no channel "production"\\. Channels: none yet'):
+        rollback(library, "production", because="?")
+    await put(library, A, "staging")
+    with pytest.raises(NotFound, match="Channels: staging"):
+        rollback(library, "production", because="?")
+
+
+async def test_a_rollback_needs_a_reason(library: Library) -> None:
+    for each in (A, B):
+        await put(library, each)
+    with pytest.raises(StoreError, match="reason"):
+        rollback(library, "production", because="")
+    assert stable(library.store, "production") == B
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///", "files:"])
+async def test_a_channel_and_its_past_outlive_the_process(scheme: str, tmp_path: Path) -> None:
+    url = f"{scheme}{tmp_path / 'store'}"
+    store = open_store(url)
+    library = Library(store, "ada")
+    for name in NAMES[:3]:
+        await put(library, library.keep(agent(name), because="written"))
+    rollback(library, "production", because="worse")
+    store.close()
+    again = open_store(url)
+    assert settled(again, "production") == [A, B]
+    rollback(Library(again, "eve"), "production", because="worse, too")
+    assert stable(again, "production") == A
+    again.close()

