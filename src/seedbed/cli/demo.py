@@ -58,8 +58,11 @@ STORY = (
     ),
     Chapter(
         "Evaluate it",
-        "Half of the tasks are to learn on. The other half is held out and stays unseen until the proof.",
-        (("dataset", "split", "messages.jsonl"), ("evaluate", "sorter.yaml", "messages-train.jsonl")),
+        "A quarter of the tasks is to learn on. The rest is held out and stays unseen until the proof.",
+        (
+            ("dataset", "split", "messages.jsonl", "--share", "0.25"),
+            ("evaluate", "sorter.yaml", "messages-train.jsonl"),
+        ),
     ),
     Chapter(
         "Evolve it",
