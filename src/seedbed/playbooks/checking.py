@@ -216,16 +216,20 @@ class _Check:
                 yield Problem(path, shown(given), "a whole number, as it says whole: true")
 
     def demo_problems(self) -> Iterator[Problem]:
-        steps = self.group_of or {str(role).replace("-", "_"): 0 for role in self.roles}
+        steps = self._steps()
         for name in _mapping(self.document.get("demos")):
             if name not in steps:
                 yield Problem(
                     f"demos.{name}", "demos for a step that does not exist", f"one of: {', '.join(steps) or 'none'}"
                 )
 
+    def _steps(self) -> list[str]:
+        return list(self.group_of) or [str(role).replace("-", "_") for role in self.roles]
+
     def locked_problems(self) -> Iterator[Problem]:
         locks = _texts(self.document.get("locked"))
-        paths = [named for named, _, _ in leaves(self.document)] if locks else []
+        # Every step has a gene for its demos, also if it has none yet.
+        paths = [*(named for named, _, _ in leaves(self.document)), *(f"demos.{step}" for step in self._steps())]
         for index, pattern in enumerate(locks):
             if not any(matches(pattern, path) for path in paths):
                 near = difflib.get_close_matches(pattern, paths, 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import PlaybookError
+from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
 ROLE = {"roles": {"a": {"system": "x"}}}
@@ -116,3 +117,9 @@ def test_problems_carry_file_and_line(tmp_path: Path) -> None:
     places = [problem.path for problem in wrong.value.problems]
     assert any(place.startswith("roles.a.system (") and place.endswith("base.yaml:2)") for place in places)
     assert any(place.startswith("steps[0] (") and place.endswith("child.yaml:3)") for place in places)
+
+
+@pytest.mark.parametrize("pattern", ["demos.w", "demos.*"])
+def test_demos_may_be_locked_before_there_are_any(pattern: str) -> None:
+    playbook = Playbook.from_document({"roles": {"w": {"system": "s"}}, "locked": [pattern]})
+    assert "demos.w" not in genes(playbook)
