@@ -40,6 +40,7 @@ def main() -> None:
     ours = {
         "python -c pass": f"{python} -c pass",
         "import seedbed": f"{python} -c 'import seedbed'",
+        "from seedbed import Playbook, Workspace": f"{python} -c 'from seedbed import Playbook, Workspace'",
         "seedbed --help": f"{python.parent / 'seedbed'} --help",
     }
     print("| what | CPU seconds |\n|---|---:|")

@@ -18,6 +18,8 @@ def call(command: Any, arguments: Sequence[str]) -> int:
     try:
         code = command.main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
     except typer.TyperException as wrong:
+        if not wrong.format_message():  # a noun alone: its help has been printed, as that of `seedbed` alone
+            return PASS
         _tell_usage(wrong, as_json)
         return USAGE
     except (SeedbedError, OSError) as wrong:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, WorkspaceFile
+from seedbed.cli.options import AsJson, Because, DryRun, PlaybookName, WorkspaceFile
 from seedbed.cli.output import line, when
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL")]
+ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
 
 
 def _channels(space: Workspace) -> list[str]:
@@ -29,7 +29,7 @@ def _document(space: Workspace, channel: str) -> Json:
     from seedbed.cli import views
     from seedbed.errors import NotFound, shown
     from seedbed.release.channels import settled
-    from seedbed.release.gates import DEFAULT, required
+    from seedbed.release.protection import DEFAULT, required
 
     if channel not in _channels(space):
         known = ", ".join(_channels(space)) or "none yet"
@@ -120,3 +120,28 @@ def log(
         because = " ".join(each["because"].replace("|", "\\|").split())
         cells = [when(each["at"]), each["to"]["how"], lineage.target(each["from"]), lineage.target(each["to"])]
         typer.echo(f"| {' | '.join([*cells, because, each['by']])} |")
+
+
+@app.command()
+def approve(
+    channel: ChannelName,
+    playbook: PlaybookName,
+    because: Because,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say yes to a playbook of somebody else, for channels whose gates require a review.
+
+    JSON: channel, playbook, because, by, at, dry_run.
+    """
+    from seedbed.release import review
+    from seedbed.storage.store import short
+
+    with options.opened(workspace, dry_run=dry_run) as space:
+        digest = space.playbook(playbook).digest
+        fact = review.approve(space.library, channel, digest, because=because)
+    document = {"channel": channel, "playbook": digest, "because": because, "by": fact.by, "at": fact.at}
+    mark = ("would have: ", "yellow") if dry_run else ("✓ ", "bold green")
+    told = f"{fact.by} approved {short(digest)} for {channel}"
+    output.show({**document, "dry_run": dry_run}, as_json, line(mark, told))

@@ -54,11 +54,15 @@ def show(
         ("no answer", f"{unanswered:,}" if unanswered else ""),
     ]
     rows = [
-        (task["id"], clipped(", ".join(map(str, task["inputs"].values()))), clipped(task["expected"], 30))
+        (task["id"], clipped(", ".join(map(str, task["inputs"].values()))), clipped(_told(task["expected"]), 30))
         for task in first
     ]
     table = [output.table("task", "inputs", "expected", rows=rows)] if rows else []
     output.show(document, as_json, output.facts(pairs), *table)
+
+
+def _told(answer: object) -> object:
+    return "" if answer is None else answer
 
 
 @app.command()
@@ -75,7 +79,7 @@ def split(
 
     The same seed always draws the same tasks. Needs no workspace.
 
-    JSON: train, test (each file, dataset, tasks), dry_run.
+    JSON: train (file, dataset, tasks), test (file, dataset, tasks), dry_run.
     """
     from seedbed.errors import DatasetError, Problem
     from seedbed.evaluation.dataset import Dataset
@@ -83,10 +87,15 @@ def split(
     if not 0 < share < 1:
         raise typer.BadParameter(f"found {share}; expected more than 0 and less than 1", param_hint="--share")
     parts = Dataset.load(dataset).split(share, seed)
+    if not all(parts):
+        found = f"{counted(len(parts[0]), 'task')} and {counted(len(parts[1]), 'task')}"
+        raise DatasetError([Problem("--share", found, "at least one in each file", "Give more tasks.")], str(dataset))
     files = [
         train or dataset.with_name(f"{dataset.stem}-train.jsonl"),
         test or dataset.with_name(f"{dataset.stem}-test.jsonl"),
     ]
+    if files[0].resolve() == files[1].resolve():
+        raise typer.BadParameter(f"found {files[0]} twice; expected two files", param_hint="--train, --test")
     remedy = "Remove it, or name others with --train and --test."
     taken = [Problem(str(file), "a file that exists", "a new one", remedy) for file in files if file.exists()]
     if taken:

@@ -39,13 +39,15 @@ NEXT = (
 
 @app.command(rich_help_panel="Begin")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where; this folder unless given.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; this folder unless given.")] = Path("."),
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a first workspace that runs offline: settings, a playbook, tasks, instructions to try.
 
-    Nothing is overwritten. JSON: folder, files, next, dry_run.
+    Nothing is overwritten.
+
+    JSON: folder, files, next, dry_run.
     """
     names = written(folder, dry_run)
     commands = [command(*arguments) for arguments in NEXT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -50,4 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run() -> None:
+    # A stream that cannot write ✓ writes \u2713, as the error stream does, instead of failing.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main(sys.argv[1:]))

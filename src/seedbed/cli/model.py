@@ -20,12 +20,14 @@ ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Its name in the
 
 
 def _card(space: Workspace, name: str) -> Json:
-    """A model's card as it stands in the file: secrets stay references."""
+    """A model's card as it stands in the file: secrets stay references, and those of a variable are left out."""
+    from seedbed.settings import without_secrets
+
     card = space.models[name].card
     return {
         "model": name,
         "use": card.use,
-        "args": space.settings.models[name].get("args", {}),
+        "args": without_secrets(space.models[name].card.args),
         "can": list(card.can),
         "usd_per_million": list(card.usd_per_million),
         "context_tokens": card.context_tokens,
@@ -54,8 +56,8 @@ def _price(card: Json) -> str:
 def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
     """Show the card of a model.
 
-    JSON: model, use, args, can, usd_per_million, context_tokens, and of the embedded model identity (runtime, weights,
-    cpu).
+    JSON: model, use, args, can, usd_per_million, context_tokens.
+    JSON of the embedded model also: identity (runtime, weights, cpu).
     """
     with options.opened(workspace) as space:
         card = _card(space, model)
@@ -80,7 +82,7 @@ def try_model(
     model: ModelName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same seed, the same answer.")] = None,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Coroutine, Iterable, Iterator
@@ -40,6 +39,7 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
 ]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
 MetricName = Annotated[str, typer.Option("--metric", help="How answers are scored: exact_match.")]
 
 
@@ -52,7 +52,7 @@ def workspace_file(given: Path | None) -> Path:
     for path in tried:
         if path.is_file():
             return path
-    found = f"nothing at {given}" if given else f"no {FILE} in {here} or above"
+    found = f"no file {given}" if given else f"no {FILE} in {here} or above"
     remedy = "Run: seedbed init, or name the file with --workspace."
     raise SettingsError([Problem("workspace", found, "a workspace file", remedy)])
 
@@ -97,18 +97,34 @@ def opened_for(given: Path | None, *names: str) -> Iterator[Workspace | None]:
 
 
 def complete(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio  # for those who only ask for help it would be the slowest import
+
     return asyncio.run(work)
 
 
 def assignments(pairs: Iterable[str] | None, option: str) -> dict[str, Any]:
     """`PATH=VALUE` pairs as a mapping; values are YAML, so that 0.2 is a number and [a, b] a list."""
+    return {name: _value(text) for name, text in texts(pairs, option).items()}
+
+
+def _value(text: str) -> Any:
+    """A value as it was meant: prose stays as it is, although YAML makes a mapping of `Mood: {text}` or `{text}`."""
     from seedbed.documents import parse
     from seedbed.errors import PlaybookError
 
-    return {
-        name: parse(value, f"{option} {name}", PlaybookError).value if value else ""
-        for name, value in texts(pairs, option).items()
-    }
+    try:
+        value = parse(text, "", PlaybookError).value
+    except PlaybookError:
+        return text
+    if isinstance(value, str):
+        meant = text.startswith(("'", '"'))
+    elif isinstance(value, dict):
+        meant = text.startswith("{") and None not in value.values()
+    elif isinstance(value, list):
+        meant = text.startswith("[")
+    else:
+        meant = value is not None or text in ("null", "~")
+    return value if meant else text
 
 
 def texts(pairs: Iterable[str] | None, option: str) -> dict[str, str]:
@@ -161,7 +177,7 @@ def moment(text: str | None, option: str) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         hint = "expected a date or time such as 2026-11-15 or 2026-11-15T14:00"
         raise typer.BadParameter(f"found {text!r}; {hint}", param_hint=option) from None
 

@@ -41,13 +41,20 @@ def errors() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def coloured() -> bool:
+    return console().color_system is not None and not console().no_color
+
+
 def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
     """The result of a command: its document for programs, or what people get to see."""
     if as_json:
         typer.echo(json.dumps(plain(document), ensure_ascii=False, indent=2))
-    else:
-        for renderable in renderables:
-            console().print(renderable)
+        return
+    from rich.text import Text
+
+    for renderable in renderables:
+        # A terminal gets lines wrapped between words; whoever reads a pipe wants them as they are.
+        console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
 
 
 def plain(value: Any) -> Any:
@@ -69,12 +76,13 @@ def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str =
     from rich.table import Table
     from rich.text import Text
 
-    result = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", show_edge=False, pad_edge=False)
+    called = Text(safe(title)) if title else None
+    result = Table(box=SIMPLE_HEAD, title=called, title_justify="left", show_edge=False, pad_edge=False)
     for heading in headings:
         numeric = heading.endswith("#")
         result.add_column(heading.rstrip("#"), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
     for row in rows:
-        result.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        result.add_row(*(Text(safe(cell)) if isinstance(cell, str) else cell for cell in row))
     return result
 
 
@@ -88,7 +96,7 @@ def facts(pairs: Iterable[tuple[str, RenderableType]]) -> Table:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value != "":
-            grid.add_row(name, Text(value) if isinstance(value, str) else value)
+            grid.add_row(Text(name), Text(safe(value)) if isinstance(value, str) else value)
     return grid
 
 
@@ -96,7 +104,12 @@ def line(*parts: str | tuple[str, str]) -> RenderableType:
     """One line of text; a part may be a pair of text and style."""
     from rich.text import Text
 
-    return Text.assemble(*parts)
+    return Text.assemble(*(safe(part) if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts))
+
+
+def safe(text: str) -> str:
+    """A text that cannot command the terminal: texts come from users and models, and Rich lets escapes pass."""
+    return text.replace("\x1b", "␛").replace("\x9b", "␛")
 
 
 def when(at: datetime) -> str:
@@ -170,7 +183,8 @@ def problem_view(problem: Problem) -> RenderableType:
     from rich.text import Text
 
     parts = facts([("found", problem.found), ("expected", problem.expected), ("do", problem.remedy)])
-    return Group(Padding(Text(problem.path, style="bold"), (0, 0, 0, 2)), Padding(parts, (0, 0, 0, 4)))
+    path = Text(safe(problem.path), style="bold")
+    return Group(Padding(path, (0, 0, 0, 2), expand=False), Padding(parts, (0, 0, 0, 4), expand=False))
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seedbed.cli import options, output, playbook_changes, playbook_files
-from seedbed.cli.options import AsJson, Changes, PlaybookName, WorkspaceFile
+from seedbed.cli.options import AsJson, Changes, Limit, PlaybookName, WorkspaceFile
 from seedbed.cli.output import line
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
-After = Annotated[int | None, typer.Option("--after", help="Go on after this number, from the page before.")]
+After = Annotated[
+    int | None, typer.Option("--after", min=0, max=2**63 - 1, help="Go on after this number, from the page before.")
+]
 
 
 @app.command("list")
@@ -78,7 +79,8 @@ def show(
 ) -> None:
     """Show what a playbook says and what is known about it. A file needs no workspace.
 
-    JSON: playbook, document, genes, names, tags, and if it is kept: parents, how, because, by, at, scores.
+    JSON: playbook, document, genes, names, tags.
+    JSON of a kept one also: parents, how, because, by, at, scores.
     """
     from rich.syntax import Syntax
 
@@ -117,7 +119,7 @@ def show(
 @app.command()
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A file, a digest, a ref or a channel.")],
-    after: Annotated[str, typer.Argument(metavar="B")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -148,7 +150,8 @@ def log(
 ) -> None:
     """Show what a playbook grew from, newest first; or with --moves where a ref pointed.
 
-    JSON: playbooks as in `list`; with --moves: ref, moves (to, from, because, by, at).
+    JSON: playbooks (playbook, names, parents, how, because, by, at, scores).
+    JSON with --moves: ref, moves (to, from, because, by, at).
     """
     from seedbed.cli import lineage, views
 
@@ -169,7 +172,7 @@ def log(
 @app.command()
 def tree(
     playbook: Annotated[
-        str | None, typer.Argument(metavar="[PLAYBOOK]", help="Whose family; all that have a name unless given.")
+        str | None, typer.Argument(metavar="PLAYBOOK", help="Whose family; all that have a name unless given.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many children of each at most.")] = 12,
     depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many generations at most.")] = 20,

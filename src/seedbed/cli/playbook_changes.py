@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-BranchName = Annotated[str, typer.Argument(metavar="BRANCH")]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Its name, such as careful.")]
 
 
 def _done(told: str, dry_run: bool) -> RenderableType:
@@ -103,7 +103,9 @@ def merge(
     because: Because,
     resolve: Annotated[
         list[str] | None,
-        typer.Option("--resolve", help="ours, theirs or mean; may be repeated, the first that can decides."),
+        typer.Option(
+            "--resolve", metavar="HOW", help="ours, theirs or mean; may be repeated, the first that can decides."
+        ),
     ] = None,
     changes: Changes = None,
     workspace: WorkspaceFile = None,
@@ -112,8 +114,9 @@ def merge(
 ) -> None:
     """Join two playbooks over their common ancestor. What both changed differently must be settled.
 
-    Values given with --set settle their clash first. JSON: playbook, settled (path, base, ours, theirs), dry_run.
-    Exit code 1 with every clash that nothing settles.
+    Values given with --set settle their clash first.
+
+    JSON: playbook, settled (path, base, ours, theirs), dry_run. Exit code 1 with every clash that nothing settles.
     """
     from seedbed.playbooks import merging
     from seedbed.storage.store import short
@@ -173,10 +176,8 @@ def version(
 
 @app.command()
 def branch(
-    name: Annotated[
-        str, typer.Argument(metavar="[BRANCH]", help="What to begin; nothing, or list, shows all.")
-    ] = "list",
-    start: Annotated[str | None, typer.Argument(metavar="[PLAYBOOK]", help="Where it begins.")] = None,
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="What to begin; nothing, or list, shows all.")] = "list",
+    start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Where it begins.")] = None,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
     workspace: WorkspaceFile = None,
     dry_run: DryRun = False,
@@ -184,8 +185,8 @@ def branch(
 ) -> None:
     """Begin a line of work at a playbook, or list them all with their states.
 
-    JSON: ref, playbook, version, because, by, at, dry_run; of the list: branches (branch, state, playbook, because,
-    by, at).
+    JSON: ref, playbook, version, because, by, at, dry_run.
+    JSON of the list: branches (branch, state, playbook, because, by, at).
     """
     if start is None:
         if name != "list":
@@ -253,7 +254,7 @@ def archive(
 @app.command()
 def tag(
     playbook: PlaybookName,
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="To find it by.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="To find it by.")] = None,
     workspace: WorkspaceFile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -265,8 +266,9 @@ def tag(
     from seedbed.storage.store import short
 
     with options.opened(workspace, dry_run=dry_run) as space:
-        digest = options.kept(space, playbook, "tagged")
-        space.library.tag(digest, *words or ())
+        digest = options.kept(space, playbook, "tagged") if words else space.playbook(playbook).digest
+        if words:
+            space.library.tag(digest, *words)
         tags = space.library.tags(digest)
     told = f"{short(digest)}: {', '.join(tags) or 'no tags'}"
     output.show({"playbook": digest, "tags": tags, "dry_run": dry_run}, as_json, line(told))

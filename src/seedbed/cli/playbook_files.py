@@ -27,7 +27,7 @@ NOTES = ("change", "score", "parent", "import")
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Playbooks as YAML or JSON.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")],
     as_json: AsJson = False,
 ) -> None:
     """Find everything that is wrong with playbook files. Needs no workspace.
@@ -104,7 +104,9 @@ def import_file(
 ) -> None:
     """Keep a playbook that was written for another tool, with its names, its history and its limits.
 
-    JSON: playbook, format, names, facts, protection, dry_run. The protection belongs under a channel in seedbed.yaml.
+    Its protection, if it has any, belongs under a channel in seedbed.yaml.
+
+    JSON: playbook, format, names, facts, protection, dry_run.
     """
     from seedbed import documents
     from seedbed.playbooks.formats import load_foreign
@@ -142,16 +144,19 @@ def _imported(space: Workspace, found: Import, file: Path) -> tuple[Digest, list
     known = [space.store.ref(str(note.body.get("ref", ""))) for note in found.facts if note.kind == "parent"]
     parents = [str(ref.target) for ref in known if ref]
     digest = library.keep(found.playbook, because=because, parents=parents, how="imported")
-    at = datetime.now(UTC)
-    space.store.append(
-        Fact(kind=note.kind, key=note.key, subject=digest, at=at, by=space.by, body=note.body) for note in found.facts
-    )
+    # Versions first: they may be refused, and then no other name has moved.
     for name, to in found.refs.items():
         if name.startswith("versions/"):
             _, series, number = name.split("/")
             library.version(series, number, of=to, because=because)
-        else:
+    for name, to in found.refs.items():
+        current = space.store.ref(name)
+        if not name.startswith("versions/") and (current is None or current.target != to):
             library.name(name, to, because=because)
+    at = datetime.now(UTC)
+    space.store.append(
+        Fact(kind=note.kind, key=note.key, subject=digest, at=at, by=space.by, body=note.body) for note in found.facts
+    )
     return digest, list(found.refs)
 
 

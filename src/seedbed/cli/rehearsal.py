@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from seedbed.errors import NotFound
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, Target, checked, next_move
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, Target, checked, moved, next_move
 
 
 class Rehearsal:
@@ -67,8 +67,10 @@ class Rehearsal:
         return [ref for _, ref in sorted(known.items()) if ref]
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        # A ref that was removed goes on counting when it comes back.
+        last = next(self.facts(Query(kind="move", subject=name, newest=True, limit=1)), None)
+        version = moved(last).version if last else 0
         current = self.ref(name)
-        version = current.version if current else 0
         at = datetime.now(UTC)
         ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
         self._own.load([], [fact])

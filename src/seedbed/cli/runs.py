@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, WorkspaceFile
+from seedbed.cli.options import AsJson, Limit, WorkspaceFile
 from seedbed.cli.output import clipped, counted, line, money, when
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
+    limit: Limit = 20,
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this one.")
     ] = None,
@@ -32,6 +32,7 @@ def list_runs(
 
     JSON: runs (run, playbook, status, inputs, output, error, started, tokens, cost_usd, latency_seconds, by).
     """
+    from seedbed.cli import views
     from seedbed.storage.store import Query, short
 
     with options.opened(workspace) as space:
@@ -53,7 +54,12 @@ def list_runs(
             line((each["run"][:10], "yellow")),
             short(each["playbook"]),
             clipped(", ".join(map(str, each["inputs"].values())), 40),
-            line((clipped(each["output"] if each["status"] == "completed" else each["error"], 40), _style(each))),
+            line(
+                (
+                    clipped(views.answer_text(each["output"]) if each["status"] == "completed" else each["error"], 40),
+                    _style(each),
+                )
+            ),
             str(each["tokens"]),
             money(each["cost_usd"]),
             when(each["started"]),
@@ -97,7 +103,7 @@ def show(
     else:
         parts += [
             Rule(style="dim"),
-            line(f"{counted(len(found.turns), 'turn')}, output: ", (str(found.output), "bold")),
+            line(f"{counted(len(found.turns), 'turn')}, output: ", (views.answer_text(found.output), "bold")),
         ]
     output.show(views.run_document(found), as_json, *parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,11 +15,10 @@ from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
 from seedbed.cli.output import BLOCKED, PASS, counted, line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
-    from seedbed.storage.upkeep import Report, UpkeptStore
+    from seedbed.storage.store import UpkeptStore
+    from seedbed.storage.upkeep import Report
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -51,26 +51,16 @@ def migrate(
     JSON: store, before, after, steps, dry_run.
     """
     from seedbed.settings import Settings
-    from seedbed.storage.dialects import dialect
-    from seedbed.storage.migrations import MIGRATIONS, version
-    from seedbed.storage.migrations import migrate as bring
+    from seedbed.storage.migrations import MIGRATIONS
+    from seedbed.storage.sql import migrate_to
+    from seedbed.storage.store import without_password
     from seedbed.workspace import store_url
 
     where = store_url(Settings.load(options.workspace_file(workspace)))
-    goal = MIGRATIONS[-1].number if to is None else to
-    # Not through the store, which brings itself to the newest version when it is opened.
-    speech, url = dialect(where)
-    engine = speech.engine(url)
-    try:
-        with engine.connect() as db:
-            before = version(db)
-        if not dry_run:
-            bring(engine, speech, goal)
-    finally:
-        engine.dispose()
+    before, goal = migrate_to(where, to, dry_run=dry_run)
     between = [step for step in MIGRATIONS if min(before, goal) < step.number <= max(before, goal)]
     steps = [step.name for step in (between if goal > before else reversed(between))]
-    document = {"store": where, "before": before, "after": goal, "steps": steps, "dry_run": dry_run}
+    document = {"store": without_password(where), "before": before, "after": goal, "steps": steps, "dry_run": dry_run}
     way = "up" if goal > before else "down"
     told = f"{'would take' if dry_run else 'took'} {way}: {', '.join(steps)}" if steps else "nothing to do"
     output.show(document, as_json, line(("✓ ", "bold green"), f"version {before} → {goal}, {told}"))
@@ -148,7 +138,9 @@ def copy(
     """
     from seedbed.cli import progress
     from seedbed.storage import upkeep
+    from seedbed.storage.store import without_password
 
+    _expect(source)
     with closing(_store(source, unseal)) as origin:
         held = upkeep.stats(origin)
         contents, facts = sum(held.contents.values()), sum(held.facts.values())
@@ -156,16 +148,26 @@ def copy(
             with closing(_store(target, seal)) as goal, progress.counting(contents + facts, "copying") as watch:
                 upkeep.copy(origin, goal, watch)
     amount = {"contents": contents, "facts": facts, "refs": held.refs}
-    document = {"source": source, "target": target, **amount, "dry_run": dry_run}
+    document = {"source": without_password(source), "target": without_password(target), **amount, "dry_run": dry_run}
     told = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
     output.show(document, as_json, line(("would copy " if dry_run else "✓ copied ", "bold green"), told))
+
+
+def _expect(source: str) -> None:
+    """Opening a store makes one where there is none; a copy of nothing helps nobody."""
+    from seedbed.errors import Problem, SettingsError
+
+    for scheme in ("sqlite:///", "files:"):
+        path = source.removeprefix(scheme)
+        if path != source and not Path(path).exists():
+            raise SettingsError([Problem("SOURCE", f"nothing at {path}", "a store", "Check the path.")])
 
 
 def _store(url: str, sealed: bool) -> UpkeptStore:
     from seedbed.storage import open_store
     from seedbed.storage.wrappers import Encrypted, MasterKey
 
-    store: UpkeptStore = open_store(url)  # type: ignore[assignment]
+    store: UpkeptStore = open_store(url)
     return Encrypted(store, MasterKey.from_environment()) if sealed else store
 
 

@@ -32,7 +32,7 @@ Alpha = Annotated[
 @app.command(rich_help_panel="Verbs do the work")
 def run(
     playbook: PlaybookName,
-    inputs: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What the task is.")] = None,
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the task is.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
     changes: Changes = None,
     workspace: WorkspaceFile = None,
@@ -54,7 +54,7 @@ def run(
             parent = space.library.find(playbook)
             space.library.keep(chosen, because="changed for a run", parents=[parent], how="edited")
         done = options.complete(space.run(chosen, seed=seed, **given))
-    output.show(views.run_document(done), as_json, line(str(done.output)), views.run_line(done))
+    output.show(views.run_document(done), as_json, line(views.answer_text(done.output)), views.run_line(done))
 
 
 @app.command(rich_help_panel="Verbs do the work")
@@ -154,7 +154,8 @@ def evolve(
     Every candidate is kept as a child. The best score is the best of many: compare it on other tasks before you
     believe it. After an interruption run it again: what was scored is not paid twice.
 
-    JSON: dataset, metric, start, tried, best, improved, branch. Exit code 2 if nothing was better than the start.
+    JSON: dataset, metric, start, tried, best, improved, branch. JSON with --dry-run: start, candidates, tasks, runs.
+    Exit code 2 if nothing was better than the start.
     """
     from seedbed.cli import views
     from seedbed.evaluation.dataset import Dataset
@@ -320,7 +321,7 @@ def _show_channel(ref: Ref, told: str, dry_run: bool, as_json: bool) -> None:
 
 @app.command(rich_help_panel="Verbs do the work")
 def rollback(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")],
     because: Because,
     workspace: WorkspaceFile = None,
     dry_run: DryRun = False,

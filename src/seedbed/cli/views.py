@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -52,6 +53,11 @@ def run_document(run: Run) -> Json:
         "latency_seconds": run.latency_seconds,
         "turns": [turn.body() for turn in run.turns],
     }
+
+
+def answer_text(answer: object) -> str:
+    """What a run answered: text as it is, anything else as JSON."""
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
 def run_line(run: Run) -> RenderableType:
@@ -164,16 +170,16 @@ def change_view(change: Change) -> RenderableType:
     """Numbers from and to; texts word by word, what went in red and what came in green."""
     from rich.text import Text
 
-    text = Text.assemble((change.path, "bold"), "  ")
+    text = Text.assemble((output.safe(change.path), "bold"), "  ")
     if not change.is_text:
-        before, after = (value_text(value) for value in (change.before, change.after))
+        before, after = (output.safe(value_text(value)) for value in (change.before, change.after))
         return text.append(before, "red").append(" → ").append(after, "green")
     styles = {"kept": "", "removed": "red strike", "added": "green"}
+    # Without colour the marks of wdiff tell the words apart.
+    marks = {} if output.coloured() else {"removed": ("[-", "-]"), "added": ("{+", "+}")}
     for what, piece in change.pieces():
-        # Without colour the marks of wdiff tell the words apart.
-        marks = {"kept": ("", ""), "removed": ("[-", "-]"), "added": ("{+", "+}")}[what]
-        bare = output.console().color_system is not None
-        text.append(piece if bare else f"{marks[0]}{piece}{marks[1]}", styles[what])
+        before, after = marks.get(what, ("", ""))
+        text.append(f"{before}{output.safe(piece)}{after}", styles[what])
     return text
 
 
@@ -204,10 +210,12 @@ def verdict_view(verdict: Verdict) -> RenderableType:
         "inferior": f"{short(verdict.candidate)} is worse than {short(verdict.control)}",
         "inconclusive": "these tasks do not tell them apart",
     }[verdict.finding]
+    known = verdict.low is not None and verdict.high is not None
+    interval = f"[{verdict.low:+.3f}, {verdict.high:+.3f}]" if known else "(too few tasks for an interval)"
     p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, kept however often one looks)"
     pairs: list[tuple[str, RenderableType]] = [
         (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
-        ("difference", f"{verdict.difference:+.3f} [{verdict.low:+.3f}, {verdict.high:+.3f}]"),
+        ("difference", f"{verdict.difference:+.3f} {interval}"),
         ("tasks", f"{verdict.tasks} of {verdict.at_most}: W {verdict.wins} T {verdict.ties} L {verdict.losses}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("p", p),

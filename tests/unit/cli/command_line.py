@@ -1,0 +1,109 @@
+"""The command line as a test types it, and a workspace to type it in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from typer.main import get_command
+
+from seedbed.cli.main import app
+from seedbed.storage import open_store
+from seedbed.storage.store import Content, Fact, Ref
+from seedbed.testing import everything
+
+WORKSPACE = """\
+store: sqlite:///seedbed.db
+by: ann
+models:
+  local:
+    use: scripted
+    args: {replies: {"(?s)Good or bad.*love": good, "Good or bad": bad, "boom": "", ".": "unsure [bold]ä[/bold] 🙂"}}
+    can: [sorting]
+    usd_per_million: [1000, 2000]
+channels:
+  production: {require: [better, held_out, rules_kept]}
+"""
+
+SORTER = """\
+roles:
+  sorter: {model: local, system: "Sort [red]mail[/red].", temperature: 0.5}
+steps:
+  - {name: label, role: sorter, prompt: "Message: {text}"}
+parameters:
+  caution: {value: 0.5, low: 0.0, high: 1.0}
+rules:
+  never: [delete_message]
+locked: [roles.sorter.system]
+"""
+
+BANK = "Good or bad? {text}\nWhat about {text}\n"
+BETTER = "Good or bad? {text}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Seedbed: TypeAlias = Callable[..., Done]
+
+
+def tasks(count: int = 12) -> str:
+    """Tasks that the sorter gets wrong and a better prompt gets right."""
+    rows = [
+        {"inputs": {"text": f"I {word} item {number}"}, "expected": answer}
+        for number in range(count // 2)
+        for word, answer in (("love", "good"), ("hate", "bad"))
+    ]
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def held(url: str = "sqlite:///seedbed.db") -> tuple[list[Content], list[Fact], list[Ref]]:
+    """All that a store holds, for comparison."""
+    with closing(open_store(url)) as store:
+        contents, facts, refs = everything(store)
+        return sorted(contents, key=lambda content: content.digest), facts, refs
+
+
+def promised(*command: str, form: str = "JSON") -> dict[str, list[str]]:
+    """The keys that a command's help promises, each with those of the objects in it."""
+    found: Any = get_command(app)
+    for word in command:
+        found = found.commands[word]
+    told = re.search(rf"{re.escape(form)}: (.+?)\.(?: |$)", " ".join(found.callback.__doc__.split()))
+    assert told, f"{' '.join(command)} does not say {form}:"
+    keys = {}
+    for name, inner in re.findall(r"(\w+)(?: \(([^)]*)\))?", told[1]):
+        keys[name] = inner.split(", ") if re.fullmatch(r"\w+(, \w+)+", inner) else []
+    return keys
+
+
+def keeps_promise(document: Any, *command: str, form: str = "JSON", also: str = "") -> bool:
+    """Whether a document has exactly the keys that the help promises; raises AssertionError with what differs."""
+    keys = promised(*command, form=form) | (promised(*command, form=also) if also else {})
+    assert list(document) == list(keys) or set(document) == set(keys)
+    for name, inner in keys.items():
+        each = document[name] if isinstance(document[name], list) else [document[name]]
+        for item in each:
+            assert not inner or item is None or set(item) == set(inner), name
+    return True
+
+
+def write(folder: Path, **files: str) -> None:
+    """Files by name; a double underscore stands for the dot."""
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")

@@ -1,0 +1,54 @@
+"""A terminal of its own for every test: an empty folder, no settings from outside, no colour."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from command_line import BANK, SORTER, WORKSPACE, Done, Seedbed, tasks, write
+
+from seedbed.cli import output
+from seedbed.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SEEDBED_") or name in ("NO_COLOR", "FORCE_COLOR")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    output.console.cache_clear()
+    output.errors.cache_clear()
+
+
+@pytest.fixture
+def seedbed(capsys: pytest.CaptureFixture[str]) -> Seedbed:
+    """Type a command."""
+
+    def typed(*arguments: str) -> Done:
+        capsys.readouterr()
+        code = main(arguments)
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.out + printed.err
+        return Done(code, printed.out, printed.err)
+
+    return typed
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    """A workspace in the current folder with a scripted model, a playbook, tasks and a bank of prompts."""
+    write(tmp_path, seedbed__yaml=WORKSPACE, sorter__yaml=SORTER, tasks__jsonl=tasks(), bank__txt=BANK)
+    return tmp_path
+
+
+@pytest.fixture
+def kept(space: Path, seedbed: Seedbed) -> str:
+    """The digest of the sorter, which is in the store."""
+    return str(seedbed("playbook", "keep", "sorter.yaml", "--because", "test", "--json").json["playbook"])

@@ -1,0 +1,74 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from command_line import Seedbed
+from typer.main import get_command
+
+from seedbed.cli.main import app
+
+
+def commands(found: Any = None, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    found = found or get_command(app)
+    if not hasattr(found, "commands"):
+        yield words, found
+        return
+    for name, each in found.commands.items():
+        yield from commands(each, *words, name)
+
+
+COMMANDS = dict(commands())
+
+
+def test_the_version_is_that_of_the_package(seedbed: Seedbed) -> None:
+    assert seedbed("--version").out == f"seedbed {version('seedbed')}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_help_names_every_verb_and_noun(arguments: tuple[str, ...], seedbed: Seedbed) -> None:
+    done = seedbed(*arguments)
+    assert done.code == 0
+    for name in {words[0] for words in COMMANDS}:
+        assert re.search(rf"\b{name}\b", done.out), name
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(words: tuple[str, ...], seedbed: Seedbed) -> None:
+    done = seedbed(*words, "--help")
+    assert done.code == 0
+    assert f"seedbed {' '.join(words)}" in done.out
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_json_and_says_its_keys(words: tuple[str, ...]) -> None:
+    command = COMMANDS[words]
+    assert "--json" in [option for each in command.params for option in each.opts]
+    assert re.search(r"JSON: \w+|Always JSON", " ".join(command.callback.__doc__.split()))
+
+
+READ_ONLY = {
+    *(("evaluate",), ("compare",), ("run",)),  # their only effect is what they record, and that is what they are for
+    ("demo",),  # in a folder of its own
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
+    looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
+    looks |= {"verify", "stats"}
+    dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
+    assert dry is (words not in READ_ONLY and words[-1] not in looks)
+
+
+@pytest.mark.parametrize("noun", ["playbook", "runs", "dataset", "model", "channel", "store"])
+def test_a_noun_alone_shows_what_it_can(noun: str, seedbed: Seedbed) -> None:
+    done = seedbed(noun)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.rstrip() == seedbed(noun, "--help").out.rstrip()
+    assert "Commands" in done.out

@@ -1,0 +1,152 @@
+"""How the nouns look."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from command_line import BETTER, SORTER
+from rich.console import Console
+
+from seedbed.cli import output, views
+from seedbed.documents import parse
+from seedbed.errors import PlaybookError
+from seedbed.evaluation.evaluate import Cell, Scorecard
+from seedbed.experiments.experiment import Verdict
+from seedbed.playbooks.changes import Change
+from seedbed.playbooks.genes import with_genes
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.estimates import Interval
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Fact
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+A, B, X, T = (f"b2:{letter * 64}" for letter in "abcd")
+START = Playbook.from_document(parse(SORTER, "sorter", PlaybookError).value)
+
+
+def printed(renderable: Any) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200, highlight=False).print(renderable)
+    return file.getvalue()
+
+
+def cell(task: str, value: float | None, **more: Any) -> Cell:
+    return Cell(key=task, playbook=A, task=task, replicate=0, metric="exact_match", value=value, **more)
+
+
+VERDICT = Verdict(
+    experiment=X,
+    control=A,
+    candidate=B,
+    dataset=T,
+    metric="exact_match",
+    finding="superior",
+    tasks=3,
+    at_most=20,
+    wins=2,
+    ties=1,
+    losses=0,
+    control_mean=0.0,
+    candidate_mean=2 / 3,
+    difference=2 / 3,
+    low=-0.1,
+    high=1.4,
+    p=0.012,
+    alpha=0.05,
+    outcomes="+=+",
+)
+
+
+def test_an_interval_without_tasks_is_no_score() -> None:
+    assert views.interval_text(Interval(math.nan, 0.0, 1.0, 0.95, 0)) == "no score"
+    assert views.interval_text(Interval(0.5, 0.25, 0.75, 0.95, 4)) == "0.500 [0.250, 0.750]"
+
+
+def test_a_scorecard_tells_the_commonest_wrong_answers_and_what_was_not_scored() -> None:
+    wrong = [cell(str(number), 0.0, reason="expected good", answer="[b]bad[/b]") for number in range(3)]
+    card = Scorecard(A, "exact_match", (*wrong, cell("x", 1.0, reused=True), cell("y", None, reason="timeout")))
+    shown = printed(views.card_view(card))
+    assert "0.250" in shown
+    assert "4 scored, 1 known before" in shown
+    assert "1: timeout" in shown
+    assert "“[b]bad[/b]”" in shown
+
+
+@pytest.mark.parametrize(
+    ("finding", "told"),
+    [
+        ("superior", "superior: bbbbbbbbbb is better than aaaaaaaaaa"),
+        ("inferior", "inferior: bbbbbbbbbb is worse than aaaaaaaaaa"),
+        ("inconclusive", "inconclusive: these tasks do not tell them apart"),
+    ],
+)
+def test_a_verdict_says_who_is_better_and_how_sure_that_is(finding: Any, told: str) -> None:
+    shown = printed(views.verdict_view(replace(VERDICT, finding=finding)))
+    assert told in shown
+    assert "+0.667 [-0.100, +1.400]" in shown
+    assert "3 of 20: W 2 T 1 L 0" in shown
+    assert "+=+" in shown
+    assert "0.012 (error rate 0.05" in shown
+
+
+def test_a_verdict_from_one_task_has_no_interval() -> None:
+    shown = printed(views.verdict_view(replace(VERDICT, low=None, high=None, p=None)))
+    assert "too few tasks for an interval" in shown
+
+
+def test_scores_are_means_over_all_cells_by_metric() -> None:
+    store = MemoryStore()
+    for key, value in (("a", 1.0), ("b", 0.0), ("c", None)):
+        body = {"metric": "exact_match"}
+        store.append([Fact(kind="cell", key=key, subject=A, at=NOON, by="ann", body=body, value=value)])
+    assert views.scores(store, A) == {"exact_match": {"mean": 0.5, "cells": 2}}
+    assert views.scores(store, B) == {}
+    assert views.scores_text({"exact_match": {"mean": 0.5, "cells": 4}}) == "exact_match 0.500 (4)"
+
+
+# Changes
+
+
+def test_numbers_change_from_and_to() -> None:
+    assert printed(views.change_view(Change("a.b", 0.5, 0.25))) == "a.b  0.5 → 0.25\n"
+    assert printed(views.change_view(Change("a.b", None, "x"))) == "a.b  nothing → x\n"
+
+
+TEXTS = Change("system", "Sort [b]all[/b] mail", "Sort [i]some[/i] mail")
+
+
+def test_without_colour_words_carry_the_marks_of_wdiff() -> None:
+    assert printed(views.change_view(TEXTS)) == "system  Sort [-[b]all[/b]-]{+[i]some[/i]+} mail\n"
+
+
+def test_with_colour_words_carry_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert str(views.change_view(TEXTS)) == "system  Sort [b]all[/b][i]some[/i] mail"
+
+
+def test_who_wants_no_colour_gets_the_marks_also_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert not output.coloured()
+    assert "[-[b]all[/b]-]" in printed(views.change_view(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "nothing"), (0.5, "0.5"), (3.0, "3"), (True, "True"), ([], ""), ([{"a": 1}], "1 demo"), (["x"], '"x"')],
+)
+def test_values_fit_on_a_line(value: object, text: str) -> None:
+    assert views.value_text(value) == text
+
+
+def test_what_a_candidate_says_differently_fits_on_a_line() -> None:
+    other = with_genes(START, {"steps.label.prompt": BETTER, "parameters.caution": 0.25})
+    assert views.difference(START, other) == f"“{BETTER}” + parameters.caution: 0.25"
+    assert views.difference(START, START) == ""

@@ -1,0 +1,410 @@
+"""run, evaluate, compare, evolve, release, rollback, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import BETTER, SORTER, WORKSPACE, Seedbed, held, keeps_promise, tasks, write
+
+EVOLVE = ("evolve", "sorter.yaml", "train.jsonl", "--bank", "bank.txt", "--branch", "better")
+
+
+@pytest.fixture
+def split(space: Path) -> Path:
+    """A workspace whose tasks are split: some to learn on, some held out."""
+    lines = tasks(28).splitlines(keepends=True)
+    write(space, train__jsonl="".join(lines[:8]), test__jsonl="".join(lines[8:]))
+    return space
+
+
+@pytest.fixture
+def evolved(split: Path, seedbed: Seedbed) -> Path:
+    """A workspace in which a better playbook was found and the first one is released."""
+    assert seedbed(*EVOLVE).code == 0
+    assert seedbed("release", "sorter.yaml", "--to", "production", "--because", "first").code == 0
+    return split
+
+
+# run
+
+
+def test_run_prints_the_answer_as_it_is(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "text=hello", "--seed", "7")
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "unsure [bold]ä[/bold] 🙂"
+    assert "seed 7" in done.out
+
+
+def test_run_keeps_its_promise_and_records_what_it_prints(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "text=I [b]love[/b] 日本 = it", "--seed", "7", "--json")
+    assert keeps_promise(done.json, "run")
+    assert done.json["inputs"] == {"text": "I [b]love[/b] 日本 = it"}
+    assert done.json["cost_usd"] > 0
+    assert seedbed("runs", "show", done.json["run"], "--json").json == done.json
+
+
+def test_a_run_with_a_changed_gene_grows_from_what_was_changed(kept: str, seedbed: Seedbed) -> None:
+    done = seedbed("run", kept, "text=love", "--set", f"steps.label.prompt={BETTER}", "--json")
+    assert done.json["output"] == "good"
+    known = seedbed("playbook", "show", done.json["playbook"], "--json").json
+    assert (known["parents"], known["how"]) == ([kept], "edited")
+
+
+def test_an_answer_that_is_no_text_is_printed_as_json(space: Path, seedbed: Seedbed) -> None:
+    write(
+        space,
+        structured__py="async def handle(task, stage):\n    return {'ä': [1, None, True]}\n",
+        agent__yaml="program: structured:handle\n",
+    )
+    done = seedbed("run", "agent.yaml")
+    assert done.out.splitlines()[0] == '{"ä": [1, null, true]}'
+    assert '{"ä": [1, null, true]}' in seedbed("runs", "list").out
+
+
+def test_the_seed_is_no_input(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "text=x", "seed=1")
+    assert done.code == 64
+    assert "expected --seed" in done.err
+
+
+def test_a_failed_run_is_told_and_recorded(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "words=x")
+    assert (done.code, done.out) == (1, "")
+    assert "text" in done.err
+    (failed,) = seedbed("runs", "list", "--json").json["runs"]
+    assert failed["status"] == "failed"
+
+
+def test_a_run_of_what_nobody_knows_names_what_is_known(kept: str, seedbed: Seedbed) -> None:
+    seedbed("playbook", "name", "careful", kept, "--because", "test")
+    done = seedbed("run", "absent", "text=x")
+    assert done.code == 1
+    assert 'no playbook is called "absent". Known names: branches/careful' in done.err
+
+
+def test_a_spent_budget_ends_with_1(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEEDBED_QUOTA__RUNS_PER_DAY", "0")
+    done = seedbed("run", "sorter.yaml", "text=x")
+    assert done.code == 1
+    assert "expected at most 0" in done.err
+
+
+# evaluate
+
+
+def test_evaluate_keeps_its_promise_and_pays_once(space: Path, seedbed: Seedbed) -> None:
+    first = seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--json")
+    assert (first.code, first.json["mean"], first.json["tasks"]) == (0, 0.0, 12)
+    assert keeps_promise(first.json, "evaluate")
+    again = seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--json").json
+    assert (again["reused"], again["cost_usd"], again["mean"]) == (12, 0.0, 0.0)
+
+
+def test_replicates_run_each_task_so_often(space: Path, seedbed: Seedbed) -> None:
+    found = seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--replicates", "2", "--json").json
+    assert (found["tasks"], len(found["cells"])) == (12, 24)
+
+
+def test_what_was_answered_wrongly_is_shown(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("evaluate", "sorter.yaml", "tasks.jsonl")
+    assert "“unsure [bold]ä[/bold] 🙂”" in done.out
+
+
+def test_if_nothing_can_be_scored_nothing_is_decided(space: Path, seedbed: Seedbed) -> None:
+    write(space, open__jsonl='{"inputs": {"text": "x"}}\n')
+    done = seedbed("evaluate", "sorter.yaml", "open.jsonl", "--json")
+    assert (done.code, done.json["mean"], done.json["unscored"]) == (2, None, 1)
+    assert "no score" in seedbed("evaluate", "sorter.yaml", "open.jsonl").out
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("absent.jsonl", None),
+        ("folder", None),
+        ("empty.jsonl", b""),
+        ("binary.jsonl", bytes(range(256))),
+        ("bad", b"{}"),
+    ],
+)
+def test_a_dataset_that_cannot_be_read_is_told_by_name(
+    name: str, content: bytes | None, space: Path, seedbed: Seedbed
+) -> None:
+    (space / "folder").mkdir()
+    if content is not None:
+        (space / name).write_bytes(content)
+    done = seedbed("evaluate", "sorter.yaml", name)
+    assert done.code == 1
+    assert name in done.err
+    assert "unexpected" not in done.err
+    assert not (space / "seedbed.db").exists()
+
+
+# evolve
+
+
+def test_evolve_keeps_its_promise_and_names_the_best(split: Path, seedbed: Seedbed) -> None:
+    done = seedbed(*EVOLVE, "--json")
+    assert (done.code, done.json["improved"], done.json["branch"]) == (0, True, "better")
+    assert keeps_promise(done.json, "evolve")
+    best = seedbed("playbook", "show", "better", "--json").json
+    assert best["playbook"] == done.json["best"]
+    assert best["genes"]["steps.label.prompt"] == BETTER
+    assert best["parents"] == [done.json["start"]["playbook"]]
+
+
+def test_evolve_shows_what_each_candidate_says_differently(split: Path, seedbed: Seedbed) -> None:
+    out = seedbed(*EVOLVE).out
+    assert f"“{BETTER}”" in out
+    assert "best" in out
+
+
+def test_if_nothing_is_better_no_branch_moves(split: Path, seedbed: Seedbed) -> None:
+    write(split, bank__txt="What about {text}\n")
+    done = seedbed(*EVOLVE, "--json")
+    assert (done.code, done.json["improved"], done.json["branch"]) == (2, False, None)
+    assert held()[2] == []
+
+
+def test_a_rehearsed_evolution_says_what_it_would_cost_and_runs_nothing(split: Path, seedbed: Seedbed) -> None:
+    seedbed("playbook", "keep", "sorter.yaml", "--because", "test")
+    before = held()
+    done = seedbed(*EVOLVE, "--dry-run", "--json")
+    assert done.code == 0
+    assert keeps_promise(done.json, "evolve", form="JSON with --dry-run")
+    assert (len(done.json["candidates"]), done.json["runs"]) == (2, 24)
+    assert "at most 24 runs" in seedbed(*EVOLVE, "--dry-run").out
+    assert held() == before
+
+
+def test_worked_examples_come_from_the_dataset(split: Path, seedbed: Seedbed) -> None:
+    found = seedbed(*EVOLVE, "--demos", "3", "--json").json
+    assert len(found["tried"]) == 5
+    shown = [seedbed("playbook", "show", each["playbook"], "--json").json["document"] for each in found["tried"]]
+    counts = [len(each.get("demos", {}).get("label", [])) for each in shown]
+    assert counts == [0, 0, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("absent.txt", None, "absent.txt"),
+        ("empty.txt", b"\n \n", "no texts"),
+        ("binary.txt", b"\xff\xfe\x00", "binary.txt"),
+        ("map.yaml", b"a: 1\n", "a list of texts"),
+        ("numbers.json", b"[1, 2]", "a list of texts"),
+    ],
+)
+def test_a_bank_that_cannot_be_read_is_told(
+    name: str, content: bytes | None, found: str, split: Path, seedbed: Seedbed
+) -> None:
+    if content is not None:
+        (split / name).write_bytes(content)
+    done = seedbed("evolve", "sorter.yaml", "train.jsonl", "--bank", name)
+    assert done.code == 1
+    assert found in done.err
+    assert "unexpected" not in done.err
+
+
+def test_a_bank_of_yaml_may_hold_long_texts(split: Path, seedbed: Seedbed) -> None:
+    write(split, bank__yaml=f"- |\n  {BETTER}\n  Think.\n")
+    found = seedbed("evolve", "sorter.yaml", "train.jsonl", "--bank", "bank.yaml", "--json").json
+    genes = seedbed("playbook", "show", found["tried"][0]["playbook"], "--json").json["genes"]
+    assert genes["steps.label.prompt"] == f"{BETTER}\nThink."
+
+
+def test_with_several_texts_one_must_be_chosen(split: Path, seedbed: Seedbed) -> None:
+    write(split, sorter__yaml=SORTER.replace("locked: [roles.sorter.system]\n", ""))
+    done = seedbed(*EVOLVE)
+    assert done.code == 64
+    assert "2 texts that may evolve: roles.sorter.system, steps.label.prompt" in done.err
+    assert seedbed(*EVOLVE, "--gene", "steps.label.prompt").code == 0
+
+
+# compare
+
+
+def test_compare_keeps_its_promise_and_its_exit_codes(evolved: Path, seedbed: Seedbed) -> None:
+    better = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json")
+    assert (better.code, better.json["finding"]) == (0, "superior")
+    assert keeps_promise(better.json, "compare")
+    worse = seedbed("compare", "better", "sorter.yaml", "--on", "test.jsonl", "--json")
+    assert (worse.code, worse.json["finding"]) == (1, "inferior")
+    equal = seedbed("compare", "better", "better", "--on", "test.jsonl", "--json")
+    assert (equal.code, equal.json["finding"]) == (2, "inconclusive")
+
+
+def test_repeating_a_comparison_gives_the_recorded_verdict(evolved: Path, seedbed: Seedbed) -> None:
+    first = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json
+    before = held()
+    assert seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json == first
+    assert held() == before
+
+
+def test_one_task_is_too_few_to_tell(evolved: Path, seedbed: Seedbed) -> None:
+    write(evolved, one__jsonl=tasks(2).splitlines()[0])
+    done = seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl")
+    assert done.code == 2
+    assert "too few tasks for an interval" in done.out
+    assert seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl", "--json").json["low"] is None
+
+
+# release and rollback
+
+
+def test_release_keeps_its_promise(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("release", "sorter.yaml", "--to", "production", "--because", "first [b]one[/b]", "--json")
+    assert (done.code, done.json["because"], done.json["by"]) == (0, "first [b]one[/b]", "ann")
+    assert keeps_promise(done.json, "release")
+    assert seedbed("run", "production", "text=x").code == 0
+
+
+def test_a_release_without_evidence_gets_every_refusal(evolved: Path, seedbed: Seedbed) -> None:
+    write(evolved, careless__yaml=SORTER.replace("never: [delete_message]", "never: []"))
+    before = held()[2]
+    done = seedbed("release", "careless.yaml", "--to", "production", "--json")
+    assert (done.code, done.out) == (1, "")
+    error = json.loads(done.err)
+    assert error["error"] == "ReleaseRefused"
+    assert [problem["path"] for problem in error["problems"]] == ["better", "held_out", "rules_kept"]
+    assert "✗ release refused, 3 reasons" in seedbed("release", "careless.yaml", "--to", "production").err
+    assert held()[2] == before
+
+
+def test_the_newest_verdict_about_both_is_the_evidence(evolved: Path, seedbed: Seedbed) -> None:
+    assert seedbed("release", "better", "--to", "production").code == 1
+    verdict = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json
+    # A newer one, against a playbook that is not served, is no evidence.
+    other = seedbed("playbook", "derive", "sorter.yaml", "--set", "parameters.caution=0.1", "--because", "x", "--json")
+    assert seedbed("compare", other.json["playbook"], "better", "--on", "test.jsonl").code == 0
+    done = seedbed("release", "better", "--to", "production", "--json")
+    assert done.code == 0
+    (newest, _) = seedbed("channel", "log", "production", "--json").json["moves"]
+    assert newest["to"]["verdict"] == verdict["experiment"]
+    assert "superior" in done.json["because"]
+
+
+def test_evidence_can_be_named_by_its_digest(evolved: Path, seedbed: Seedbed) -> None:
+    verdict = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json
+    short = verdict["experiment"].removeprefix("b2:")[:10]
+    assert seedbed("release", "better", "--to", "production", "--because", short).code == 0
+
+
+def test_evidence_that_is_not_there_is_told(evolved: Path, seedbed: Seedbed) -> None:
+    done = seedbed("release", "better", "--to", "production", "--because", "0123456789")
+    assert done.code == 1
+    assert "is no experiment with a verdict in this store" in done.err
+
+
+def test_tasks_that_were_evolved_on_are_no_evidence(evolved: Path, seedbed: Seedbed) -> None:
+    assert seedbed("compare", "sorter.yaml", "better", "--on", "train.jsonl").code == 0
+    done = seedbed("release", "better", "--to", "production")
+    assert done.code == 1
+    assert "8 of 8 tasks that were evolved on" in done.err
+
+
+def test_a_release_can_be_rehearsed(evolved: Path, seedbed: Seedbed) -> None:
+    seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl")
+    before = held()
+    done = seedbed("release", "better", "--to", "production", "--dry-run", "--json")
+    assert (done.code, done.json["dry_run"], done.json["version"]) == (0, True, 2)
+    assert "would pass: production now serves" in seedbed("release", "better", "--to", "production", "--dry-run").out
+    assert held() == before
+
+
+def test_rollback_returns_to_what_was_served(evolved: Path, seedbed: Seedbed) -> None:
+    first = seedbed("channel", "show", "production", "--json").json["playbook"]
+    seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl")
+    assert seedbed("release", "better", "--to", "production").code == 0
+    before = held()
+    rehearsed = seedbed("rollback", "production", "--because", "try", "--dry-run", "--json")
+    assert (rehearsed.code, rehearsed.json["playbook"], held()) == (0, first, before)
+    done = seedbed("rollback", "production", "--because", "complaints", "--json")
+    assert (done.code, done.json["playbook"], done.json["because"]) == (0, first, "complaints")
+    assert keeps_promise(done.json, "rollback")
+
+
+@pytest.mark.parametrize(("channel", "told"), [("production", "an earlier one to return to"), ("absent", "no channel")])
+def test_a_rollback_to_nothing_is_refused(channel: str, told: str, evolved: Path, seedbed: Seedbed) -> None:
+    done = seedbed("rollback", channel, "--because", "x")
+    assert done.code == 1
+    assert told in done.err
+
+
+# Models that do not answer
+
+
+@pytest.mark.parametrize(
+    ("card", "told"),
+    [
+        ("{use: scripted, args: {replies: [only one]}}", "the script is over"),
+        ("{use: nowhere.Chat}", "pip install nowhere"),
+        ("{use: scripted, args: {answers: []}}", "models.local.args"),
+        ("{use: seedbed.errors.Problem}", "a LangChain chat model class"),
+        ("{}", "models.local.use"),
+    ],
+)
+def test_a_model_that_cannot_speak_is_told_with_what_to_do(card: str, told: str, space: Path, seedbed: Seedbed) -> None:
+    write(space, seedbed__yaml=f"by: ann\nmodels:\n  local: {card}\n")
+    write(
+        space,
+        two__yaml=SORTER.replace("\nparameters", '\n  - {name: again, role: sorter, prompt: "{text}"}\nparameters'),
+    )
+    done = seedbed("run", "two.yaml", "text=x")
+    assert (done.code, done.out) == (1, "")
+    assert told in done.err
+    assert "unexpected" not in done.err
+
+
+def test_ctrl_c_ends_with_130_and_keeps_what_was_done(space: Path, seedbed: Seedbed) -> None:
+    write(
+        space,
+        impatient__py=(
+            "async def handle(task, stage):\n"
+            "    answer = await stage.ask('sorter', task['text'])\n"
+            "    if task['text'].endswith('5'):\n"
+            "        raise KeyboardInterrupt\n"
+            "    return answer.text\n"
+        ),
+        agent__yaml=SORTER.split("steps:")[0] + "program: impatient:handle\n",
+    )
+    done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
+    assert (done.code, done.out) == (130, "")
+    assert "interrupted; what was recorded so far is kept" in done.err
+    assert seedbed("runs", "list", "--json").json["runs"]
+    assert seedbed("store", "verify").code == 0
+
+
+# Nothing secret is printed
+
+
+SECRET = "sk-proj-0123456789abcdefghij"
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+@pytest.mark.parametrize("command", [("run", "sorter.yaml", "text=x"), ("model", "list"), ("store", "verify")])
+def test_a_secret_in_the_workspace_file_is_refused_and_not_repeated(
+    command: tuple[str, ...], as_json: tuple[str, ...], space: Path, seedbed: Seedbed
+) -> None:
+    write(space, seedbed__yaml=WORKSPACE.replace("can: [sorting]", f"api_key: {SECRET}"))
+    done = seedbed(*command, *as_json)
+    assert done.code == 1
+    assert "a secret written out" in done.err
+    assert "line 7" in done.err
+    assert SECRET not in done.out + done.err
+
+
+def test_the_debug_variable_repeats_no_secret_either(
+    space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEEDBED_DEBUG", "1")
+    monkeypatch.setenv("OUR_KEY", SECRET)
+    card: Any = "{use: scripted, args: {replies: {'.': x}, api_key: {env: OUR_KEY}}}"
+    write(space, seedbed__yaml=f"by: ann\nmodels: {{local: {card}}}\n")
+    done = seedbed("run", "sorter.yaml", "text=x")
+    assert done.code == 1
+    assert "models.local.args" in done.err
+    assert SECRET not in done.out + done.err
