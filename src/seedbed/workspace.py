@@ -213,7 +213,7 @@ def store_url(settings: Settings) -> str:
     """Where the store is, with a relative path seen from the workspace file, wherever the command was given."""
     for scheme in ("sqlite:///", "files:"):
         rest = settings.store.removeprefix(scheme)
-        if rest != settings.store and not rest.startswith("/"):
+        if rest and rest != settings.store and not rest.startswith("/"):
             return f"{scheme}{settings.path(rest)}"
     return settings.store
 

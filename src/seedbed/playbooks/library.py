@@ -69,6 +69,8 @@ class Library:
 
     def keep(self, playbook: Playbook, *, because: str, parents: Iterable[Digest] = (), how: str = "written") -> Digest:
         """Store a playbook with where it came from. What is already kept keeps its first derivation."""
+        if not because.strip():
+            raise PlaybookError([Problem("because", "no reason", "why it is kept")])
         parents = tuple(parents)
         for parent in parents:
             self.entry(parent)
@@ -103,6 +105,9 @@ class Library:
 
     def tag(self, name: str, *tags: str) -> None:
         """Attach words to a kept playbook, to find it by."""
+        for tag in tags:
+            if not tag.strip() or not tag.isprintable():
+                raise PlaybookError([Problem("tag", shown(tag), "a printable word or a few")])
         digest = self.find(name)
         at = self.clock()
         self.store.append(
@@ -135,7 +140,7 @@ class Library:
 
     def name(self, name: str, to: str, *, because: str) -> Ref:
         """Point a branch, or any other ref but a channel or a version, at a playbook."""
-        ref = _checked(name if "/" in name else f"branches/{name}")
+        ref = checked_ref(name if "/" in name else f"branches/{name}")
         if ref.startswith(("channels/", "versions/")):
             verb = "seedbed release" if ref.startswith("channels/") else "seedbed playbook version"
             raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use {verb}.")])
@@ -146,7 +151,7 @@ class Library:
         if not SEMVER.fullmatch(number):
             raise PlaybookError([Problem(f"versions/{line}", shown(number), "a semantic version such as 2.0.0")])
         digest = self.find(of)
-        ref = _checked(f"versions/{line}/{number}")
+        ref = checked_ref(f"versions/{line}/{number}")
         try:
             return self.store.move(ref, digest, expected=None, because=because, by=self.by)
         except RefMoved:
@@ -164,7 +169,7 @@ class Library:
     def branch(self, name: str, start: str, *, because: str) -> Ref:
         """Begin a line of work at a playbook. Raises RefMoved if the name is taken."""
         digest = self.find(start)
-        return self.store.move(_checked(f"branches/{name}"), digest, expected=None, because=because, by=self.by)
+        return self.store.move(checked_ref(f"branches/{name}"), digest, expected=None, because=because, by=self.by)
 
     def close(self, name: str, state: Literal["merged", "archived", "failed"], *, because: str) -> None:
         """End a branch; its name is free again and its history stays."""
@@ -268,7 +273,8 @@ class Library:
                 yield mark.number, _entry(fact)
 
 
-def _checked(ref: str) -> str:
+def checked_ref(ref: str) -> str:
+    """The name of a ref as it is, if it can be typed. Raises PlaybookError otherwise."""
     if not REF_NAME.fullmatch(ref):
         raise PlaybookError([Problem(shown(ref), "a name with odd characters", "words like branches/careful")])
     return ref

@@ -33,7 +33,7 @@ def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> Loa
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
     loaded = _load(Path(path), ())
     if overrides:
-        loaded = _overridden(loaded, overrides, "override", str(path))
+        loaded = _overridden(loaded, overrides, dict.fromkeys(overrides, "override"), str(path))
     return loaded
 
 
@@ -61,7 +61,8 @@ def _load(path: Path, chain: tuple[Path, ...]) -> Loaded:
     origins |= {named: _place(read, raw) for named, raw, _ in leaves(own)}
     present = {named for named, _, _ in leaves(document)}
     loaded = Loaded(document, {named: place for named, place in origins.items() if named in present})
-    return _overridden(loaded, overrides, str(path), str(path)) if overrides else loaded
+    places = {name: _place(read, f"overrides.{name}") for name in overrides}
+    return _overridden(loaded, overrides, places, str(path)) if overrides else loaded
 
 
 def _parents(extends: object, path: Path) -> list[Path]:
@@ -158,7 +159,7 @@ def _matcher(lock: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, lock.split("*"))) + r"(\..*)?")
 
 
-def _overridden(loaded: Loaded, overrides: Mapping[str, object], place: str, source: str) -> Loaded:
+def _overridden(loaded: Loaded, overrides: Mapping[str, object], places: Mapping[str, str], source: str) -> Loaded:
     document, origins = loaded.document, dict(loaded.origins)
     problems = []
     for path, value in overrides.items():
@@ -168,10 +169,8 @@ def _overridden(loaded: Loaded, overrides: Mapping[str, object], place: str, sou
             problems.append(Problem(path, f"no {parent or path} to change", "a path of this playbook"))
             continue
         document = changed
-        origins = {
-            known: origin for known, origin in origins.items() if known != path and not known.startswith(f"{path}.")
-        }
-        origins |= {named: place for named, _, _ in leaves(document) if named == path or named.startswith(f"{path}.")}
+        origins = {known: origin for known, origin in origins.items() if not _within(known, path)}
+        origins |= {named: places[path] for named, _, _ in leaves(document) if _within(named, path)}
     if problems:
         raise PlaybookError(problems, source)
     return Loaded(document, origins)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from seedbed.errors import NotFound, ReleaseRefused, shown
 from seedbed.experiments.experiment import Verdict
-from seedbed.playbooks.library import Library
+from seedbed.playbooks.library import Library, checked_ref
 from seedbed.release.gates import Change, Gate, Refusal
 from seedbed.storage.store import Digest, Query, Ref, Store
 
@@ -32,8 +32,9 @@ async def release(
 ) -> Ref:
     """Put a candidate on a channel. Raises ReleaseRefused with what every gate says against it."""
     store = library.store
+    name = checked_ref(f"channels/{channel}")
     library.entry(candidate)
-    current = store.ref(f"channels/{channel}")
+    current = store.ref(name)
     change = Change(channel, candidate, _served(current) if current else None, verdict, library)
     if change.incumbent == candidate:
         raise ReleaseRefused([Refusal("redundant", "the playbook that is there already", "another one")])
@@ -41,7 +42,7 @@ async def release(
     if refusals:
         raise ReleaseRefused(refusals)
     target = {"stable": candidate, "how": "release", "verdict": verdict.experiment if verdict else None}
-    return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
+    return store.move(name, target, expected=current, because=because, by=library.by)
 
 
 def rollback(library: Library, channel: str, *, because: str) -> Ref:

@@ -231,3 +231,17 @@ def test_the_history_of_a_name_has_a_reason_and_an_author_for_each_move(library:
     library.name("main", library.derive(root, {"parameters.warmth": 0.9}, because="warm"), because="warmer")
     moves = list(library.history("branches/main"))
     assert [(move.body["because"], move.by) for move in moves] == [("warmer", "anna"), ("begin", "anna")]
+
+
+@pytest.mark.parametrize("because", ["", "  "])
+def test_nothing_is_kept_without_a_reason(library: Library, because: str) -> None:
+    with pytest.raises(PlaybookError, match="why it is kept"):
+        library.keep(Playbook.from_document({"roles": {"w": {"system": "s"}}}), because=because)
+
+
+@pytest.mark.parametrize("tag", ["", " ", "two\nlines"])
+def test_a_tag_can_be_typed(library: Library, tag: str) -> None:
+    digest = library.keep(Playbook.from_document({"roles": {"w": {"system": "s"}}}), because="try")
+    with pytest.raises(PlaybookError, match="printable"):
+        library.tag(digest, "fine", tag)
+    assert library.tags(digest) == []

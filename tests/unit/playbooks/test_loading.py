@@ -104,3 +104,11 @@ def test_every_value_knows_the_file_and_line_it_came_from(folder: Path) -> None:
 def test_a_file_that_holds_no_mapping_is_told(folder: Path, text: str) -> None:
     with pytest.raises(PlaybookError, match="a mapping"):
         load(folder, text)
+
+
+def test_an_override_in_a_file_is_explained_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("roles:\n  writer: {system: Be brief., temperature: 0.2}\n")
+    (tmp_path / "child.yaml").write_text("extends: base\noverrides:\n  roles.writer.temperature: 0.7\n")
+    origins = loading.load(tmp_path / "child.yaml").origins
+    assert origins["roles.writer.temperature"] == f"{tmp_path / 'child.yaml'}:3"
+    assert origins["roles.writer.system"] == f"{tmp_path / 'base.yaml'}:2"

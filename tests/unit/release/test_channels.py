@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from loop_samples import agent, bench, count, numbers
 
-from seedbed.errors import NotFound, RefMoved, ReleaseRefused, StoreError
+from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, StoreError
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
@@ -207,3 +207,9 @@ async def test_a_channel_and_its_past_outlive_the_process(scheme: str, tmp_path:
     rollback(Library(again, "eve"), "production", because="worse, too")
     assert stable(again, "production") == A
     again.close()
+
+
+def test_a_channel_has_a_name_that_can_be_typed(library: Library) -> None:
+    with pytest.raises(PlaybookError, match="odd characters"):
+        asyncio.run(release(library, "a b", A, [], verdict=None, because="try"))
+    assert library.store.refs() == []
