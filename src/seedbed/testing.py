@@ -23,8 +23,8 @@ import pytest
 
 from seedbed.errors import NotFound, RefMoved, StoreDamaged, StoreError
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, digest, link
-from seedbed.storage.upkeep import UpkeptStore, copy, verify
+from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, link
+from seedbed.storage.upkeep import copy, verify
 
 __all__ = ["StoreContract"]
 
@@ -44,6 +44,7 @@ CIRCLE: dict[str, Any] = {}
 CIRCLE["itself"] = CIRCLE
 UNFIT: list[Any] = [{"nan": math.nan}, {"inf": [math.inf]}, {"bytes": b""}, {"surrogate": "\ud800"}, {1: "key"}, CIRCLE]
 WRONG: Any = {"value": math.nan, "by": b"", "key": "\0", "tags": ("\0",), "subject": "\ud800", "kind": "move"}
+UNMOVED: Any = [{"name": ""}, {"because": " \n"}, {"because": "n\0"}, {"by": ""}, {"by": "\0"}, {"to": ""}, {"to": {}}]
 
 
 def fact(key: str, kind: str = "cell", **changes: Any) -> Fact:
@@ -340,7 +341,7 @@ class StoreContract:
             expected = sorted(name for name in names if name.startswith(prefix))
             assert [ref.name for ref in store.refs(prefix)] == expected, prefix
 
-    @pytest.mark.parametrize("changes", [{"name": ""}, {"because": " \n"}, {"by": ""}, {"to": ""}, {"to": {}}])
+    @pytest.mark.parametrize("changes", UNMOVED)
     def test_a_move_needs_name_target_reason_and_author(self, store: UpkeptStore, changes: dict[str, Any]) -> None:
         with pytest.raises(StoreError):
             store.move(**{"name": "main", "to": "one", "expected": None, "because": "test", "by": "ann"} | changes)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query, sealed
-from seedbed.storage.upkeep import UpkeptStore, copy, gc, verify
+from seedbed.storage.store import Query, UpkeptStore, sealed
+from seedbed.storage.upkeep import copy, gc, verify
 from seedbed.storage.wrappers import Encrypted, MasterKey
 from seedbed.testing import StoreContract, everything, fact
 
@@ -40,7 +39,7 @@ class TestEncryptedSqlite(StoreContract):
         with ExitStack() as stack:
 
             def opener() -> UpkeptStore:
-                inner = cast(UpkeptStore, open_store(f"sqlite:///{tmp_path}/x.db"))
+                inner = open_store(f"sqlite:///{tmp_path}/x.db")
                 return stack.enter_context(closing(Encrypted(inner, MasterKey(KEY))))
 
             yield opener

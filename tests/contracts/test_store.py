@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import permutations
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from seedbed.errors import StoreError
 from seedbed.storage import open_store
-from seedbed.storage.upkeep import UpkeptStore, copy, verify
+from seedbed.storage.store import UpkeptStore
+from seedbed.storage.upkeep import copy, verify
 from seedbed.testing import BODIES, StoreContract, everything, fact, move
 
 Opener = Callable[[str], UpkeptStore]
@@ -22,7 +22,7 @@ Opener = Callable[[str], UpkeptStore]
 def opened() -> Iterator[Opener]:
     """Opens stores by their URLs and closes them after the test."""
     with ExitStack() as stack:
-        yield lambda url: stack.enter_context(closing(cast(UpkeptStore, open_store(url))))
+        yield lambda url: stack.enter_context(closing(open_store(url)))
 
 
 class _StoreAtUrl(StoreContract):

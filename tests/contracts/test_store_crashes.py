@@ -1,35 +1,38 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-SEEDBED_SOAK_SECONDS=10 and SEEDBED_KILLS=100 make it longer.
+10 seconds of racing and 100 kills for each store; SEEDBED_SOAK_SECONDS and SEEDBED_KILLS make it longer or shorter,
+and --log-cli-level=INFO tells what happened.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 
 from seedbed.errors import RefMoved
 from seedbed.storage import open_store
-from seedbed.storage.store import Fact, Query
-from seedbed.storage.upkeep import UpkeptStore, verify
+from seedbed.storage.store import Fact, Query, UpkeptStore
+from seedbed.storage.upkeep import verify
 from seedbed.testing import everything, fact, keys, move
+
+log = logging.getLogger(__name__)
 
 WORKERS = 8
 ROUNDS = 10
-SOAK_SECONDS = float(os.environ.get("SEEDBED_SOAK_SECONDS", "0"))
-KILLS = int(os.environ.get("SEEDBED_KILLS", "25"))
+SOAK_SECONDS = float(os.environ.get("SEEDBED_SOAK_SECONDS", "10"))
+KILLS = int(os.environ.get("SEEDBED_KILLS", "100"))
 KINDS = ("cell", "turn", "approval", "cell", "key")
 
 # One clean process imports everything once; workers are forked off it.
@@ -46,10 +49,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return {"files": f"files:{tmp_path}/store", "sqlite": f"sqlite:///{tmp_path}/x.db"}[request.param]
 
 
-def opened(url: str) -> UpkeptStore:
-    return cast(UpkeptStore, open_store(url))
-
-
 def batch(name: str) -> list[Fact]:
     return [fact(f"{name}-{part}", kind) for part, kind in enumerate(KINDS)]
 
@@ -62,7 +61,7 @@ class Raced(NamedTuple):
 
 def race(url: str, worker: int) -> Raced:
     """Append and move until done. The first move is made by all at once, against a ref nobody has made yet."""
-    with closing(opened(url)) as store:
+    with closing(open_store(url)) as store:
         ref = store.ref("main")
         store.append([fact(f"{worker}", "arrival")])
         while store.kinds()["arrival"] < WORKERS:
@@ -81,13 +80,11 @@ def race(url: str, worker: int) -> Raced:
     raise AssertionError
 
 
-def test_racing_processes_lose_nothing_and_each_version_has_one_winner(
-    url: str, record_property: Callable[[str, object], None]
-) -> None:
-    opened(url).close()
+def test_racing_processes_lose_nothing_and_each_version_has_one_winner(url: str) -> None:
+    open_store(url).close()
     with ProcessPoolExecutor(WORKERS, mp_context=processes) as pool:
         raced = list(pool.map(race, [url] * WORKERS, range(WORKERS)))
-    with closing(opened(url)) as store:
+    with closing(open_store(url)) as store:
         winners = {version: f"{worker}" for worker, (_, won, _) in enumerate(raced) for version in won}
         attempts = sum(worker.rounds for worker in raced)
         assert sorted(version for worker in raced for version in worker.won) == list(range(1, len(winners) + 1))
@@ -104,12 +101,12 @@ def test_racing_processes_lose_nothing_and_each_version_has_one_winner(
         assert {told.key for told in everything(store)[1] if told.kind in KINDS} == expected
         report = verify(store)
         assert report.problems == ()
-        record_property("raced", f"{report.facts} facts, {len(winners)} moves won of {attempts}")
+        log.info("%d facts, %d moves won of %d", report.facts, len(winners), attempts)
 
 
 def write(url: str, run: int, acknowledge: Connection) -> None:
     """Append whole batches and move a ref, for ever, and say when each round is done."""
-    store = opened(url)
+    store = open_store(url)
     target = store.put("playbook", {"run": run})
     for n in count():
         store.append(batch(f"{run}-{n}"))
@@ -127,9 +124,7 @@ def written(store: UpkeptStore, run: int) -> tuple[Counter[str], int]:
             return batches, before.get("move", 0)
 
 
-def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_a_sound_store(
-    url: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_a_sound_store(url: str) -> None:
     chance = random.Random(url.partition(":")[0])
     moves = rounds = 0
     for run in range(KILLS):
@@ -149,7 +144,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_a_sound_store(
             except EOFError:
                 break
         assert writer.exitcode == -9
-        with closing(opened(url)) as store:
+        with closing(open_store(url)) as store:
             assert verify(store).problems == ()
             batches, moves_now = written(store, run)
             assert set(batches.values()) <= {len(KINDS)}
@@ -161,4 +156,4 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_a_sound_store(
         told.close()
         writer.close()
         moves, rounds = moves_now, rounds + done + 1
-    record_property("killed", f"{KILLS} kills, {rounds} rounds acknowledged, {moves} moves kept")
+    log.info("%d kills, %d rounds acknowledged, %d moves kept", KILLS, rounds, moves)

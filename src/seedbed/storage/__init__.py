@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from seedbed.errors import Problem, SettingsError, shown
 
 if TYPE_CHECKING:
-    from seedbed.storage.store import Store
+    from seedbed.storage.store import UpkeptStore
 
 __all__ = ["open_store"]
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str) -> UpkeptStore:
     """The store at a URL, created if it is not there yet.
 
     `memory:` · `files:some/folder` · `sqlite:///some/file.db` · `postgresql://user@host/database`
@@ -30,5 +30,7 @@ def open_store(url: str) -> Store:
         from seedbed.storage.sql import SqlStore
 
         return SqlStore(url)
+    from seedbed.storage.store import without_password
+
     remedy = "Give one of memory:, files:FOLDER, sqlite:///FILE, postgresql://USER@HOST/DATABASE."
-    raise SettingsError([Problem("store", shown(url), "the URL of a store", remedy)])
+    raise SettingsError([Problem("store", shown(without_password(url)), "the URL of a store", remedy)])

@@ -14,31 +14,21 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
-from seedbed.storage.store import words
+from seedbed.storage.store import without_password
+from seedbed.storage.words import words_of
 
 Row: TypeAlias = tuple[Any, ...]
 
 CONTENT = ("digest", "kind", "body", "at")
 FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
 
-INDEXED_CHARACTERS = 100_000
-"""How much of a content's text can be searched."""
-
 _HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED")
 
-# Longer words are cut up: PostgreSQL takes none of more than 2,046 bytes.
-_WORD = re.compile(r"[^\W_]{1,200}")
 
-
-def terms(text: str) -> list[str]:
-    """The words of a text, as they are indexed and looked up."""
-    return _WORD.findall(text[:INDEXED_CHARACTERS].casefold())
-
-
-def body_terms(text: str) -> str:
-    """The words of a content's JSON text; none if it is damaged."""
+def words_in(text: str) -> str:
+    """The words of a content's JSON text, one space between them; none if it is damaged."""
     try:
-        return " ".join(terms(words(json.loads(text))))
+        return " ".join(words_of(json.loads(text)))
     except ValueError:
         return ""
 
@@ -106,7 +96,10 @@ class Sqlite:
     def engine(self, url: URL) -> Engine:
         if not url.database or url.database == ":memory:":
             raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory give memory:")
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
         engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
 
         @event.listens_for(engine, "connect")
@@ -116,7 +109,7 @@ class Sqlite:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -65536")
             connection.execute("PRAGMA mmap_size = 2147418112")
-            connection.create_function("terms", 1, body_terms, deterministic=True)
+            connection.create_function("words_in", 1, words_in, deterministic=True)
 
         return engine
 
@@ -139,7 +132,7 @@ class Sqlite:
         among = "digest IN (SELECT value FROM json_each(?))"
         given = (json.dumps(digests),)
         # A contentless index forgets a row only when told the words it had.
-        forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, terms(body) FROM content WHERE "
+        forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, words_in(body) FROM content WHERE "
         db.exec_driver_sql(forget + among, given)
         return db.exec_driver_sql(f"DELETE FROM content WHERE {among}", given).rowcount
 
@@ -151,7 +144,7 @@ class Sqlite:
         return json.dumps(list(values))
 
     def all_of(self, words: Sequence[str]) -> str:
-        return " ".join(f'"{word}"' for word in words)
+        return " ".join(f'"{word}"' for word in dict.fromkeys(words))
 
     def pinned(self, path: str) -> str:
         return path
@@ -184,7 +177,7 @@ class Sqlite:
 
     @staticmethod
     def _index_words(db: Connection, after: int) -> None:
-        fill = "INSERT INTO search(rowid, words) SELECT id, terms(body) FROM content WHERE id > ? ORDER BY id"
+        fill = "INSERT INTO search(rowid, words) SELECT id, words_in(body) FROM content WHERE id > ? ORDER BY id"
         db.exec_driver_sql(fill, (after,))
 
     @staticmethod
@@ -218,7 +211,7 @@ class Postgresql:
                 pool_timeout=60,
             )
         except ModuleNotFoundError:
-            remedy = "pip install seedbed[postgres]"
+            remedy = "Run pip install 'seedbed[postgres]'"
             raise _unusable(url, "the PostgreSQL driver psycopg to be installed", remedy) from None
 
         @event.listens_for(engine, "connect")
@@ -232,7 +225,7 @@ class Postgresql:
         db.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (self.chain,))
 
     def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
-        texts = [(*row, body_terms(row[2])) for row in rows]
+        texts = [(*row, words_in(row[2])) for row in rows]
         db.exec_driver_sql(
             f"WITH given AS MATERIALIZED ({_given((*CONTENT, 'words'))}),"
             " added AS (INSERT INTO content (digest, kind, body, at)"
@@ -266,7 +259,7 @@ class Postgresql:
             db.exec_driver_sql(
                 "INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(words, ' '))"
                 f" FROM ({_given(('id', 'words'))}) AS given",
-                _columns([(row.id, body_terms(row.body)) for row in rows]),
+                _columns([(row.id, words_in(row.body)) for row in rows]),
             )
             last = rows[-1].id
         db.exec_driver_sql(
@@ -278,7 +271,7 @@ class Postgresql:
         return list(values)
 
     def all_of(self, words: Sequence[str]) -> str:
-        return " & ".join(f"'{word}'" for word in words)
+        return " & ".join(f"'{word}'" for word in dict.fromkeys(words))
 
     def pinned(self, path: str) -> str:
         return _HINT.sub("", path)
@@ -314,9 +307,10 @@ def dialect(url: str) -> tuple[Dialect, URL]:
     """The dialect a store's URL asks for. Raises SettingsError if there is none."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter is about a port
         remedy = "Give sqlite:///FILE or postgresql://USER@HOST/DATABASE."
-        raise SettingsError([Problem("store", shown(url), "the URL of a database", remedy)]) from None
+        found = shown(without_password(url))
+        raise SettingsError([Problem("store", found, "the URL of a database", remedy)]) from None
     if parsed.drivername == "sqlite":
         return Sqlite(), parsed
     if parsed.drivername == "postgresql":
@@ -325,7 +319,7 @@ def dialect(url: str) -> tuple[Dialect, URL]:
 
 
 def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
-    return SettingsError([Problem("store", url.render_as_string(hide_password=True), expected, remedy)])
+    return SettingsError([Problem("store", without_password(str(url)), expected, remedy)])
 
 
 def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> None:

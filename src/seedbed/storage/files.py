@@ -24,7 +24,7 @@ from typing import Any
 from filelock import FileLock
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
-from seedbed.storage.memory import Facts, now
+from seedbed.storage.memory import Facts
 from seedbed.storage.store import (
     Content,
     Digest,
@@ -38,9 +38,10 @@ from seedbed.storage.store import (
     digest,
     moved,
     next_move,
+    now,
     short,
-    words,
 )
+from seedbed.storage.words import words_of
 
 FORMAT = 1
 
@@ -91,7 +92,7 @@ class FilesStore:
     def facts(self, query: Query) -> Iterator[Fact]:
         with self._held():
             self._catch_up()
-            return self._facts.find(query, self._text)
+            return self._facts.find(query, self._words)
 
     def ref(self, name: str) -> Ref | None:
         with self._held():
@@ -284,9 +285,9 @@ class FilesStore:
             path = self._path_of(name)
             return _read_content(path) if path else None
 
-    def _text(self, subject: str) -> str:
+    def _words(self, subject: str) -> list[str]:
         content = self._content(subject)
-        return words(content.body) if content else ""
+        return words_of(content.body) if content else []
 
     def _path_of(self, name: Digest) -> Path | None:
         if not _DIGEST.fullmatch(name):

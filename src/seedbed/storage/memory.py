@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -30,13 +29,10 @@ from seedbed.storage.store import (
     link,
     moved,
     next_move,
+    now,
     short,
-    words,
 )
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
+from seedbed.storage.words import words, words_of
 
 
 class MemoryStore:
@@ -69,7 +65,7 @@ class MemoryStore:
 
     def facts(self, query: Query) -> Iterator[Fact]:
         with self._lock:
-            return self._facts.find(query, self._text)
+            return self._facts.find(query, self._words)
 
     def ref(self, name: str) -> Ref | None:
         with self._lock:
@@ -122,9 +118,9 @@ class MemoryStore:
         kind, text = self._contents.get(name, (None, ""))
         return None if kind is None else Content(kind, name, json.loads(text))
 
-    def _text(self, subject: str) -> str:
+    def _words(self, subject: str) -> list[str]:
         content = self._content(subject)
-        return words(content.body) if content else ""
+        return words_of(content.body) if content else []
 
 
 class _Row(NamedTuple):
@@ -208,8 +204,8 @@ class Facts:
         names = sorted(name for name in self._moves if name.startswith(prefix))
         return [ref for name in names if (ref := self.ref(name))]
 
-    def find(self, query: Query, text: Callable[[str], str]) -> Iterator[Fact]:
-        """The facts a query asks for; `text` gives the words of the content a fact is about."""
+    def find(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[Fact]:
+        """The facts a query asks for; `words_in` gives the words of the content a fact is about."""
         rows = self._candidates(query)
         low, high = 0, len(rows)
         if query.newest or query.follow:
@@ -220,7 +216,7 @@ class Facts:
             if query.after is not None:
                 low = bisect_right(rows, query.after, key=lambda row: row.number)
             order = range(low, high)
-        holds = _test(query, text)
+        holds = _test(query, words_in)
         return (row.fact for row in islice((rows[i] for i in order if holds(rows[i].bare)), query.limit))
 
     def _candidates(self, query: Query) -> list[_Row]:
@@ -249,11 +245,11 @@ class Facts:
         return self._of_keys(kind, seen)
 
 
-def _test(query: Query, text: Callable[[str], str]) -> Callable[[Fact], bool]:
+def _test(query: Query, words_in: Callable[[str], list[str]]) -> Callable[[Fact], bool]:
     """Whether everything a query gives holds for a fact."""
     keys = None if query.keys is None else frozenset(query.keys)
-    wanted = None if query.text is None else _words(query.text)
-    found = cache(lambda subject: _words(text(subject)))
+    wanted = None if query.text is None else frozenset(words(query.text))
+    found = cache(lambda subject: frozenset(words_in(subject)))
 
     def holds(fact: Fact) -> bool:
         return (
@@ -269,7 +265,3 @@ def _test(query: Query, text: Callable[[str], str]) -> Callable[[Fact], bool]:
         )
 
     return holds
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W_]+", text.casefold()))

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, inspect
 
 from seedbed.errors import StoreError, StoreTooNew
 from seedbed.storage.dialects import Dialect
+from seedbed.storage.store import without_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +41,38 @@ def version(db: Connection) -> int:
 def migrate(engine: Engine, dialect: Dialect, to: int | None = None) -> None:
     """Bring a database to a version, the newest unless told; each step is one transaction.
 
-    Raises StoreTooNew if the database is ahead of this seedbed, which then knows no way back.
+    Raises StoreTooNew if the database is ahead of this seedbed, which then knows no way back, and StoreError
+    where a step back would lose something: before version 1 there was nothing to keep it in.
     """
-    newest = MIGRATIONS[-1].number
-    goal = newest if to is None else to
-    if not 0 <= goal <= newest:
-        raise StoreError(f"found schema version {goal}; expected one of 0 to {newest}")
+    goal = possible(to)
     with engine.connect() as db:
-        found = version(db)
-        while found != goal:
+        while _known(version(db), engine) != goal:
             db.rollback()
             db.exec_driver_sql(dialect.begin)
             dialect.lock_chain(db)
-            found = version(db)  # somebody else may have migrated while we waited for the lock
-            if found > newest:
-                raise StoreTooNew(
-                    f"{engine.url.render_as_string()} has schema version {found}; this seedbed knows versions up to"
-                    f" {newest}. Upgrade seedbed, or go back to version {newest} with the seedbed that wrote it"
-                )
+            found = _known(version(db), engine)  # somebody else may have migrated while we waited for the lock
             if found < goal:
                 _up(dialect, db, MIGRATIONS[found])
             elif found > goal:
                 _down(db, MIGRATIONS[found - 1])
             db.commit()
-            found = version(db)
+
+
+def possible(to: int | None) -> int:
+    """The version to go to: the newest unless told. Raises StoreError if there is no such version."""
+    goal = NEWEST if to is None else to
+    if not 0 <= goal <= NEWEST:
+        raise StoreError(f"found schema version {goal}; expected one of 0 to {NEWEST}")
+    return goal
+
+
+def _known(found: int, engine: Engine) -> int:
+    if found > NEWEST:
+        raise StoreTooNew(
+            f"{without_password(str(engine.url))} has schema version {found}; this seedbed knows versions up to"
+            f" {NEWEST}. Upgrade seedbed, or go back to version {NEWEST} with the seedbed that wrote it"
+        )
+    return found
 
 
 def _up(dialect: Dialect, db: Connection, step: Migration) -> None:
@@ -80,6 +89,13 @@ def _up(dialect: Dialect, db: Connection, step: Migration) -> None:
 
 
 def _down(db: Connection, step: Migration) -> None:
+    if step.number == 1:
+        for table in ("content", "facts", "refs"):
+            if db.exec_driver_sql(f"SELECT 1 FROM {table} LIMIT 1").first():
+                raise StoreError(
+                    f"going back to version 0: found rows in {table}; expected an empty store, for they would be lost."
+                    " Copy the store elsewhere and delete the database instead"
+                )
     for statement in step.down:
         db.exec_driver_sql(statement)
     if step.number == 1:
@@ -205,7 +221,8 @@ _VIEWS = {
     "tag": "tags playbook:subject tag:first_tag",
     "branch": "branches ref:subject state playbook:body.digest because",
     "move": "moves ref:subject target:body.to previous:body.from because link:link",
-    "approval": "approvals key:key subject:subject because body:body link:link",
+    "approval": "approvals playbook:subject channel because link:link",
+    "key": "key_changes generation# link:link",
     "run": "runs run:key playbook:subject status inputs output error seed# turns# tokens# cost_usd# latency_seconds#",
     "turn": "turns turn:key run:subject step role model text finish_reason"
     " prompt_tokens# completion_tokens# cost_usd# latency_seconds#",
@@ -213,6 +230,11 @@ _VIEWS = {
     "verdict": "verdicts experiment:key control candidate:subject dataset metric finding tasks# wins# ties# losses#"
     " control_mean# candidate_mean# difference:value low# high# p#",
     "evolution": "evolutions start best:subject dataset metric value:value",
+    "trial": "trials playbook:subject dataset",
+    "import": "imports playbook:subject format source document",
+    "parent": "parents playbook:subject ref",
+    "change": "changes playbook:subject path version date",
+    "score": "scores playbook:subject metric value#",
 }
 
 
@@ -259,5 +281,6 @@ m003_views = Migration(
 )
 
 MIGRATIONS = (m001_tables, m002_search, m003_views)
+NEWEST = MIGRATIONS[-1].number
 
-__all__ = ["MIGRATIONS", "Migration", "migrate", "version"]
+__all__ = ["MIGRATIONS", "NEWEST", "Migration", "migrate", "possible", "version"]

@@ -6,13 +6,16 @@ candidates, those are looked up; otherwise facts are walked in order until the p
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, TextClause, text
 
-from seedbed.storage.dialects import FACT, Dialect, terms
+from seedbed.storage.dialects import FACT, Dialect
 from seedbed.storage.store import Query, micros
+from seedbed.storage.words import words
 
 Selection: TypeAlias = tuple[TextClause, dict[str, Any]]
 
@@ -39,20 +42,20 @@ def selection(dialect: Dialect, query: Query, size: int, numbers: Sequence[int] 
     if query.keys is not None:
         require(f"f.key IN {dialect.texts}", texts=dialect.given(query.keys))
     if query.key_from is not None:
-        end = f"{query.key_from}\U0010ffff"
-        require("f.key >= :key_from AND f.key < :key_end", key_from=query.key_from, key_end=end)
+        condition, bounds = beginning("f.key", query.key_from)
+        require(condition, **bounds)
     if query.subject is not None:
         require("f.subject = :subject", subject=query.subject)
     if query.by is not None:
         require("f.by = :by", by=query.by)
-    # The plus keeps dates from choosing the path: `candidates` has done that.
+    # The plus keeps dates from choosing the path: they are asked for here only if `candidates` found many.
     if query.since is not None:
         require("+f.at >= :since", since=micros(query.since))
     if query.until is not None:
         require("+f.at < :until", until=micros(query.until))
     if query.text is not None:
         matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {dialect.match} AND search.rowid = c.id"
-        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.all_of(terms(query.text)))
+        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.all_of(words(query.text)))
     if numbers is not None:
         require(f"f.number IN {dialect.numbers}", numbers=dialect.given(numbers))
 
@@ -71,6 +74,18 @@ def selection(dialect: Dialect, query: Query, size: int, numbers: Sequence[int] 
         f"{ancestry}SELECT {columns} FROM {dialect.pinned(path)} WHERE {' AND '.join(where)}"
         f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size"
     ), given
+
+
+def beginning(column: str, prefix: str) -> tuple[str, dict[str, str]]:
+    """The condition that a column begins so, as a range that an index answers, and its parameters."""
+    bounds = {"beginning": prefix}
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
+        return f"{column} >= :beginning", bounds
+    last = ord(stem[-1])
+    # The next letter of the alphabet; there are none in the range of the surrogates.
+    bounds["beyond"] = stem[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+    return f"{column} >= :beginning AND {column} < :beyond", bounds
 
 
 _ANCESTRY = (
@@ -95,14 +110,17 @@ def _path(query: Query, numbered: bool) -> str:
     return f"facts f INDEXED BY {'facts_kind' if query.by is None else 'facts_by'}"
 
 
-def candidates(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
-    """The numbers of the facts that a query's dates or words leave, in its order; None if many or not asked by them."""
+def candidates(db: Connection, dialect: Dialect, query: Query) -> tuple[list[int], Query] | None:
+    """The numbers of the facts that a query's dates or words leave, in its order, and what is left to ask of them.
+
+    None if those are many, or if the query is not asked by dates or words.
+    """
     if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
         return None
-    numbers = _dated(db, dialect, query)
+    numbers, rest = _dated(db, dialect, query), replace(query, since=None, until=None)
     if numbers is None:
-        numbers = _worded(db, dialect, query)
-    return None if numbers is None else sorted(numbers, reverse=query.newest)
+        numbers, rest = _worded(db, dialect, query), replace(query, text=None)
+    return None if numbers is None else (sorted(numbers, reverse=query.newest), rest)
 
 
 def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
@@ -122,7 +140,7 @@ def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
 def _worded(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.text is None:
         return None
-    given = {"kind": query.kind, "words": dialect.all_of(terms(query.text)), "most": FEW + 1}
+    given = {"kind": query.kind, "words": dialect.all_of(words(query.text)), "most": FEW + 1}
     if _few(db, f"SELECT rowid FROM search WHERE {dialect.match} LIMIT :most", given) is None:
         return None
     path = dialect.pinned("search CROSS JOIN content c CROSS JOIN facts f INDEXED BY facts_subject")

@@ -11,9 +11,9 @@ import json
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,9 +22,9 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
-from seedbed.storage.dialects import Row, dialect, terms
-from seedbed.storage.migrations import migrate
-from seedbed.storage.search import candidates, selection
+from seedbed.storage.dialects import Row, dialect
+from seedbed.storage.migrations import migrate, possible, version
+from seedbed.storage.search import beginning, candidates, selection
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
@@ -42,9 +42,13 @@ from seedbed.storage.store import (
     link,
     micros,
     moved,
+    nameable,
     next_move,
+    now,
     short,
+    without_password,
 )
+from seedbed.storage.words import words
 
 PAGE = 1_000
 """Rows read at a time."""
@@ -55,7 +59,7 @@ WALK = 100_000
 CHUNK = 5_000
 """Rows written at a time; a load commits each chunk."""
 
-PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0)
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 8)
 """Seconds to wait before each new attempt after a lost connection: long enough for a server to restart."""
 
 _Result = TypeVar("_Result")
@@ -65,17 +69,13 @@ _GET = text("SELECT kind, body FROM content WHERE digest = :digest")
 _REF = "name, target, version, at, by, because"
 
 
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
 class SqlStore:
     """A store in a database at `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`, created if not there yet."""
 
     def __init__(self, url: str, *, clock: Callable[[], datetime] = now) -> None:
         self._clock = clock
         self._dialect, parsed = dialect(url)
-        self._name = parsed.render_as_string(hide_password=True)
+        self._name = without_password(url)
         self._engine = self._dialect.engine(parsed)
         _engines.add(self._engine)
         try:
@@ -94,7 +94,7 @@ class SqlStore:
         return name
 
     def get(self, digest: Digest) -> Json:
-        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first())
+        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first()) if nameable(digest) else None
         if row is None:
             raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
         kind, body = row
@@ -108,17 +108,20 @@ class SqlStore:
         return self._write(lambda db: self._add(db, batch)) if batch else 0
 
     def facts(self, query: Query) -> Iterator[Fact]:
-        if query.text is not None and not terms(query.text):
+        names = (query.kind, query.key, query.key_from, query.subject, query.by, query.tag)
+        if not all(name is None or nameable(name) for name in names):
             return iter(())
+        if query.text is not None and not words(query.text):
+            return iter(())
+        if query.keys is not None:
+            query = replace(query, keys=[key for key in query.keys if nameable(key)])
         return islice(self._found(query), query.limit)
 
     def ref(self, name: str) -> Ref | None:
-        return next(iter(self._refs("name = :name AND target IS NOT NULL", name=name)), None)
+        return next(iter(self._refs("name = :name", {"name": name})), None) if nameable(name) else None
 
     def refs(self, prefix: str = "") -> list[Ref]:
-        return self._refs(
-            "name >= :prefix AND substr(name, 1, length(:prefix)) = :prefix AND target IS NOT NULL", prefix=prefix
-        )
+        return self._refs(*beginning("name", prefix)) if nameable(prefix) else []
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
         at = self._clock()
@@ -194,12 +197,13 @@ class SqlStore:
         _point(db, [fact for fact in facts if fact.kind == "move"])
 
     def _found(self, query: Query) -> Iterator[Fact]:
-        numbers = None
+        found = None
         if query.since or query.until or query.text:
-            numbers = self._read(lambda db: candidates(db, self._dialect, query))
-        if numbers is not None:
+            found = self._read(lambda db: candidates(db, self._dialect, query))
+        if found:
+            numbers, rest = found
             for some in _chunks(numbers, PAGE):
-                yield from self._page(query, PAGE, some)
+                yield from self._page(rest, PAGE, some)
             return
         # Each page of an ancestry would walk it anew.
         size = WALK if query.follow else min(PAGE, PAGE if query.limit is None else query.limit)
@@ -213,8 +217,8 @@ class SqlStore:
         statement, given = selection(self._dialect, query, size, numbers)
         return [_fact(row) for row in self._read(lambda db: db.execute(statement, given).all())]
 
-    def _refs(self, where: str, **given: str) -> list[Ref]:
-        sql = text(f"SELECT {_REF} FROM refs WHERE {where} ORDER BY name")
+    def _refs(self, where: str, given: Mapping[str, str]) -> list[Ref]:
+        sql = text(f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name")
         return [_ref(row) for row in self._read(lambda db: db.execute(sql, given).all())]
 
     def _write(self, work: Callable[[Connection], _Result]) -> _Result:
@@ -249,6 +253,26 @@ class SqlStore:
                 time.sleep(pause)
             except UnicodeEncodeError:
                 raise StoreError(f"{self._name}: found a lone surrogate; expected valid Unicode text") from None
+
+
+def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tuple[int, int]:
+    """Bring a database to a schema version, the newest unless told, and say from which to which.
+
+    Not by opening it as a store, which would bring it to the newest first.
+    """
+    goal = possible(to)
+    speech, parsed = dialect(url)
+    engine = speech.engine(parsed)
+    try:
+        with engine.connect() as db:
+            before = version(db)
+        if not dry_run:
+            migrate(engine, speech, goal)
+    except DBAPIError as error:
+        raise speech.explained(error, without_password(url)) from error
+    finally:
+        engine.dispose()
+    return before, goal
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -295,32 +319,45 @@ def _row(fact: Fact) -> Row:
 
 def _fact(row: Any) -> Fact:
     kind, key, subject, at, by, value, body, parents, tags, link, number = row
-    return Fact(
-        kind=kind,
-        key=key,
-        subject=subject,
-        at=from_micros(at),
-        by=by,
-        value=value,
-        body=json.loads(body),
-        parents=tuple(json.loads(parents)) if parents else (),
-        tags=tuple(json.loads(tags)) if tags else (),
-        number=number,
-        link=link or "",
-    )
+    try:
+        return Fact(
+            kind=kind,
+            key=key,
+            subject=subject,
+            at=from_micros(at),
+            by=by,
+            value=value,
+            body=_object(body),
+            parents=tuple(json.loads(parents)) if parents else (),
+            tags=tuple(json.loads(tags)) if tags else (),
+            number=number,
+            link=link or "",
+        )
+    except ValueError:
+        raise StoreDamaged(f"{kind} fact {shown(key)} is no longer a JSON object. Restore it from a copy") from None
 
 
 def _ref(row: Any) -> Ref:
     name, target, version, at, by, because = row
-    target = json.loads(target) if target else ""
+    try:
+        target = json.loads(target) if target else ""
+    except ValueError:
+        raise StoreDamaged(f"the target of {name} is no longer JSON. Restore it from a copy") from None
     return Ref(name=name, target=target, version=version, at=from_micros(at), by=by, because=because)
 
 
 def _content(name: Digest, kind: str, body: str) -> Content:
     try:
-        return Content(kind, name, json.loads(body))
+        return Content(kind, name, _object(body))
     except ValueError:
-        raise StoreDamaged(f"{kind} {short(name)} is no longer JSON. Restore it from a copy") from None
+        raise StoreDamaged(f"{kind} {short(name)} is no longer a JSON object. Restore it from a copy") from None
+
+
+def _object(body: str) -> Json:
+    value = json.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
 
 
 def _digest_of_text(kind: str, body: str) -> Digest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -70,14 +71,20 @@ def digest(kind: str, body: object) -> Digest:
     return "b2:" + hashlib.blake2b(f"{kind}\n{canonical(body)}".encode(), digest_size=32).hexdigest()
 
 
-def sealed(body: Json) -> bool:
+def sealed(body: object) -> bool:
     """Whether a body is encrypted, so that its digest cannot be derived without the key."""
-    return body.keys() == {"sealed"}
+    return isinstance(body, dict) and body.keys() == {"sealed"}
 
 
 def short(digest: Digest) -> str:
     """A digest as people see it: ten characters."""
     return digest.removeprefix("b2:")[:10]
+
+
+def without_password(url: str) -> str:
+    """The URL of a store as it may be shown."""
+    hidden = re.sub(r"(:/{1,2}(?!/)[^:/@]*:).*@", r"\1***@", url)
+    return re.sub(r"(password=)[^&#]*", r"\1***", hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,10 @@ class Upkeep(Protocol):
     def close(self) -> None: ...
 
 
+class UpkeptStore(Store, Upkeep, Protocol):
+    """A store that can be looked after; all of seedbed's own can."""
+
+
 def checked(facts: Iterable[Fact]) -> list[Fact]:
     """Facts ready to be numbered and linked: times in UTC, values as floats, tuples.
 
@@ -231,9 +242,9 @@ def checked(facts: Iterable[Fact]) -> list[Fact]:
         if fact.kind == "move":
             raise StoreError(f"appending {shown(fact.key)}: found a move; expected other facts. Call move() instead")
         names = (fact.kind, fact.key, fact.subject, fact.by, *fact.parents, *fact.tags)
-        if not all(isinstance(name, str) and "\0" not in name for name in names):
-            raise StoreError(f"{fact.kind} fact {shown(fact.key)}: found names that are not text or hold a NUL")
-        canonical([names, fact.body, fact.value])
+        if not all(map(nameable, names)):
+            raise StoreError(f"{fact.kind} fact {shown(fact.key)}: found names that cannot be; expected {A_NAME}")
+        canonical([fact.body, fact.value])
         batch.append(
             replace(
                 fact,
@@ -267,6 +278,22 @@ def link(previous: str, fact: Fact) -> str:
     return "b2:" + hashlib.blake2b(told.encode(), digest_size=32).hexdigest()
 
 
+NAME_BYTES = 1_000
+A_NAME = f"text of at most {NAME_BYTES:,} bytes without NUL and lone surrogates"
+
+
+def nameable(name: object) -> bool:
+    """Whether every store can keep and index it as a key, a subject, an author, a tag or the name of a ref."""
+    try:
+        return isinstance(name, str) and "\0" not in name and len(name.encode()) <= NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -277,17 +304,6 @@ def micros(at: datetime) -> int:
 
 def from_micros(count: int) -> datetime:
     return EPOCH + timedelta(microseconds=count)
-
-
-def words(body: object) -> str:
-    """All text in content, for stores that index it."""
-    if isinstance(body, str):
-        return body
-    if isinstance(body, Mapping):
-        return "\n".join(filter(None, map(words, body.values())))
-    if isinstance(body, list | tuple):
-        return "\n".join(filter(None, map(words, body)))
-    return ""
 
 
 def next_move(
@@ -307,8 +323,10 @@ def next_move(
     """
     if not name or not because.strip() or not by:
         raise StoreError(f"moving {shown(name)}: found an empty name, reason or author; expected all three")
-    if "\0" in name + by:
-        raise StoreError(f"moving {shown(name)}: found a NUL in its name or author; expected printable text")
+    if not (nameable(name) and nameable(by)):
+        raise StoreError(f"moving {shown(name)}: found a name or author that cannot be; expected {A_NAME}")
+    if "\0" in because:
+        raise StoreError(f"moving {name}: found a NUL in the reason; expected printable text")
     if to is not None and not to:
         raise StoreError(f"moving {name}: found an empty target; expected a digest, a document, or None to remove it")
     if (current and current.version) != (expected and expected.version):
@@ -347,6 +365,7 @@ __all__ = [
     "Store",
     "Target",
     "Upkeep",
+    "UpkeptStore",
     "canonical",
     "checked",
     "digest",
@@ -354,8 +373,10 @@ __all__ = [
     "link",
     "micros",
     "moved",
+    "nameable",
     "next_move",
+    "now",
     "sealed",
     "short",
-    "words",
+    "without_password",
 ]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from seedbed.errors import Problem, StoreDamaged, StoreError
 from seedbed.storage.store import (
@@ -19,7 +19,7 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Store,
-    Upkeep,
+    UpkeptStore,
     canonical,
     link,
     moved,
@@ -31,10 +31,6 @@ PAGE = 1000
 RESTORE = "Restore it from a copy of the store"
 
 Item = TypeVar("Item")
-
-
-class UpkeptStore(Store, Upkeep, Protocol):
-    """A store that can be looked after; all of seedbed's own can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -34,18 +32,18 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Target,
+    UpkeptStore,
     canonical,
     checked,
+    now,
     sealed,
     short,
-    words,
 )
 from seedbed.storage.store import digest as digest_of
+from seedbed.storage.words import words, words_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    from seedbed.storage.upkeep import UpkeptStore
 
 VARIABLE = "SEEDBED_KEY"
 KEYRING = "seedbed-keyring"
@@ -172,7 +170,7 @@ class Encrypted:
     def facts(self, query: Query) -> Iterator[Fact]:
         if query.text is None:
             return map(self._open_fact, self._inner.facts(query))
-        wanted = _words(query.text)
+        wanted = frozenset(words(query.text))
         holds = cache(lambda subject: bool(wanted) and wanted <= self._words_of(subject))
         every = self._inner.facts(replace(query, text=None, limit=None))
         return map(self._open_fact, islice((fact for fact in every if holds(fact.subject)), query.limit))
@@ -218,7 +216,7 @@ class Encrypted:
                 raise StoreError("someone else changed the key first; nothing changed here. Open the store anew")
             self._ring, self._master = ring, new
         name, told = digest_of(KEYRING, content.body), {"generation": ring.generation}
-        self._inner.append([Fact(kind="key", key=name, subject="keyring", at=datetime.now(UTC), by=by, body=told)])
+        self._inner.append([Fact(kind="key", key=name, subject="keyring", at=now(), by=by, body=told)])
 
     def _newest_ring(self) -> _Keyring:
         """The keyring of the newest generation; an empty one if nothing was sealed yet."""
@@ -271,7 +269,7 @@ class Encrypted:
 
     def _words_of(self, subject: str) -> frozenset[str]:
         try:
-            return _words(words(self.get(subject)))
+            return frozenset(words_of(self.get(subject)))
         except NotFound:
             return frozenset()
 
@@ -293,7 +291,3 @@ def _ring_name(generation: int) -> Digest:
 def _place(fact: Fact) -> str:
     """What a fact's body is bound to; that of content to its digest, which covers its kind."""
     return canonical([fact.kind, fact.key])
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W_]+", text.casefold()))

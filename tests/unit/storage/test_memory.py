@@ -23,7 +23,7 @@ def fact(key: str, parents: tuple[str, ...] = ()) -> Fact:
 
 def test_memory_stores_are_opened_by_url_and_share_nothing() -> None:
     open_store("memory:").put("note", {"a": 1})
-    assert list(open_store("memory:").contents()) == []  # type: ignore[attr-defined]
+    assert list(open_store("memory:").contents()) == []
 
 
 def test_moves_are_dated_by_the_clock_given() -> None:

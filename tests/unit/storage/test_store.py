@@ -28,7 +28,7 @@ from seedbed.storage.store import (
     next_move,
     sealed,
     short,
-    words,
+    without_password,
 )
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -108,8 +108,30 @@ def test_time_survives_as_microseconds(at: datetime) -> None:
     assert from_micros(micros(at)) == at.astimezone(UTC)
 
 
-def test_words_are_all_texts_within_and_no_keys() -> None:
-    assert words({"key": "one", "more": ["two", {"deep": "three"}, 4, None]}) == "one\ntwo\nthree"
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("postgresql://ann:secret@host/db", "postgresql://ann:***@host/db"),
+        ("postgresql://ann:se:cr/et@secret@host:5432/db", "postgresql://ann:***@host:5432/db"),
+        ("postgresql://:secret@/db", "postgresql://:***@/db"),
+        ("postgresql:/ann:secret@host/db", "postgresql:/ann:***@host/db"),
+        ("postgresql://ann@host/db?password=secret&port=1", "postgresql://ann@host/db?password=***&port=1"),
+        ("postgresql://ann@host:5432/db", "postgresql://ann@host:5432/db"),
+        ("sqlite:///folder:1/ann@home.db", "sqlite:///folder:1/ann@home.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, seen: str) -> None:
+    assert without_password(url) == seen
+
+
+def test_names_that_no_index_could_hold_are_refused_by_every_store() -> None:
+    for name in ("x" * 1001, "ü" * 501, "nul\0", "\ud800"):
+        for field in ("key", "subject", "by", "tags", "parents"):
+            with pytest.raises(StoreError, match="at most 1,000 bytes"):
+                checked([replace(FACT, **{field: (name,) if field in ("tags", "parents") else name})])
+        with pytest.raises(StoreError, match="at most 1,000 bytes"):
+            next_move(name, None, 0, "x", expected=None, because="why", by="ann", at=NOON)
+    assert checked([replace(FACT, key="x" * 1000)])
 
 
 def test_a_sealed_body_passes_as_intact_and_an_altered_one_does_not() -> None:

@@ -14,8 +14,8 @@ import pytest
 from seedbed.errors import StoreDamaged, StoreError
 from seedbed.storage.files import FilesStore
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, digest
-from seedbed.storage.upkeep import Report, Stats, UpkeptStore, copy, gc, stats, verify
+from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, UpkeptStore, digest
+from seedbed.storage.upkeep import Report, Stats, copy, gc, stats, verify
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ import pytest
 from seedbed.errors import SettingsError, StoreDamaged, StoreError
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.sql import SqlStore
-from seedbed.storage.store import Content, Fact, Json, Query, sealed
-from seedbed.storage.upkeep import UpkeptStore, verify
+from seedbed.storage.store import Content, Fact, Json, Query, UpkeptStore, sealed
+from seedbed.storage.upkeep import verify
 from seedbed.storage.wrappers import KEYRING, Encrypted, MasterKey
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

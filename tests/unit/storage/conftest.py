@@ -1,0 +1,25 @@
+"""The two databases a SQL store can be in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from seedbed.storage.sql import SqlStore
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/x.db"
+
+
+@pytest.fixture
+def sql_store(sql_url: str) -> Iterator[SqlStore]:
+    with closing(SqlStore(sql_url)) as store:
+        yield store

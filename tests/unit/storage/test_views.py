@@ -1,0 +1,145 @@
+"""The views over facts answer in plain SQL what docs/stores.md says they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, inspect, text
+
+from seedbed import ExactMatch
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.evaluate import Bench
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.evolve import evolve
+from seedbed.experiments.compare import compare
+from seedbed.playbooks.formats import import_document
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.review import approve
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run import Run, Turn
+from seedbed.storage.dialects import dialect
+from seedbed.storage.sql import SqlStore
+from seedbed.storage.store import Fact, Store
+from seedbed.testing import fact
+
+PAGE = Path(__file__).parents[3] / "docs" / "stores.md"
+
+STRATEGY = {
+    "metadata": {"name": "mail", "version": "1.1.0", "parent_version": "1.0.0"},
+    "parameters": {"warmth": 0.5},
+    "constraints": {},
+    "evolution_metadata": {},
+    "change_log": [{"version": "1.1.0", "date": "2026-01-01", "changes": [{"parameter": "warmth", "from": 0.4}]}],
+}
+
+
+@contextmanager
+def database(url: str) -> Iterator[Connection]:
+    speech, parsed = dialect(url)
+    engine = speech.engine(parsed)
+    try:
+        with engine.connect() as db:
+            yield db
+    finally:
+        engine.dispose()
+
+
+async def use(store: Store) -> None:
+    """Something of everything that seedbed records."""
+    library = Library(store, "ann")
+    start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
+
+    async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
+        recorder = Recorder(store, playbook.digest, dict(task.inputs), seed=seed, by="ann", models={})
+        answer = task.expected if playbook == better else "0"
+        told: dict[str, Any] = {"step": "say", "role": "writer", "model": "m", "messages": (), "text": answer}
+        used = {"prompt_tokens": 3, "completion_tokens": 2, "cost_usd": 0.25, "latency_seconds": 0.5}
+        recorder.add(Turn(**told, **used, finish_reason="stop", seed=seed))
+        return recorder.end("completed", answer)
+
+    tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))
+    bench = Bench(store, perform, lambda playbook: {}, "ann")
+    await evolve(start, tasks, ExactMatch(), BestOf([better]), bench, library, because="try")
+    await compare(start, better, tasks, ExactMatch(), bench)
+    library.tag(better.digest, "good")
+    library.branch("side", start.digest, because="a try")
+    library.close("side", "failed", because="no good")
+    ref = store.move("channels/production", {"stable": start.digest}, expected=None, because="first", by="ann")
+    store.move("channels/production", {"stable": better.digest}, expected=ref, because="better", by="bob")
+    at = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    approve(Library(store, "eva"), "production", better.digest, because="fine")
+    store.append([Fact(kind="key", key="new", subject="keyring", at=at, by="eva", body={"generation": 2})])
+    notes = import_document(STRATEGY).facts
+    store.append(Fact(kind=note.kind, key=note.key, subject="p", at=at, by="ann", body=note.body) for note in notes)
+    store.append([Fact(kind="score", key="s", subject="p", at=at, by="ann", body={"metric": "wins", "value": 0.5})])
+
+
+def documented() -> dict[str, list[str]]:
+    """The views that docs/stores.md lists, with their columns."""
+    listed = re.findall(r"^\| `(\w+)` \| .+? \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    return {view: ["number", "at", "by", *re.findall(r"\w+", columns)] for view, columns in listed}
+
+
+def test_the_documented_views_are_there_with_the_documented_columns(sql_store: SqlStore, sql_url: str) -> None:
+    assert sql_store.kinds() == {}
+    with database(sql_url) as db:
+        there = {
+            view: [column["name"] for column in inspect(db).get_columns(view)] for view in inspect(db).get_view_names()
+        }
+    assert there == documented()
+
+
+async def test_every_kind_of_fact_that_is_recorded_has_a_view_that_shows_it(sql_store: SqlStore, sql_url: str) -> None:
+    await use(sql_store)
+    shown: dict[str, int] = {}
+    with database(sql_url) as db:
+        for view in documented():
+            found = db.execute(text(f"SELECT * FROM {view}")).mappings().all()
+            shown[view] = len(found)
+            empty = {name for name in found[0] if all(row[name] is None for row in found)} if found else set()
+            assert not empty, view
+    assert sorted(shown.values()) == sorted(sql_store.kinds().values())
+
+
+async def test_the_questions_of_the_documentation_are_answered(sql_store: SqlStore, sql_url: str) -> None:
+    await use(sql_store)
+    [block] = re.findall(r"```sql\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    moves, scores = (text(question) for question in block.split(";") if question.strip())
+    with database(sql_url) as db:
+        assert [(row.by, row.because) for row in db.execute(moves)] == [("bob", "better"), ("ann", "first")]
+        assert sorted(row.mean for row in db.execute(scores)) == [0.25, 1.0]
+
+
+async def test_views_show_times_numbers_and_texts_as_such(sql_store: SqlStore, sql_url: str) -> None:
+    await use(sql_store)
+    sql_store.append([fact("odd", "turn", body={"text": "nul \0 quote ' \\u0000", "step": "ü"})])
+    with database(sql_url) as db:
+        told = db.execute(text("SELECT * FROM key_changes")).one()
+        at = told.at.astimezone(UTC) if isinstance(told.at, datetime) else told.at
+        assert str(at).startswith("2026-01-02 03:04:05.678")
+        run = db.execute(text("SELECT * FROM runs ORDER BY number")).first()
+        assert run is not None
+        assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 5, 0.25, 1)
+        verdict = db.execute(
+            text("SELECT finding, difference, 1.0 * wins / tasks AS won FROM verdicts WHERE wins > 4")
+        ).one()
+        assert verdict == ("superior", pytest.approx(verdict.won), pytest.approx(0.75, abs=0.2))
+        odd = db.execute(text("SELECT text, step, role FROM turns WHERE turn = 'odd'")).one()
+        assert odd.step == "ü"
+        assert odd.role is None
+        assert odd.text.startswith("nul ")  # SQLite's JSON ends a text there
+
+
+async def test_views_of_sealed_bodies_show_who_and_when_and_nothing_within(sql_store: SqlStore, sql_url: str) -> None:
+    sql_store.append([fact("a", "run", body={"sealed": "1:QUJD"}), fact("b", "cell", body={"sealed": "x"}, value=0.5)])
+    with database(sql_url) as db:
+        run = db.execute(text("SELECT by, run, status, tokens FROM runs")).one()
+        assert run == ("ann", "a", None, None)
+        assert db.execute(text("SELECT value, task FROM cells")).one() == (0.5, None)
