@@ -22,7 +22,7 @@ Row: TypeAlias = tuple[Any, ...]
 CONTENT = ("digest", "kind", "body", "at")
 FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
 
-_HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED")
+_HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
 
 
 def words_in(text: str) -> str:
@@ -44,7 +44,7 @@ class Dialect(Protocol):
     match: str
     """Whether a row of `search` has all the words that `:words` asks for."""
     texts: str
-    """The right side of an IN over `:texts`, any number of them in one parameter."""
+    """What makes a column one of many texts, any number of them in one parameter, whose name goes in."""
     numbers: str
 
     def engine(self, url: URL) -> Engine: ...
@@ -63,6 +63,9 @@ class Dialect(Protocol):
     def index(self, db: Connection) -> None:
         """Fill the empty search and tags from all content and facts."""
 
+    def learn(self, db: Connection) -> None:
+        """After much was loaded, look at it anew to plan queries well."""
+
     def given(self, values: Sequence[object]) -> object:
         """The parameter of `texts` or `numbers`."""
 
@@ -70,7 +73,7 @@ class Dialect(Protocol):
         """The parameter of `match`."""
 
     def pinned(self, path: str) -> str:
-        """Tables to go through in this order by this index, as far as the database lets itself be told."""
+        """SQL with hints which index to take, `INDEXED BY`, or not to take, a plus; only SQLite lets itself be told."""
 
     def ticket(self, db: Connection) -> str | None:
         """By what to ask later whether the open transaction was committed."""
@@ -90,8 +93,7 @@ class Sqlite:
     begin = "BEGIN IMMEDIATE"
     parents = "json_each(f.parents) p"
     match = "search MATCH :words"
-    texts = "(SELECT value FROM json_each(:texts))"
-    numbers = "(SELECT value FROM json_each(:numbers))"
+    texts = numbers = "IN (SELECT value FROM json_each(:{}))"
 
     def engine(self, url: URL) -> Engine:
         if not url.database or url.database == ":memory:":
@@ -139,6 +141,9 @@ class Sqlite:
     def index(self, db: Connection) -> None:
         self._index_words(db, 0)
         self._index_tags(db, 0)
+
+    def learn(self, db: Connection) -> None:
+        """Every path is pinned."""
 
     def given(self, values: Sequence[object]) -> object:
         return json.dumps(list(values))
@@ -194,8 +199,8 @@ class Postgresql:
     begin = "BEGIN"
     parents = "json_array_elements_text(f.parents::json) AS p(value)"
     match = "search.words @@ CAST(:words AS tsquery)"
-    texts = "(SELECT unnest(CAST(:texts AS text[])))"
-    numbers = "(SELECT unnest(CAST(:numbers AS bigint[])))"
+    texts = "= ANY(CAST(:{} AS text[]))"
+    numbers = "= ANY(CAST(:{} AS bigint[]))"
     chain = 7_333_332_633_264
     """The number of the advisory lock: `seedbed` on a telephone keypad."""
 
@@ -266,6 +271,9 @@ class Postgresql:
             "INSERT INTO fact_tags (tag, kind, number) SELECT tag, kind, number"
             " FROM facts, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING"
         )
+
+    def learn(self, db: Connection) -> None:
+        db.exec_driver_sql("ANALYZE content, facts, fact_tags, search")
 
     def given(self, values: Sequence[object]) -> object:
         return list(values)

@@ -129,7 +129,7 @@ m001_tables = Migration(
                 link TEXT
             )""",
             "CREATE UNIQUE INDEX facts_key ON facts (kind, key)",
-            "CREATE INDEX facts_kind ON facts (kind, number)",
+            "CREATE INDEX facts_kind ON facts (kind, number, at)",
             "CREATE INDEX facts_subject ON facts (kind, subject, number)",
             "CREATE INDEX facts_by ON facts (kind, by, number, at)",
             "CREATE INDEX facts_at ON facts (kind, at)",
@@ -165,7 +165,7 @@ m001_tables = Migration(
                 link TEXT
             )""",
             "CREATE UNIQUE INDEX facts_key ON facts (kind, key)",
-            "CREATE INDEX facts_kind ON facts (kind, number)",
+            "CREATE INDEX facts_kind ON facts (kind, number, at)",
             "CREATE INDEX facts_subject ON facts (kind, subject, number)",
             "CREATE INDEX facts_by ON facts (kind, by, number, at)",
             "CREATE INDEX facts_at ON facts (kind, at)",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, TextClause, text
@@ -20,14 +20,41 @@ from seedbed.storage.words import words
 Selection: TypeAlias = tuple[TextClause, dict[str, Any]]
 
 FEW = 10_000
-"""Up to so many candidates are looked up; walking past a hundred times as many facts takes as long."""
+"""Up to so many facts of a span of time are looked up; walking past a hundred times as many takes as long."""
+
+MANY = 20_000
+"""Up to so many contents that hold the words are listed; if there are more, each fact that is passed is asked."""
+
+WORTH = 13
+"""Looking up K contents costs as much as filling a page on a walk when K² is so many times the number of facts."""
 
 
-def selection(dialect: Dialect, query: Query, size: int, numbers: Sequence[int] | None = None) -> Selection:
-    """The statement for the next facts of a query, at most `size`, and its parameters.
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What is left to ask, and the only facts, in order, and contents that come into question, where those are few."""
 
-    With `numbers`, only facts of those numbers are looked at.
-    """
+    query: Query
+    numbers: Sequence[int] | None = None
+    contents: Sequence[int] | None = None
+
+
+def narrowed(db: Connection, dialect: Dialect, query: Query) -> Narrowed:
+    """A query after its dates and words have been looked up, as far as that saves reading facts."""
+    if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
+        return Narrowed(query)
+    contents, numbers = _worded(db, dialect, query), _dated(db, dialect, query)
+    if numbers is not None:
+        query = replace(query, since=None, until=None)
+    elif contents is not None and len(contents) ** 2 <= WORTH * max(_count(db), FEW):
+        numbers = _about(db, dialect, query, contents)
+        if numbers is not None:
+            query, contents = replace(query, text=None), None
+    return Narrowed(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
+
+
+def selection(dialect: Dialect, narrowed: Narrowed, size: int) -> Selection:
+    """The statement for the next facts, at most `size`, and its parameters."""
+    query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
     where = ["f.kind = :kind"]
     given: dict[str, Any] = {"kind": query.kind, "size": size}
 
@@ -40,7 +67,7 @@ def selection(dialect: Dialect, query: Query, size: int, numbers: Sequence[int] 
     elif query.key is not None:
         require("f.key = :key", key=query.key)
     if query.keys is not None:
-        require(f"f.key IN {dialect.texts}", texts=dialect.given(query.keys))
+        require(f"f.key {dialect.texts.format('keys')}", keys=dialect.given(query.keys))
     if query.key_from is not None:
         condition, bounds = beginning("f.key", query.key_from)
         require(condition, **bounds)
@@ -48,16 +75,18 @@ def selection(dialect: Dialect, query: Query, size: int, numbers: Sequence[int] 
         require("f.subject = :subject", subject=query.subject)
     if query.by is not None:
         require("f.by = :by", by=query.by)
-    # The plus keeps dates from choosing the path: they are asked for here only if `candidates` found many.
     if query.since is not None:
-        require("+f.at >= :since", since=micros(query.since))
+        require("f.at >= :since", since=micros(query.since))
     if query.until is not None:
-        require("+f.at < :until", until=micros(query.until))
-    if query.text is not None:
+        require("f.at < :until", until=micros(query.until))
+    if contents is not None:
+        about = "(SELECT c.id FROM content c WHERE c.digest = f.subject)"
+        require(f"{about} {dialect.numbers.format('contents')}", contents=dialect.given(contents))
+    elif query.text is not None:
         matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {dialect.match} AND search.rowid = c.id"
         require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.all_of(words(query.text)))
     if numbers is not None:
-        require(f"f.number IN {dialect.numbers}", numbers=dialect.given(numbers))
+        require(f"f.number {dialect.numbers.format('numbers')}", numbers=dialect.given(numbers))
 
     path = _path(query, numbers is not None)
     order = "t.number" if path == _TAGGED else "f.number"
@@ -92,7 +121,7 @@ _ANCESTRY = (
     "WITH RECURSIVE walk(key) AS (SELECT CAST(:key AS TEXT) UNION SELECT p.value"
     " FROM walk CROSS JOIN facts f CROSS JOIN {parents} WHERE f.kind = :kind AND f.key = walk.key) "
 )
-_TAGGED = "fact_tags t CROSS JOIN facts f"
+_TAGGED = "fact_tags t CROSS JOIN facts f NOT INDEXED"
 
 
 def _path(query: Query, numbered: bool) -> str:
@@ -110,23 +139,11 @@ def _path(query: Query, numbered: bool) -> str:
     return f"facts f INDEXED BY {'facts_kind' if query.by is None else 'facts_by'}"
 
 
-def candidates(db: Connection, dialect: Dialect, query: Query) -> tuple[list[int], Query] | None:
-    """The numbers of the facts that a query's dates or words leave, in its order, and what is left to ask of them.
-
-    None if those are many, or if the query is not asked by dates or words.
-    """
-    if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
-        return None
-    numbers, rest = _dated(db, dialect, query), replace(query, since=None, until=None)
-    if numbers is None:
-        numbers, rest = _worded(db, dialect, query), replace(query, text=None)
-    return None if numbers is None else (sorted(numbers, reverse=query.newest), rest)
-
-
 def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.since is None and query.until is None:
         return None
-    where, given = ["kind = :kind"], {"kind": query.kind, "most": FEW + 1}
+    where = ["kind = :kind"]
+    given: dict[str, Any] = {"kind": query.kind}
     if query.since is not None:
         where.append("at >= :since")
         given["since"] = micros(query.since)
@@ -134,20 +151,29 @@ def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
         where.append("at < :until")
         given["until"] = micros(query.until)
     path = dialect.pinned("facts INDEXED BY facts_at")
-    return _few(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)} LIMIT :most", given)
+    return _listed(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)}", given, FEW)
 
 
 def _worded(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.text is None:
         return None
-    given = {"kind": query.kind, "words": dialect.all_of(words(query.text)), "most": FEW + 1}
-    if _few(db, f"SELECT rowid FROM search WHERE {dialect.match} LIMIT :most", given) is None:
-        return None
-    path = dialect.pinned("search CROSS JOIN content c CROSS JOIN facts f INDEXED BY facts_subject")
-    about = "c.id = search.rowid AND f.subject = c.digest AND f.kind = :kind"
-    return _few(db, f"SELECT f.number FROM {path} WHERE {dialect.match} AND {about} LIMIT :most", given)
+    given = {"words": dialect.all_of(words(query.text))}
+    return _listed(db, f"SELECT rowid FROM search WHERE {dialect.match}", given, MANY)
 
 
-def _few(db: Connection, statement: str, given: dict[str, Any]) -> list[int] | None:
-    numbers = list(db.scalars(text(statement), given))
-    return numbers if len(numbers) <= FEW else None
+def _about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
+    path = dialect.pinned("content c CROSS JOIN facts f INDEXED BY facts_subject")
+    where = f"c.id {dialect.numbers.format('contents')} AND f.subject = c.digest AND f.kind = :kind"
+    given = {"kind": query.kind, "contents": dialect.given(contents)}
+    return _listed(db, f"SELECT f.number FROM {path} WHERE {where}", given, FEW)
+
+
+def _count(db: Connection) -> int:
+    """About how many facts there are."""
+    return db.scalar(text("SELECT max(number) FROM facts")) or 0
+
+
+def _listed(db: Connection, statement: str, given: dict[str, Any], most: int) -> list[int] | None:
+    """The numbers that a statement gives; None if there are more than `most`."""
+    numbers = list(db.scalars(text(f"{statement} LIMIT :most"), {**given, "most": most + 1}))
+    return numbers if len(numbers) <= most else None

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
 from seedbed.storage.dialects import Row, dialect
 from seedbed.storage.migrations import migrate, possible, version
-from seedbed.storage.search import beginning, candidates, selection
+from seedbed.storage.search import Narrowed, beginning, narrowed, selection
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
@@ -152,10 +152,14 @@ class SqlStore:
         return {row.kind: row.facts for row in self._read(lambda db: db.execute(sql).all())}
 
     def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        loaded = 0
         for some in _chunks(contents):
             self._write(partial(self._load_contents, contents=some))
         for many in _chunks(facts):
             self._write(partial(self._load_facts, facts=many))
+            loaded += len(many)
+        if loaded >= CHUNK:
+            self._read(self._dialect.learn)
 
     def discard(self, digests: Iterable[Digest]) -> int:
         names = list(digests)
@@ -197,24 +201,23 @@ class SqlStore:
         _point(db, [fact for fact in facts if fact.kind == "move"])
 
     def _found(self, query: Query) -> Iterator[Fact]:
-        found = None
+        left = Narrowed(query)
         if query.since or query.until or query.text:
-            found = self._read(lambda db: candidates(db, self._dialect, query))
-        if found:
-            numbers, rest = found
-            for some in _chunks(numbers, PAGE):
-                yield from self._page(rest, PAGE, some)
+            left = self._read(lambda db: narrowed(db, self._dialect, query))
+        if left.numbers is not None:
+            for some in _chunks(left.numbers, PAGE):
+                yield from self._page(replace(left, numbers=some), PAGE)
             return
         # Each page of an ancestry would walk it anew.
         size = WALK if query.follow else min(PAGE, PAGE if query.limit is None else query.limit)
-        while page := self._page(query, size):
+        while page := self._page(left, size):
             yield from page
             if len(page) < size:
                 return
-            query = replace(query, after=page[-1].number)
+            left = replace(left, query=replace(left.query, after=page[-1].number))
 
-    def _page(self, query: Query, size: int, numbers: Sequence[int] | None = None) -> list[Fact]:
-        statement, given = selection(self._dialect, query, size, numbers)
+    def _page(self, left: Narrowed, size: int) -> list[Fact]:
+        statement, given = selection(self._dialect, left, size)
         return [_fact(row) for row in self._read(lambda db: db.execute(statement, given).all())]
 
     def _refs(self, where: str, given: Mapping[str, str]) -> list[Ref]:

@@ -108,9 +108,14 @@ kinds = (f"kind{number}" for number in range(10**9))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(rows, some_queries(), st.sampled_from([0, 3, 6, 10_000]), st.integers(1, 3))
+@given(rows, some_queries(), st.sampled_from([0, 3, 6, 10_000]), st.sampled_from([0, 13]), st.integers(1, 3))
 def test_every_query_has_the_same_answer_in_every_store_whole_and_in_pages(
-    stores: dict[str, UpkeptStore], told: list[dict[str, Any]], asked: list[dict[str, Any]], few: int, size: int
+    stores: dict[str, UpkeptStore],
+    told: list[dict[str, Any]],
+    asked: list[dict[str, Any]],
+    few: int,
+    worth: int,
+    size: int,
 ) -> None:
     kind = next(kinds)
     about = [*(digest("note", {"text": text}) for text in TEXTS), "no content"]
@@ -118,6 +123,8 @@ def test_every_query_has_the_same_answer_in_every_store_whole_and_in_pages(
         store.append(Fact(kind=kind, **{**row, "subject": about[row["subject"]]}) for row in told)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "FEW", few)
+        patch.setattr(search, "MANY", few)
+        patch.setattr(search, "WORTH", worth)
         patch.setattr(sql, "PAGE", 2)
         patch.setattr(sql, "WALK", 3)
         for fields in asked:
