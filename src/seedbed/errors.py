@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 __all__ = [
     "ActionForbidden",
@@ -97,7 +97,21 @@ class SettingsError(DocumentError): ...
 class RunError(SeedbedError): ...
 
 
-class ModelUnavailable(RunError): ...
+Why = Literal["transient", "rate", "credit", "context", "refused", "ours"]
+"""Why a model gave no answer: it may in a moment; we ask too often; nobody pays; we said too much for it to read; it
+will not say such things; or the mistake is on our side, and no other model would help."""
+
+
+class ModelUnavailable(RunError):
+    """A model gave no answer. `wait_seconds` is how long its provider asks us to wait, if it says so."""
+
+    def __init__(self, message: str, why: Why = "ours", wait_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.why = why
+        self.wait_seconds = wait_seconds
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.why, self.wait_seconds)
 
 
 class BudgetSpent(RunError): ...

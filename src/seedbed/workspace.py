@@ -20,7 +20,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Quota, Settings, without_secrets
 from seedbed.storage import open_store
-from seedbed.storage.store import Json, Query, Ref, Store
+from seedbed.storage.store import Json, Query, Ref, Store, Upkeep
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset, Task
@@ -77,7 +77,8 @@ class Workspace:
             raise
 
     def close(self) -> None:
-        self.store.close()  # type: ignore[attr-defined]
+        if isinstance(self.store, Upkeep):
+            self.store.close()
 
     @property
     def by(self) -> str:
