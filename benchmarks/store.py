@@ -288,7 +288,9 @@ def postgresql(folder: Path) -> Iterator[tuple[str, Callable[[], Any], Callable[
     server = get_server(folder / "postgres", cleanup_mode="stop")
 
     def connect() -> Any:
-        return psycopg.connect(server.get_uri(), autocommit=True)
+        connection = psycopg.connect(server.get_uri(), autocommit=True)
+        connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off; SET random_page_cost = 1.1")
+        return connection
 
     def disk() -> int:
         with connect() as connection:

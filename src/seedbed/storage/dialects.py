@@ -63,8 +63,8 @@ class Dialect(Protocol):
     def index(self, db: Connection) -> None:
         """Fill the empty search and tags from all content and facts."""
 
-    def learn(self, db: Connection) -> None:
-        """After much was loaded, look at it anew to plan queries well."""
+    def learn(self, db: Connection, loaded: int) -> None:
+        """After so many facts were loaded, look at them anew to plan queries well, if it is worth it."""
 
     def given(self, values: Sequence[object]) -> object:
         """The parameter of `texts` or `numbers`."""
@@ -142,7 +142,7 @@ class Sqlite:
         self._index_words(db, 0)
         self._index_tags(db, 0)
 
-    def learn(self, db: Connection) -> None:
+    def learn(self, db: Connection, loaded: int) -> None:
         """Every path is pinned."""
 
     def given(self, values: Sequence[object]) -> object:
@@ -221,8 +221,8 @@ class Postgresql:
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
-            # A plan made for the words and dates at hand beats one made for any.
-            connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off")
+            # A plan made for the words and dates at hand beats one made for any, and no disk is slow at random today.
+            connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off; SET random_page_cost = 1.1")
 
         return engine
 
@@ -272,8 +272,10 @@ class Postgresql:
             " FROM facts, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING"
         )
 
-    def learn(self, db: Connection) -> None:
-        db.exec_driver_sql("ANALYZE content, facts, fact_tags, search")
+    def learn(self, db: Connection, loaded: int) -> None:
+        known = db.exec_driver_sql("SELECT reltuples FROM pg_class WHERE oid = 'facts'::regclass").scalar_one()
+        if loaded > max(known, 0) / 10:
+            db.exec_driver_sql("ANALYZE content, facts, fact_tags, search")
 
     def given(self, values: Sequence[object]) -> object:
         return list(values)

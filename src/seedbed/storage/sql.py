@@ -159,7 +159,7 @@ class SqlStore:
             self._write(partial(self._load_facts, facts=many))
             loaded += len(many)
         if loaded >= CHUNK:
-            self._read(self._dialect.learn)
+            self._read(lambda db: self._dialect.learn(db, loaded))
 
     def discard(self, digests: Iterable[Digest]) -> int:
         names = list(digests)
