@@ -6,8 +6,8 @@ import getpass
 import json
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.experiment import Verdict
     from seedbed.models.registry import Card, Registry
+    from seedbed.runs.journal import Journal
+    from seedbed.runs.recorder import Recorder
     from seedbed.runs.run import Run
+    from seedbed.stage.stage import Confirm, Stage
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
@@ -47,6 +50,10 @@ class Workspace:
 
     settings: Settings
     store: Store
+    tools: list[Any] = field(default_factory=list)
+    """What programs may call: functions, LangChain tools, or `Tool`."""
+    confirm: Confirm | None = None
+    """Asks a person where a rule wants it; without it the answer is no."""
     spent: Spending = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +96,12 @@ class Workspace:
         return Library(self.store, self.by)
 
     @cached_property
+    def journal(self) -> Journal:
+        from seedbed.runs.journal import Journal
+
+        return Journal(self.store)
+
+    @cached_property
     def models(self) -> Registry:
         from seedbed.models.registry import Registry
 
@@ -104,11 +117,46 @@ class Workspace:
 
     # The five verbs
 
-    async def run(self, playbook: Playbook | str, /, *, seed: int | None = None, **inputs: Any) -> Run:
-        """Perform a playbook once and record it."""
+    async def run(
+        self,
+        playbook: Playbook | str,
+        /,
+        *,
+        seed: int | None = None,
+        max_cost_usd: float | None = None,
+        **inputs: Any,
+    ) -> Run:
+        """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time."""
         chosen = self.playbook(playbook)
         self.library.keep(chosen, because="run")
-        return await self._perform(chosen, inputs, random.SystemRandom().getrandbits(31) if seed is None else seed)
+        return await self._perform(chosen, inputs, _seed(seed), max_cost_usd)
+
+    async def resume(self, run: str, *, max_cost_usd: float | None = None) -> Run:
+        """Go on with a run that was interrupted or failed: what it was told is not asked again."""
+        from seedbed.runs.recorder import Recorder
+
+        recorder = Recorder.resume(self.journal, run, by=self.by)
+        return await self._performed(self.library.get(recorder.playbook), recorder, max_cost_usd)
+
+    @asynccontextmanager
+    async def recording(
+        self, playbook: Playbook | str, /, *, seed: int | None = None, max_cost_usd: float | None = None, **inputs: Any
+    ) -> AsyncIterator[Stage]:
+        """A stage for an agent that lives elsewhere: what it does there is recorded as a run of the playbook.
+
+        `stage.output` is what the run is said to have given.
+        """
+        from seedbed.runs.recorder import Recorder
+        from seedbed.stage.perform import recording
+
+        chosen = self.playbook(playbook)
+        self.library.keep(chosen, because="run")
+        identity = self.identity(chosen)
+        recorder = Recorder(self.journal, chosen.digest, inputs, seed=_seed(seed), by=self.by, models=identity)
+        stage = self._stage(chosen, recorder, max_cost_usd)
+        with self._counted(recorder):
+            async with recording(stage):
+                yield stage
 
     async def evaluate(
         self,
@@ -196,16 +244,39 @@ class Workspace:
         names = sorted({role.model for role in playbook.roles.values() if role.model})
         return {name: _identity(self.models[name].card) for name in names}
 
-    async def _perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
+    async def _perform(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None = None) -> Run:
         from seedbed.runs.recorder import Recorder
-        from seedbed.stage.perform import perform
-        from seedbed.stage.stage import Stage
 
         identity = self.identity(playbook)
-        recorder = Recorder(self.store, playbook.digest, inputs, seed=seed, by=self.by, models=identity)
+        recorder = Recorder(self.journal, playbook.digest, inputs, seed=seed, by=self.by, models=identity)
+        return await self._performed(playbook, recorder, max_cost_usd)
+
+    async def _performed(self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None) -> Run:
+        from seedbed.stage.perform import perform
+
+        with self._counted(recorder):
+            return await perform(self._stage(playbook, recorder, max_cost_usd), recorder.inputs)
+
+    def _stage(self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None) -> Stage:
+        from seedbed.stage.ledger import Ledger
+        from seedbed.stage.stage import Stage
+        from seedbed.stage.tools import toolbox
+
+        return Stage(
+            playbook,
+            self.models.__getitem__,
+            recorder,
+            ledger=Ledger(max_cost_usd),
+            tools=toolbox(self.tools),
+            confirm=self.confirm,
+        )
+
+    @contextmanager
+    def _counted(self, recorder: Recorder) -> Iterator[None]:
+        """Count a run, and what it costs, against the quota."""
         expense = self.spent.start()
         try:
-            return await perform(Stage(playbook, self.models.__getitem__, recorder, seed), inputs)
+            yield
         finally:
             expense.usd = sum(turn.cost_usd for turn in recorder.turns)
 
@@ -217,6 +288,10 @@ def store_url(settings: Settings) -> str:
         if rest and rest != settings.store and not rest.startswith("/"):
             return f"{scheme}{settings.path(rest)}"
     return settings.store
+
+
+def _seed(given: int | None) -> int:
+    return random.SystemRandom().getrandbits(31) if given is None else given
 
 
 def _login() -> str:

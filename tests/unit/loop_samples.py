@@ -11,6 +11,7 @@ from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench
 from seedbed.models.registry import Registry
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run
 from seedbed.stage.perform import perform
@@ -51,12 +52,13 @@ def bench(
 ) -> Bench:
     """A bench whose runs are real; `before` is called at the beginning of each."""
     registry = Registry(models or {"oracle": oracle})
+    journal = Journal(store)
 
     async def performed(playbook: Playbook, task: Task, seed: int) -> Run:
         if before:
             await before(playbook, task, seed)
-        recorder = Recorder(store, playbook.digest, dict(task.inputs), seed=seed, by="ada", models={})
-        return await perform(Stage(playbook, registry.__getitem__, recorder, seed), task.inputs)
+        recorder = Recorder(journal, playbook.digest, dict(task.inputs), seed=seed, by="ada", models={})
+        return await perform(Stage(playbook, registry.__getitem__, recorder), task.inputs)
 
     return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
 

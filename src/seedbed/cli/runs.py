@@ -30,24 +30,28 @@ def list_runs(
 ) -> None:
     """Show the newest runs.
 
-    JSON: runs (run, playbook, status, inputs, output, error, started, tokens, cost_usd, latency_seconds, by).
+    JSON: runs (run, playbook, status, inputs, output, error, started, tokens, cost_usd, latency_seconds).
     """
-    from seedbed.cli import views
-    from seedbed.storage.store import Query, short
+    from seedbed.runs.recorder import recent
+    from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
         subject = space.playbook(playbook).digest if playbook else None
-        facts = list(space.store.facts(Query(kind="run", subject=subject, newest=True, limit=limit)))
-    told = ("status", "inputs", "output", "error", "tokens", "cost_usd", "latency_seconds")
-    found: list[Json] = [
+        runs = list(recent(space.store, limit, subject))
+    found = [
         {
-            "run": fact.key,
-            "playbook": fact.subject,
-            **{name: fact.body[name] for name in told},
-            "started": fact.at,
-            "by": fact.by,
+            "run": run.id,
+            "playbook": run.playbook,
+            "status": run.status,
+            "inputs": run.inputs,
+            "output": run.output,
+            "error": run.error,
+            "started": run.started,
+            "tokens": run.tokens,
+            "cost_usd": run.cost_usd,
+            "latency_seconds": run.latency_seconds,
         }
-        for fact in facts
+        for run in runs
     ]
     rows = [
         (
@@ -56,7 +60,7 @@ def list_runs(
             clipped(", ".join(map(str, each["inputs"].values())), 40),
             line(
                 (
-                    clipped(views.answer_text(each["output"]) if each["status"] == "completed" else each["error"], 40),
+                    clipped(_outcome(each), 40),
                     _style(each),
                 )
             ),
@@ -70,8 +74,16 @@ def list_runs(
     output.show({"runs": found}, as_json, table if rows else line("no runs yet"))
 
 
+def _outcome(run: Json) -> str:
+    from seedbed.cli import views
+
+    if run["output"] is not None or run["status"] == "completed":
+        return views.answer_text(run["output"])
+    return run["error"] or "has not ended"
+
+
 def _style(run: Json) -> str:
-    return "" if run["status"] == "completed" else "red"
+    return {"completed": "", "failed": "red"}.get(run["status"], "yellow")
 
 
 @app.command()
@@ -91,14 +103,14 @@ def show(
     from seedbed.runs.recorder import recall
 
     with options.opened(workspace) as space:
-        found = recall(space.store, _whole(space.store, run))
+        found = recall(space.store, whole(space.store, run))
     parts: list[RenderableType] = [views.run_line(found)]
     for turn in found.turns:
         title = f"{turn.step or turn.role} · {turn.model} · {turn.latency_seconds:.2f} s"
         parts.append(Rule(line((title, "bold")), align="left", style="dim"))  # type: ignore[arg-type]
         parts += [Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text in turn.messages]
         parts.append(Padding(line(("→ ", "bold green"), turn.text), (0, 0, 0, 2)))
-    if found.status == "failed":
+    if found.error:
         parts.append(line(("✗ ", "bold red"), found.error))
     else:
         parts += [
@@ -108,14 +120,14 @@ def show(
     output.show(views.run_document(found), as_json, *parts)
 
 
-def _whole(store: Store, start: str) -> str:
+def whole(store: Store, start: str) -> str:
     """The id that begins so."""
     from seedbed.errors import NotFound
     from seedbed.storage.store import Query
 
     if not re.fullmatch(r"[0-9a-f]{4,31}", start):
         return start
-    found = [fact.key for fact in store.facts(Query(kind="run", key_from=start, limit=2))]
+    found = [fact.key for fact in store.facts(Query(kind="start", key_from=start, limit=2))]
     if len(found) > 1:
         raise NotFound(f"{start} begins several runs. Give more characters")
     return found[0] if found else start

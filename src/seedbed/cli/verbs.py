@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,30 +31,58 @@ Alpha = Annotated[
 
 @app.command(rich_help_panel="Verbs do the work")
 def run(
-    playbook: PlaybookName,
+    playbook: Annotated[
+        str | None, typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel.")
+    ] = None,
     inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the task is.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Never spend more; conclude in time.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was interrupted or failed.")
+    ] = None,
     changes: Changes = None,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Perform a playbook once and record it.
+    """Perform a playbook once and record it; or go on with a run, whose answers so far are not asked for again.
 
     JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns.
+    Exit code 2 if the money ran out before the end.
     """
     from seedbed.cli import views
 
-    given = options.texts(inputs, "NAME=VALUE")
-    if "seed" in given:
-        raise typer.BadParameter("seed is no input of a task; expected --seed", param_hint="NAME=VALUE")
-    values = options.assignments(changes, "--set")
+    if (playbook is None) == (resume is None):
+        raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")
+    given, values = _inputs(inputs), options.assignments(changes, "--set")
     with options.opened(workspace) as space:
-        chosen = options.chosen(space, playbook, values)
-        if values and not options.is_file(playbook):
-            parent = space.library.find(playbook)
-            space.library.keep(chosen, because="changed for a run", parents=[parent], how="edited")
-        done = options.complete(space.run(chosen, seed=seed, **given))
+        if playbook is None:
+            from seedbed.cli.runs import whole
+
+            work = space.resume(whole(space.store, str(resume)), max_cost_usd=max_cost)
+        else:
+            work = space.run(_changed(space, playbook, values), seed=seed, max_cost_usd=max_cost, **given)
+        done = options.complete(work)
     output.show(views.run_document(done), as_json, line(views.answer_text(done.output)), views.run_line(done))
+    raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)
+
+
+def _inputs(pairs: list[str] | None) -> dict[str, Any]:
+    given: dict[str, Any] = {**options.texts(pairs, "NAME=VALUE")}
+    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd"}.items():
+        if taken in given:
+            raise typer.BadParameter(f"{taken} is no input of a task; expected {option}", param_hint="NAME=VALUE")
+    return given
+
+
+def _changed(space: Workspace, name: str, values: dict[str, Any]) -> Playbook:
+    """The playbook of that name with some values changed; what is kept stays the parent of what is run."""
+    chosen = options.chosen(space, name, values)
+    if values and not options.is_file(name):
+        parent = space.library.find(name)
+        space.library.keep(chosen, because="changed for a run", parents=[parent], how="edited")
+    return chosen
 
 
 @app.command(rich_help_panel="Verbs do the work")

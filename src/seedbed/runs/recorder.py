@@ -1,78 +1,157 @@
-"""Save each turn as it completes, and the run when it ends; read runs back."""
+"""Save each thing as it is done; read runs back, and go on with one that was interrupted."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from seedbed.errors import NotFound, shown
-from seedbed.runs.run import Run, Status, Turn
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical
+from seedbed.errors import NotFound, RunError, shown
+from seedbed.runs.journal import Journal
+from seedbed.runs.run import Call, Decision, Run, Status, Turn
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
+
+ENTRIES = ("turn", "call", "decision", "reading", "remark")
+"""The kinds of fact a run is made of: answers of models, uses of tools, decisions, the clock and chance, log lines."""
 
 
 class Recorder:
-    """The record of one run: turns are facts the moment they are done, the run is one when it ends.
+    """The record of one run.
 
-    Raises StoreError for inputs, and for an output, that JSON cannot hold.
+    A `start` fact says what was accepted before anything is asked; each entry is a fact the moment it is done; a `run`
+    fact says how it ended. An entry is named by what was asked for, so a run that is taken up again gets the answers
+    it already has and asks only for the rest. Raises StoreError for what JSON cannot hold.
     """
 
     def __init__(
         self,
-        store: Store,
+        journal: Journal,
         playbook: Digest,
         inputs: Json,
         *,
         seed: int,
         by: str,
         models: Json,
+        parent: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.id = uuid.uuid4().hex
+        self.playbook = playbook
         self.turns: list[Turn] = []
-        self._store = store
+        self.calls: list[Call] = []
+        self.decisions: list[Decision] = []
+        self.resumed = False
+        self._journal = journal
         self._clock = clock
         self._by = by
-        about = {"inputs": inputs, "seed": seed, "models": models, "seedbed": version("seedbed")}
-        self._about: Json = _kept(about)
-        self._playbook = playbook
+        self._about: Json = _kept({"inputs": inputs, "seed": seed, "models": models, "parent": parent})
         self._started = clock()
         self._began = time.perf_counter()
+        self._ends = 0
+        self._paid_usd = 0.0
+        self._known: dict[str, Json] = {}
+        self._asked: Counter[str] = Counter()
 
-    def add(self, turn: Turn) -> None:
+    @classmethod
+    def resume(cls, journal: Journal, run: str, *, by: str) -> Recorder:
+        """The record of a run that was interrupted, failed or ran out of money. Raises NotFound, or RunError."""
+        store = journal.store
+        start, ends = _start(store, run), _ends(store, run)
+        if ends and ends[-1].body["status"] == "completed":
+            raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
+        about = {name: start.body[name] for name in ("inputs", "seed", "models", "parent")}
+        made = cls(journal, start.subject, by=by, **about)
+        made.id, made._started, made._ends = run, start.at, len(ends)
+        made.resumed = True
+        for kind in (*ENTRIES, "intent"):
+            made._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+        return made
+
+    @property
+    def inputs(self) -> Json:
+        return dict(self._about["inputs"])
+
+    @property
+    def seed(self) -> int:
+        return int(self._about["seed"])
+
+    async def start(self) -> None:
+        """Accept the run: from here on it can be taken up again."""
+        if not self.resumed:
+            await self._add("start", self.id, self.playbook, {**self._about, "seedbed": version("seedbed")})
+
+    async def once(
+        self, kind: str, name: str, request: object, work: Callable[[], Awaitable[Json]], *, risky: bool = False
+    ) -> Json:
+        """What was recorded for this request, or else what the work gives, durable before it is returned.
+
+        The n-th request of the same words gets the n-th answer. What is `risky` is announced before it is done, so that
+        after a crash it is known to be in doubt, and is not done again: RunError says so.
+        """
+        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
+        self._asked[place] += 1
+        key = f"{place}/{self._asked[place]}"
+        if key in self._known:
+            return self._known[key]
+        if risky:
+            await self._announced(key, name)
+        began = time.perf_counter()
+        body: Json = _kept(await work())
+        await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
+        return body
+
+    async def _announced(self, key: str, name: str) -> None:
+        intent = f"intent {key}"
+        if intent in self._known:
+            raise RunError(
+                f"run {self.id[:10]}: found {name} begun and not ended, so it may have happened; expected to know. "
+                "Check the outside world, then start a new run"
+            )
+        await self._add("intent", intent, self.id, {"what": name})
+
+    async def turn(self, name: str, request: object, work: Callable[[], Awaitable[Turn]]) -> Turn:
+        async def told() -> Json:
+            done = await work()
+            self._paid_usd += done.cost_usd
+            return done.body()
+
+        turn = Turn.from_body(await self.once("turn", name, request, told))
         self.turns.append(turn)
-        key = f"{self.id}/{len(self.turns)}"
-        self._append("turn", key, self.id, turn.body(), turn.latency_seconds)
+        return turn
 
-    def end(self, status: Status, output: Any = None, error: str = "") -> Run:
+    async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
         """Record the outcome and return the whole run, just as `recall` will give it back."""
-        output = _kept(output)
-        seconds = time.perf_counter() - self._began
         run = Run(
             id=self.id,
-            playbook=self._playbook,
-            inputs=self._about["inputs"],
-            seed=self._about["seed"],
-            models=self._about["models"],
+            playbook=self.playbook,
             started=self._started,
             status=status,
-            output=output,
+            output=_kept(output),
             error=error,
             turns=tuple(self.turns),
-            latency_seconds=seconds,
+            calls=tuple(self.calls),
+            decisions=tuple(self.decisions),
+            tokens=_tokens(self.turns),
+            cost_usd=_cost_usd(self.turns),
+            latency_seconds=time.perf_counter() - self._began,
+            **self._about,
         )
-        outcome = {"status": status, "output": output, "error": error, "latency_seconds": seconds}
-        body = {**self._about, **outcome, "cost_usd": run.cost_usd, "tokens": run.tokens, "turns": len(self.turns)}
-        self._append("run", self.id, self._playbook, body, run.cost_usd)
+        told = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
+        outcome = {name: getattr(run, name) for name in told}
+        body = {**self._about, **outcome, "turns": len(run.turns), "seedbed": version("seedbed")}
+        # A run that was taken up again ends again; what it paid before was told by the end before.
+        key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
+        await self._add("run", key, self.playbook, body, self._paid_usd)
         return run
 
-    def _append(self, kind: str, key: str, subject: str, body: Json, value: float) -> None:
-        at = self._started if kind == "run" else self._clock()
-        self._store.append([Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value)])
+    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> None:
+        at = self._started if kind in ("start", "run") else self._clock()
+        await self._journal.add(Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value))
 
 
 def _kept(value: Any) -> Any:
@@ -81,29 +160,59 @@ def _kept(value: Any) -> Any:
 
 
 def recall(store: Store, run: str) -> Run:
-    """A recorded run by its id. Raises NotFound."""
-    for fact in store.facts(Query(kind="run", key=run)):
-        return _run(fact, [Turn.from_body(turn.body) for turn in store.facts(Query(kind="turn", subject=run))])
+    """A recorded run by its id, also one that has not ended. Raises NotFound."""
+    start, ends = _start(store, run), _ends(store, run)
+    entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
+    turns = tuple(map(Turn.from_body, entries["turn"]))
+    return _run(
+        ends[-1] if ends else start,
+        turns=turns,
+        tokens=_tokens(turns),
+        cost_usd=_cost_usd(turns),
+        calls=tuple(Call(**body) for body in entries["call"]),
+        decisions=tuple(Decision(**body) for body in entries["decision"]),
+    )
+
+
+def recent(store: Store, limit: int, playbook: Digest | None = None) -> Iterator[Run]:
+    """The newest runs, without what happened in them."""
+    for start in store.facts(Query(kind="start", subject=playbook, newest=True, limit=limit)):
+        ends = _ends(store, start.key)
+        yield _run(ends[-1] if ends else start)
+
+
+def _start(store: Store, run: str) -> Fact:
+    for fact in store.facts(Query(kind="start", key=run)):
+        return fact
     raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
 
 
-def recent(store: Store, limit: int) -> Iterator[Run]:
-    """The newest runs, without their turns."""
-    return (_run(fact, []) for fact in store.facts(Query(kind="run", newest=True, limit=limit)))
+def _ends(store: Store, run: str) -> list[Fact]:
+    return list(store.facts(Query(kind="run", key_from=run)))
 
 
-def _run(fact: Fact, turns: list[Turn]) -> Run:
+def _run(fact: Fact, **entries: Any) -> Run:
+    """A run from its end or, if it has none, from its start."""
     body = fact.body
     return Run(
-        id=fact.key,
+        id=fact.key.partition("@")[0],
         playbook=fact.subject,
         inputs=body["inputs"],
         seed=body["seed"],
         models=body["models"],
+        parent=body["parent"],
         started=fact.at,
-        status=body["status"],
-        output=body["output"],
-        error=body["error"],
-        turns=tuple(turns),
-        latency_seconds=body["latency_seconds"],
+        status=body.get("status", "running"),
+        output=body.get("output"),
+        error=body.get("error", ""),
+        latency_seconds=body.get("latency_seconds", 0.0),
+        **{"turns": (), "tokens": body.get("tokens", 0), "cost_usd": body.get("cost_usd", 0.0), **entries},
     )
+
+
+def _tokens(turns: Sequence[Turn]) -> int:
+    return sum(turn.prompt_tokens + turn.completion_tokens for turn in turns)
+
+
+def _cost_usd(turns: Sequence[Turn]) -> float:
+    return sum(turn.cost_usd for turn in turns)

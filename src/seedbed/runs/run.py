@@ -1,4 +1,4 @@
-"""Run and Turn: what happened in one performance of a playbook."""
+"""Run and what it is made of: turns, calls of tools, decisions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any, Literal
 
 from seedbed.storage.store import Digest, Json
 
-Status = Literal["completed", "failed"]
+Status = Literal["running", "completed", "cost_limited", "failed"]
+"""`running` is also what a run is called that was killed: nobody wrote how it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One contribution: who was asked what by which step, and what came back at what price."""
+    """One contribution: who was asked what by which step, and what came back at what price.
+
+    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` tell
+    the user what was not as planned, such as another model answering.
+    """
 
     step: str
     role: str
@@ -26,13 +31,46 @@ class Turn:
     latency_seconds: float
     finish_reason: str
     seed: int
+    waited_seconds: float = 0.0
+    confidence: float | None = None
+    notices: tuple[str, ...] = ()
 
     def body(self) -> Json:
-        return {**asdict(self), "messages": [list(message) for message in self.messages]}
+        return {**asdict(self), "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
 
     @classmethod
     def from_body(cls, body: Json) -> Turn:
-        return cls(**{**body, "messages": tuple((speaker, text) for speaker, text in body["messages"])})
+        messages = tuple((speaker, text) for speaker, text in body["messages"])
+        return cls(**{**body, "messages": messages, "notices": tuple(body["notices"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One use of a tool. `changes` says whether it changed the world, and so is never repeated in a replay."""
+
+    tool: str
+    arguments: Json
+    result: Any
+    error: str
+    changes: bool
+    latency_seconds: float
+
+    def body(self) -> Json:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided at a point, why, and with which chance it would have been decided so."""
+
+    point: str
+    action: str
+    because: str
+    propensity: float | None
+    confidence: float | None
+
+    def body(self) -> Json:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +86,12 @@ class Run:
     output: Any
     error: str
     turns: tuple[Turn, ...]
+    tokens: int
+    cost_usd: float
     latency_seconds: float
     models: Json
     """What each model name stood for: its class, arguments, price and runtime."""
-
-    @property
-    def cost_usd(self) -> float:
-        return sum(turn.cost_usd for turn in self.turns)
-
-    @property
-    def tokens(self) -> int:
-        return sum(turn.prompt_tokens + turn.completion_tokens for turn in self.turns)
+    calls: tuple[Call, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    parent: str = ""
+    """The run that opened this one, if any."""

@@ -1,53 +1,101 @@
-"""The built-in program: perform a playbook's steps in order, those of a `together` block at the same time."""
+"""The built-in program: perform a playbook's steps, each as soon as it can be."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from seedbed.errors import PlaybookError, Problem
+from seedbed.errors import BudgetSpent, PlaybookError, Problem
 from seedbed.models.chat import Message
-from seedbed.parallel import in_order
 from seedbed.playbooks.genes import text_distance
-from seedbed.playbooks.playbook import Step
+from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fill, placeholders
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
 
 
 async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
-    """Every step answered; the answer of the last one is the output."""
+    """Every step answered as soon as what it refers to is there; the answer of the last one is the output.
+
+    A step that refers to no other waits for all before it. One that fails takes only those with it that need it. When
+    the money runs out, the last step concludes from what there is.
+    """
     playbook = stage.playbook
     playbook.check_inputs(task)
     if not playbook.plan:
         remedy = "Add steps, name a program, or give a playbook with a single role."
         raise PlaybookError([Problem("steps", "nothing to perform", "at least one step", remedy)])
+    needs = _needs(playbook)
+    last = list(needs)[-1]
     values = {Placeholder(name): told(value) for name, value in task.items()}
     answers: dict[str, str] = {}
+    steps: dict[str, asyncio.Task[str]] = {}
 
-    async def answer(step: Step) -> str:
-        return await _perform(step, task, values, answers, stage)
+    async def answered(step: Step) -> str:
+        for name in needs[step.name]:
+            try:
+                await steps[name]
+            except BudgetSpent:
+                if step.name != last:
+                    raise
+                values[Placeholder(name)] = answers[name] = UNANSWERED
+        text = await _perform(step, task, values, answers, stage, last=step.name == last)
+        answers[step.name] = values[Placeholder(step.name)] = text
+        values[Placeholder(step.name, of_model=True)] = playbook.roles[step.role].model or step.role
+        return text
 
+    try:
+        for step in playbook.all_steps():
+            steps[step.name] = asyncio.create_task(answered(step), name=step.name)
+        await asyncio.wait(steps.values())
+    finally:
+        for each in steps.values():
+            each.cancel()
+        failures = await asyncio.gather(*steps.values(), return_exceptions=True)
+    for step, wrong in zip(playbook.all_steps(), failures, strict=True):
+        if isinstance(wrong, Exception) and step.name != last:
+            await stage.log(f"{step.name} was not answered: {wrong}")
+    said = [text for name, text in answers.items() if text != UNANSWERED]
+    if isinstance(steps[last].exception(), BudgetSpent) and said:
+        return said[-1]
+    return steps[last].result()
+
+
+UNANSWERED = "(not answered: the budget was spent)"
+
+
+def _needs(playbook: Playbook) -> dict[str, list[str]]:
+    """The steps that each step waits for: those it refers to, or else all of the groups before its own."""
+    needs: dict[str, list[str]] = {}
+    earlier: list[str] = []
     for group in playbook.plan:
-        replies = [text async for text in in_order(group, answer, at_once=len(group))]
-        for step, text in zip(group, replies, strict=True):
-            answers[step.name] = values[Placeholder(step.name)] = text
-            values[Placeholder(step.name, of_model=True)] = playbook.roles[step.role].model or step.role
-    return answers[playbook.plan[-1][-1].name]
+        for step in group:
+            texts = (step.prompt, playbook.roles[step.role].system)
+            referred = {*step.sees, *(each.name for text in texts for each in placeholders(text))}
+            needs[step.name] = [name for name in earlier if name in referred] or list(earlier)
+        earlier += [step.name for step in group]
+    return needs
 
 
 async def _perform(
-    step: Step, task: Mapping[str, Any], values: dict[Placeholder, str], answers: dict[str, str], stage: Stage
+    step: Step,
+    task: Mapping[str, Any],
+    values: dict[Placeholder, str],
+    answers: dict[str, str],
+    stage: Stage,
+    *,
+    last: bool,
 ) -> str:
     system = fill(stage.playbook.roles[step.role].system, values)
     prompt = fill(step.prompt, values) if step.prompt else _whole(task)
     before = [*_demos(step, stage), *(Message("user", f"{name}:\n{answers[name]}") for name in step.sees)]
     text = ""
     for attempt in range(step.until.at_most if step.until else 1):
-        reply = await stage.ask(step.role, prompt, before=before, system=system, step=step.name)
-        if attempt and step.until and 1 - text_distance(text, reply.text) >= step.until.agreement:
-            return reply.text
-        text = reply.text
+        turn = await stage.ask(step.role, prompt, before=before, system=system, step=step.name, last=last)
+        if attempt and step.until and 1 - text_distance(text, turn.text) >= step.until.agreement:
+            return turn.text
+        text = turn.text
         before = [*before, Message("user", prompt), Message("assistant", text)]
     return text
 

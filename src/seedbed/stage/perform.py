@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
 
-from seedbed.errors import PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
+from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.run import Run
+from seedbed.runs.run import Run, Status
 from seedbed.stage.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
@@ -36,14 +38,29 @@ def program_of(playbook: Playbook) -> Program:
 
 async def perform(stage: Stage, inputs: Mapping[str, Any]) -> Run:
     """Run to the end and record how it ended; the error of a failed run is raised again, as a SeedbedError."""
+    async with recording(stage) as ended:
+        stage.output = await _output(stage, inputs)
+    return ended.result()
+
+
+@asynccontextmanager
+async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
+    """Record a block from its acceptance to its end, which the future tells; what it raises is recorded too.
+
+    A block that is cancelled has no end, so that it can be taken up again.
+    """
     recorder = stage.recorder
+    ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
+    await recorder.start()
     try:
-        output = await _output(stage, inputs)
-    except SeedbedError as wrong:
+        yield ended
+        _check_output(stage.output)
+    except Exception as wrong:
         error = f"{type(wrong).__name__}: {wrong}"
-        recorder.end("failed", error=error.encode(errors="replace").decode())
+        status: Status = "cost_limited" if isinstance(wrong, BudgetSpent) else "failed"
+        await recorder.end(status, error=error.encode(errors="replace").decode())
         raise
-    return recorder.end("completed", output=output)
+    ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
 
 
 async def _output(stage: Stage, inputs: Mapping[str, Any]) -> Any:
@@ -58,8 +75,11 @@ async def _output(stage: Stage, inputs: Mapping[str, Any]) -> Any:
         raise
     except Exception as wrong:
         raise RunError(f"{name} failed: {type(wrong).__name__}: {wrong}") from wrong
+    return output
+
+
+def _check_output(output: object) -> None:
     try:
         canonical(output)
     except StoreError as wrong:
-        raise RunError(f"{name} returned what cannot be recorded, {wrong}") from wrong
-    return output
+        raise RunError(f"found an output that cannot be recorded, {wrong}") from wrong

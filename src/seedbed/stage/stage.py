@@ -2,53 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
 
-from seedbed.errors import PlaybookError, Problem
+from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
 from seedbed.models.chat import Message, Model, Reply, ask
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, Role
 from seedbed.playbooks.rules import Permission
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Turn
+from seedbed.runs.run import Call, Decision, Turn
+from seedbed.stage.ledger import Ledger, most_tokens
+from seedbed.stage.tools import Tool
+from seedbed.storage.store import Json
+
+Confirm = Callable[[str, str], Awaitable[bool]]
+"""Asks a person whether an action may be taken, with the reason why it is asked."""
+
+
+async def nobody(action: str, because: str) -> bool:
+    """Where no person can be asked the answer is no."""
+    return False
 
 
 class Stage:
-    """What a program may do: ask the playbook's roles, and look up its rules. Everything asked is recorded."""
+    """What a program may do: ask the playbook's roles, call tools, decide, look at the clock.
 
-    def __init__(self, playbook: Playbook, models: Callable[[str], Model], recorder: Recorder, seed: int) -> None:
+    Everything is recorded in the order in which it is done. A run that is taken up again is given what it was told
+    before, and so is a replay; only what is missing is done anew.
+    """
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        models: Callable[[str], Model],
+        recorder: Recorder,
+        *,
+        ledger: Ledger | None = None,
+        tools: Mapping[str, Tool] | None = None,
+        confirm: Confirm | None = None,
+    ) -> None:
         self.playbook = playbook
-        self.seed = seed
-        self._models = models
         self.recorder = recorder
+        self.ledger = ledger or Ledger()
+        self.output: Any = None
+        """What the run gives: set by whoever performs it."""
+        self._models = models
+        self._tools = tools or {}
+        self._confirm = confirm or nobody
+        self._draws = count()
+
+    @property
+    def seed(self) -> int:
+        return self.recorder.seed
 
     async def ask(
-        self, role: str, prompt: str, *, before: Sequence[Message] = (), system: str | None = None, step: str = ""
-    ) -> Reply:
-        """Have a role answer; `before` is what was said earlier, `system` stands in for the role's own words."""
-        if role not in self.playbook.roles:
-            known = ", ".join(self.playbook.roles) or "none"
-            raise PlaybookError([Problem(f"roles.{role}", "nothing", f"one of the roles: {known}")])
-        asked = self.playbook.roles[role]
-        if asked.model is None:
-            remedy = "Name one; choosing it by what it can do comes with routing."
-            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
+        self,
+        role: str,
+        prompt: str,
+        *,
+        before: Sequence[Message] = (),
+        system: str | None = None,
+        step: str = "",
+        last: bool = False,
+    ) -> Turn:
+        """Have a role answer; `before` is what was said earlier, `system` stands in for the role's own words.
+
+        The `last` step of a run may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
+        """
+        asked, model = self._role(role)
         instructions = asked.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]
-        reply = await ask(
-            self._models(asked.model),
-            messages,
-            temperature=asked.temperature,
-            max_tokens=asked.max_tokens,
-            stop=asked.stop,
-            seed=self.seed,
-        )
-        self.recorder.add(
-            Turn(
+        spoken = tuple((message.role, message.text) for message in messages)
+
+        paid = False
+
+        async def answered() -> Turn:
+            nonlocal paid
+            paid = True
+            reply = await self._answer(model, messages, asked, last)
+            return Turn(
                 step=step,
                 role=role,
                 model=reply.model,
-                messages=tuple((message.role, message.text) for message in messages),
+                messages=spoken,
                 text=reply.text,
                 prompt_tokens=reply.usage.prompt_tokens,
                 completion_tokens=reply.usage.completion_tokens,
@@ -57,9 +98,142 @@ class Stage:
                 finish_reason=reply.finish_reason,
                 seed=self.seed,
             )
-        )
+
+        turn = await self.recorder.turn(step or role, [role, *spoken], answered)
+        if not paid:  # before the run was taken up again
+            self.ledger.spend(turn.cost_usd)
+        return turn
+
+    def _role(self, name: str) -> tuple[Role, Model]:
+        if name not in self.playbook.roles:
+            known = ", ".join(self.playbook.roles) or "none"
+            raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
+        role = self.playbook.roles[name]
+        if role.model is None:
+            raise PlaybookError([Problem(f"roles.{name}.model", "nothing", "a model of the workspace", "Name one.")])
+        return role, self._models(role.model)
+
+    async def _answer(self, model: Model, messages: Sequence[Message], role: Role, last: bool) -> Reply:
+        prompt_tokens = sum(most_tokens(message.text) for message in messages)
+        held = self.ledger.reserved(prompt_tokens, model.card.usd_per_million, role.max_tokens, last=last)
+        async with held as reservation:
+            reply = await ask(
+                model,
+                messages,
+                temperature=role.temperature,
+                max_tokens=reservation.max_tokens,
+                stop=role.stop,
+                seed=self.seed,
+            )
+            reservation.spent_usd = reply.cost_usd
         return reply
+
+    async def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Use a tool. One that changes the world needs the rules' permission, and a person's where they ask for it.
+
+        Raises ActionForbidden, or RunError with what went wrong; a failure is recorded too.
+        """
+        if tool not in self._tools:
+            raise RunError(f"found no tool {tool!r}; expected one of: {', '.join(self._tools) or 'none were given'}")
+        chosen = self._tools[tool]
+        if chosen.changes:
+            await self._permitted(tool)
+
+        async def used() -> Json:
+            began = time.perf_counter()
+            result, error = None, ""
+            try:
+                result = await chosen.use(arguments)
+            except RunError as wrong:
+                error = str(wrong)
+            seconds = time.perf_counter() - began
+            return Call(
+                tool=tool,
+                arguments=arguments,
+                result=result,
+                error=error,
+                changes=chosen.changes,
+                latency_seconds=seconds,
+            ).body()
+
+        call = Call(**await self.recorder.once("call", tool, arguments, used, risky=chosen.changes))
+        self.recorder.calls.append(call)
+        if call.error:
+            raise RunError(call.error)
+        return call.result
+
+    async def search(self, query: str, **more: Any) -> Any:
+        """Look something up with the tool called `search`."""
+        return await self.call("search", query=query, **more)
+
+    async def _permitted(self, action: str) -> None:
+        permission = self.may(action)
+        if permission.answer == "forbidden":
+            raise ActionForbidden(f"{action}: {permission.because}")
+        if permission.answer == "confirm" and not await self.confirm(action, permission.because):
+            raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
 
     def may(self, action: str, confidence: float | None = None) -> Permission:
         """Whether the playbook's rules let an action be taken."""
         return self.playbook.may(action, confidence)
+
+    async def confirm(self, action: str, because: str) -> bool:
+        """Ask a person. The answer is a decision, recorded with who was asked for what."""
+
+        async def asked() -> Json:
+            said = await self._confirm(action, because)
+            return _decision(f"confirm {action}", "yes" if said else "no", because)
+
+        return (await self._decided(f"confirm {action}", [action, because], asked)).action == "yes"
+
+    async def decide(
+        self,
+        point: str,
+        action: str,
+        *,
+        because: str,
+        propensity: float | None = None,
+        confidence: float | None = None,
+    ) -> str:
+        """Record what was decided at a point, why, and with which chance; gives the action back."""
+        body = _decision(point, action, because, propensity, confidence)
+
+        async def decided() -> Json:
+            return body
+
+        return (await self._decided(point, body, decided)).action
+
+    async def _decided(self, point: str, request: object, work: Callable[[], Awaitable[Json]]) -> Decision:
+        decision = Decision(**await self.recorder.once("decision", point, request, work))
+        self.recorder.decisions.append(decision)
+        return decision
+
+    async def now(self) -> datetime:
+        """The time, the same again in a replay."""
+        read = await self._read("now", lambda: datetime.now(UTC).isoformat())
+        return datetime.fromisoformat(read)
+
+    async def random(self) -> float:
+        """A number from 0 to 1, drawn from the run's seed, another one each time."""
+        draw = random.Random(f"{self.seed} {next(self._draws)}")
+        return float(await self._read("random", draw.random))
+
+    async def log(self, text: str, **fields: Any) -> None:
+        """Leave a remark in the record."""
+
+        async def remark() -> Json:
+            return {"text": text, **fields}
+
+        await self.recorder.once("remark", "log", [text, fields], remark)
+
+    async def _read(self, name: str, look: Callable[[], Any]) -> Any:
+        async def looked() -> Json:
+            return {"name": name, "value": look()}
+
+        return (await self.recorder.once("reading", name, None, looked))["value"]
+
+
+def _decision(
+    point: str, action: str, because: str, propensity: float | None = None, confidence: float | None = None
+) -> Json:
+    return Decision(point=point, action=action, because=because, propensity=propensity, confidence=confidence).body()

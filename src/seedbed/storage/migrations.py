@@ -223,9 +223,15 @@ _VIEWS = {
     "move": "moves ref:subject target:body.to previous:body.from because link:link",
     "approval": "approvals playbook:subject channel because link:link",
     "key": "key_changes generation# link:link",
+    "start": "starts run:key playbook:subject inputs seed# parent",
     "run": "runs run:key playbook:subject status inputs output error seed# turns# tokens# cost_usd# latency_seconds#",
     "turn": "turns turn:key run:subject step role model text finish_reason"
     " prompt_tokens# completion_tokens# cost_usd# latency_seconds#",
+    "call": "calls call:key run:subject tool arguments result error changes latency_seconds#",
+    "decision": "decisions decision:key run:subject point action because propensity# confidence#",
+    "reading": "readings run:subject name value:body.value",
+    "remark": "remarks run:subject text",
+    "intent": "intents run:subject what",
     "cell": "cells playbook:subject task replicate# metric value:value answer reason run cost_usd# latency_seconds#",
     "verdict": "verdicts experiment:key control candidate:subject dataset metric finding tasks# wins# ties# losses#"
     " control_mean# candidate_mean# difference:value low# high# p#",

@@ -126,7 +126,7 @@ def test_stats_count_everything(filled: str, seedbed: Seedbed) -> None:
     assert keeps_promise(done.json, "store", "stats")
     assert done.json == {
         "contents": {"playbook": 1},
-        "facts": {"derivation": 1, "move": 1, "run": 1, "turn": 1},
+        "facts": {"derivation": 1, "move": 1, "run": 1, "start": 1, "turn": 1},
         "refs": 1,
     }
     assert "derivation" in seedbed("store", "stats").out
@@ -138,7 +138,7 @@ def test_stats_count_everything(filled: str, seedbed: Seedbed) -> None:
 def test_a_copy_to_files_and_back_is_the_same_store(filled: str, seedbed: Seedbed) -> None:
     done = seedbed("store", "copy", DATABASE, "files:copy", "--json")
     assert keeps_promise(done.json, "store", "copy")
-    assert (done.code, done.json["facts"], done.json["refs"]) == (0, 4, 1)
+    assert (done.code, done.json["facts"], done.json["refs"]) == (0, 5, 1)
     assert seedbed("store", "copy", "files:copy", "sqlite:///back.db").code == 0
     assert held("files:copy") == held("sqlite:///back.db") == held()
     assert seedbed("store", "copy", DATABASE, "files:copy").code == 0
@@ -162,7 +162,7 @@ def test_no_password_of_a_server_is_printed(space: Path, seedbed: Seedbed, postg
 
 def test_a_copy_can_be_rehearsed(filled: str, space: Path, seedbed: Seedbed) -> None:
     done = seedbed("store", "copy", DATABASE, "files:copy", "--dry-run")
-    assert done.out == "would copy 1 content, 4 facts, 1 ref\n"
+    assert done.out == "would copy 1 content, 5 facts, 1 ref\n"
     assert not (space / "copy").exists()
 
 

@@ -21,6 +21,8 @@ async def score(output: Any, expected: Any) -> Score:
         output=output,
         error="",
         turns=(),
+        tokens=0,
+        cost_usd=0.0,
         latency_seconds=0.0,
         models={},
     )

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from seedbed.errors import NotFound, StoreError
+from seedbed.errors import NotFound, RunError, StoreError
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall, recent
 from seedbed.runs.run import Turn
 from seedbed.storage import open_store
@@ -34,31 +31,41 @@ TURN = Turn(
 )
 
 
-def recorder(store: Store, inputs: Any = None, **given: Any) -> Recorder:
+async def recorder(store: Store, inputs: Any = None, **given: Any) -> Recorder:
     about = {"seed": 7, "by": "ada", "models": {"fast": {"use": "scripted"}}}
-    return Recorder(store, PLAYBOOK, {"question": "Why?"} if inputs is None else inputs, **{**about, **given})
+    asked = {"question": "Why?"} if inputs is None else inputs
+    record = Recorder(Journal(store), PLAYBOOK, asked, **{**about, **given})
+    await record.start()
+    return record
+
+
+async def add(record: Recorder, turn: Turn = TURN) -> Turn:
+    async def answered() -> Turn:
+        return turn
+
+    return await record.turn(turn.step, turn.text, answered)
 
 
 def facts(store: Store, kind: str) -> list[Fact]:
     return list(store.facts(Query(kind=kind)))
 
 
-def test_a_turn_is_a_fact_at_once_and_the_run_only_at_its_end() -> None:
+async def test_a_turn_is_a_fact_at_once_and_the_run_only_at_its_end() -> None:
     store = MemoryStore()
-    record = recorder(store)
-    record.add(TURN)
+    record = await recorder(store)
+    await add(record)
     (turn,) = facts(store, "turn")
     assert (turn.subject, turn.by) == (record.id, "ada")
     assert Turn.from_body(turn.body) == TURN
     assert facts(store, "run") == []
-    record.end("completed", output="Because.")
+    await record.end("completed", output="Because.")
     (run,) = facts(store, "run")
     assert (run.key, run.subject, run.by, run.value) == (record.id, PLAYBOOK, "ada", 0.25)
 
 
-def test_a_run_says_under_which_conditions_it_happened() -> None:
+async def test_a_run_says_under_which_conditions_it_happened() -> None:
     store = MemoryStore()
-    recorder(store).end("completed", output="x")
+    await (await recorder(store)).end("completed", output="x")
     (run,) = facts(store, "run")
     assert run.body["inputs"] == {"question": "Why?"}
     assert run.body["seed"] == 7
@@ -66,24 +73,26 @@ def test_a_run_says_under_which_conditions_it_happened() -> None:
     assert run.body["seedbed"]
 
 
-def test_a_run_is_dated_by_its_start_and_its_turns_by_their_end() -> None:
+async def test_a_run_is_dated_by_its_start_and_its_turns_by_their_end() -> None:
     times = iter(datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(3))
     store = MemoryStore()
-    record = recorder(store, clock=lambda: next(times))
-    record.add(TURN)
-    run = record.end("completed")
+    record = await recorder(store, clock=lambda: next(times))
+    await add(record)
+    run = await record.end("completed")
     assert run.started.hour == 0
     assert [fact.at.hour for fact in (*facts(store, "run"), *facts(store, "turn"))] == [0, 1]
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///runs.db", "files:runs"])
-def test_recall_gives_back_an_equal_run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recall_gives_back_an_equal_run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store: Any = open_store(url)
-    record = recorder(store, {"question": "Why?", "odd": [1, 2.5, None, True, {"ü": "\u2028\n"}], "pair": (1, 2.0)})
+    record = await recorder(
+        store, {"question": "Why?", "odd": [1, 2.5, None, True, {"ü": "\u2028\n"}], "pair": (1, 2.0)}
+    )
     for number in range(3):
-        record.add(replace(TURN, text=f"answer {number}"))
-    run = record.end("completed", output={"label": ("a", 1.0), "score": 0.1})
+        await add(record, replace(TURN, text=f"answer {number}"))
+    run = await record.end("completed", output={"label": ("a", 1.0), "score": 0.1})
     assert recall(store, record.id) == run
     store.close()
     if url != "memory:":
@@ -92,35 +101,35 @@ def test_recall_gives_back_an_equal_run(url: str, tmp_path: Path, monkeypatch: p
         again.close()
 
 
-def test_a_failed_run_is_recorded_with_its_error() -> None:
+async def test_a_failed_run_is_recorded_with_its_error() -> None:
     store = MemoryStore()
-    record = recorder(store)
-    record.add(TURN)
-    run = record.end("failed", error="ModelUnavailable: gone")
+    record = await recorder(store)
+    await add(record)
+    run = await record.end("failed", error="ModelUnavailable: gone")
     assert (run.status, run.output, run.error) == ("failed", None, "ModelUnavailable: gone")
     assert run.cost_usd == 0.25
     assert recall(store, record.id) == run
 
 
-def test_turns_of_runs_at_the_same_time_do_not_mix() -> None:
+async def test_turns_of_runs_at_the_same_time_do_not_mix() -> None:
     store = MemoryStore()
-    one, other = recorder(store), recorder(store)
-    one.add(replace(TURN, text="one 1"))
-    other.add(replace(TURN, text="other 1"))
-    one.add(replace(TURN, text="one 2"))
-    one.end("completed")
-    other.end("completed")
+    one, other = await recorder(store), await recorder(store)
+    await add(one, replace(TURN, text="one 1"))
+    await add(other, replace(TURN, text="other 1"))
+    await add(one, replace(TURN, text="one 2"))
+    await one.end("completed")
+    await other.end("completed")
     assert [turn.text for turn in recall(store, one.id).turns] == ["one 1", "one 2"]
     assert [turn.text for turn in recall(store, other.id).turns] == ["other 1"]
 
 
-def test_a_program_that_alters_its_inputs_and_output_does_not_alter_the_record() -> None:
+async def test_a_program_that_alters_its_inputs_and_output_does_not_alter_the_record() -> None:
     store = MemoryStore()
     inputs: dict[str, Any] = {"mail": {"subject": "Hello"}}
-    record = recorder(store, inputs)
+    record = await recorder(store, inputs)
     inputs["mail"]["subject"] = inputs["extra"] = "overwritten"
     output = ["first"]
-    run = record.end("completed", output=output)
+    run = await record.end("completed", output=output)
     output.append("second")
     assert run.inputs == {"mail": {"subject": "Hello"}}
     assert run.output == ["first"]
@@ -128,10 +137,10 @@ def test_a_program_that_alters_its_inputs_and_output_does_not_alter_the_record()
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), "\ud800"])
-def test_inputs_that_cannot_be_kept_are_refused_before_anything_is_paid(value: object) -> None:
+async def test_inputs_that_cannot_be_kept_are_refused_before_anything_is_paid(value: object) -> None:
     store = MemoryStore()
     with pytest.raises(StoreError):
-        recorder(store, {"question": value})
+        await recorder(store, {"question": value})
     assert store.kinds() == {}
 
 
@@ -140,54 +149,111 @@ def test_an_unknown_run_is_not_found_and_the_error_says_where_to_look() -> None:
         recall(MemoryStore(), "absent")
 
 
-def test_a_run_that_is_still_under_way_is_not_there_to_recall() -> None:
+async def test_a_run_that_has_not_ended_is_recalled_as_far_as_it_came() -> None:
     store = MemoryStore()
-    record = recorder(store)
-    record.add(TURN)
-    with pytest.raises(NotFound):
-        recall(store, record.id)
+    record = await recorder(store)
+    await add(record)
+    run = recall(store, record.id)
+    assert (run.status, run.turns, run.cost_usd, run.output) == ("running", (TURN,), 0.25, None)
+    assert [each.status for each in recent(store, 1)] == ["running"]
 
 
-def test_recent_runs_come_newest_first_without_their_turns() -> None:
+async def test_recent_runs_come_newest_first_without_their_turns() -> None:
     store = MemoryStore()
     ids = []
     for number in range(4):
-        record = recorder(store, {"number": number})
-        record.add(TURN)
-        ids.append(record.end("completed").id)
+        record = await recorder(store, {"number": number})
+        await add(record)
+        ids.append((await record.end("completed")).id)
     assert [run.id for run in recent(store, 3)] == ids[:0:-1]
     assert all(run.turns == () for run in recent(store, 3))
 
 
-KILLED = """
-import sys, time
-from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Turn
-from seedbed.storage import open_store
-
-store = open_store(sys.argv[1])
-record = Recorder(store, "b2:" + "1" * 64, {"question": "Why?"}, seed=7, by="ada", models={})
-for number in range(3):
-    record.add(Turn(step="s", role="r", model="m", messages=(("user", "Why?"),), text=f"answer {number}",
-        prompt_tokens=1, completion_tokens=1, cost_usd=0.5, latency_seconds=0.1, finish_reason="stop", seed=7))
-print(record.id, flush=True)
-time.sleep(600)
-record.end("completed")
-"""
+# Taking a run up again
 
 
-@pytest.mark.parametrize("scheme", ["sqlite:///", "files:"])
-def test_a_killed_process_leaves_the_turns_it_had_paid_for(scheme: str, tmp_path: Path) -> None:
-    url = f"{scheme}{tmp_path / 'runs'}"
-    with subprocess.Popen([sys.executable, "-c", KILLED, url], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        run = process.stdout.readline().strip()
-        os.kill(process.pid, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    store: Any = open_store(url)
-    turns = list(store.facts(Query(kind="turn", subject=run)))
-    assert [turn.body["text"] for turn in turns] == ["answer 0", "answer 1", "answer 2"]
-    assert sum(turn.body["cost_usd"] for turn in turns) == 1.5
-    with pytest.raises(NotFound):
-        recall(store, run)
-    store.close()
+async def never() -> Any:
+    raise AssertionError("asked again")
+
+
+async def test_a_run_that_is_taken_up_again_is_given_what_it_was_told() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await add(record)
+    again = Recorder.resume(Journal(store), record.id, by="ben")
+    await again.start()
+    assert await again.turn(TURN.step, TURN.text, never) == TURN
+    assert (again.inputs, again.seed, again.playbook) == ({"question": "Why?"}, 7, PLAYBOOK)
+    run = await again.end("completed", output="x")
+    assert recall(store, record.id) == run
+    assert store.kinds() == {"start": 1, "turn": 1, "run": 1}
+
+
+async def test_the_nth_question_of_the_same_words_gets_the_nth_answer() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    for number in range(3):
+        await record.once("turn", "answer", "Why?", lambda number=number: told({"text": number}))  # type: ignore[misc]
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    assert [(await again.once("turn", "answer", "Why?", never))["text"] for _ in range(3)] == [0, 1, 2]
+    assert (await again.once("turn", "answer", "Why?", lambda: told({"text": 3})))["text"] == 3
+
+
+async def told(body: dict[str, Any]) -> dict[str, Any]:
+    return body
+
+
+async def test_other_words_are_asked_anew() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await record.once("turn", "answer", "Why?", lambda: told({"text": "because"}))
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    assert await again.once("turn", "answer", "Why not?", lambda: told({"text": "new"})) == {"text": "new"}
+    assert await again.once("turn", "other", "Why?", lambda: told({"text": "other"})) == {"text": "other"}
+
+
+async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await add(record)
+    await record.end("failed", error="gone")
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    await again.turn(TURN.step, TURN.text, never)
+    await add(again, replace(TURN, text="second"))
+    run = await again.end("completed", output="x")
+    assert (run.status, run.cost_usd) == ("completed", 0.5)
+    assert recall(store, record.id) == run
+    assert [(fact.key, fact.value) for fact in facts(store, "run")] == [(run.id, 0.25), (f"{run.id}@2", 0.25)]
+    assert [each.status for each in recent(store, 5)] == ["completed"]
+
+
+async def test_a_complete_run_is_not_taken_up_again() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await record.end("completed", output="x")
+    with pytest.raises(RunError, match="is complete"):
+        Recorder.resume(Journal(store), record.id, by="ada")
+    with pytest.raises(NotFound, match="seedbed runs list"):
+        Recorder.resume(Journal(store), "absent", by="ada")
+
+
+async def test_what_may_have_happened_outside_is_not_done_again_but_named() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+
+    async def killed() -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await record.once("call", "send_mail", {"to": "anna"}, killed, risky=True)
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    with pytest.raises(RunError, match="send_mail begun and not ended, so it may have happened"):
+        await again.once("call", "send_mail", {"to": "anna"}, never, risky=True)
+
+
+async def test_what_has_happened_outside_is_not_done_again() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await record.once("call", "send_mail", {"to": "anna"}, lambda: told({"result": "sent"}), risky=True)
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    assert await again.once("call", "send_mail", {"to": "anna"}, never, risky=True) == {"result": "sent"}

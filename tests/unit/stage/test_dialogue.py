@@ -12,9 +12,11 @@ from seedbed.errors import ModelUnavailable, PlaybookError
 from seedbed.models.registry import Card, Model
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Turn
 from seedbed.stage.dialogue import dialogue, told
+from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 
@@ -38,11 +40,12 @@ class Patient(ScriptedChat):
             self.left.append(messages[-1].text)
 
 
-def on_stage(document: dict[str, Any], chat: ScriptedChat) -> Stage:
+def on_stage(document: dict[str, Any], chat: ScriptedChat, *, limit_usd: float | None = None) -> Stage:
     playbook = Playbook.from_document(document)
-    model = Model("fast", Card(use="tests.Scripted"))
+    model = Model("fast", Card(use="tests.Scripted", usd_per_million=(1_000_000.0, 1_000_000.0)))
     vars(model)["chat"] = chat
-    return Stage(playbook, lambda _: model, Recorder(MemoryStore(), "b2:0", {}, seed=1, by="ada", models={}), 1)
+    recorder = Recorder(Journal(MemoryStore()), "b2:0", {}, seed=1, by="ada", models={})
+    return Stage(playbook, lambda _: model, recorder, ledger=Ledger(limit_usd))
 
 
 async def perform(document: dict[str, Any], replies: Any, **task: Any) -> tuple[str, list[Turn]]:
@@ -144,35 +147,83 @@ async def test_the_output_of_a_block_at_the_end_is_that_of_its_last_step() -> No
     assert output == "second"
 
 
-async def test_when_a_step_of_a_block_fails_the_others_are_stopped_and_leave_no_turn_behind() -> None:
-    chat = Patient(replies={"^no such prompt": ""})
-    stage = on_stage(steps([{"name": "one", "prompt": "1 {q}"}, {"name": "two", "prompt": "2 {q}"}]), chat)
+class Uneven(Patient):
+    """Fails at once whatever begins with 1, and takes its time for the rest."""
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **given: Any) -> Any:
+        if messages[-1].text.startswith("1"):
+            raise ModelUnavailable("gone")
+        return await super()._agenerate(messages)
+
+
+async def test_a_step_that_fails_does_not_lose_the_others() -> None:
+    stage = on_stage(
+        steps([{"name": "one", "prompt": "1 {q}"}, {"name": "two", "prompt": "2 {q}"}]), Uneven(replies={"2": "paid"})
+    )
+    assert await dialogue({"q": "why"}, stage) == "paid"
+    assert [turn.step for turn in stage.recorder.turns] == ["two"]
+
+
+async def test_only_those_fall_with_a_step_that_need_it_and_the_error_is_that_of_the_first() -> None:
+    playbook = steps(
+        [{"name": "one", "prompt": "1 {q}"}, {"name": "two", "prompt": "2 {q}"}],
+        {"name": "three", "prompt": "3 {two}"},
+        {"name": "four", "prompt": "4 {one} {three}"},
+    )
+    stage = on_stage(playbook, Uneven(replies={"2": "paid", "3": "paid too"}))
     heard: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
-    with pytest.raises(ModelUnavailable):
+    with pytest.raises(ModelUnavailable, match="gone"):
         await dialogue({"q": "why"}, stage)
-    assert sorted(chat.left) == ["1 why", "2 why"]
-    assert stage.recorder.turns == []
+    assert [turn.step for turn in stage.recorder.turns] == ["two", "three"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
     gc.collect()
     assert heard == []
 
 
-async def test_when_one_step_of_a_block_fails_at_once_the_slow_one_is_not_paid_to_the_end() -> None:
-    class Uneven(Patient):
+async def test_a_slow_step_holds_nobody_who_does_not_need_it() -> None:
+    class Slow(Patient):
         async def _agenerate(self, messages: list[BaseMessage], *args: Any, **given: Any) -> Any:
-            if messages[-1].text.startswith("1"):
-                raise ModelUnavailable("gone")
-            return await super()._agenerate(messages)
+            for _ in range(500 if messages[-1].text.startswith("slow") else 0):
+                await asyncio.sleep(0)
+            return self._generate(messages)
 
-    stage = on_stage(
-        steps([{"name": "one", "prompt": "1 {q}"}, {"name": "two", "prompt": "2 {q}"}]), Uneven(replies={"2": "paid"})
+    playbook = steps(
+        [{"name": "slow", "prompt": "slow {q}"}, {"name": "quick", "prompt": "quick {q}"}],
+        {"name": "next", "prompt": "next {quick}"},
+        {"name": "last", "prompt": "last {slow} {next}"},
     )
-    with pytest.raises(ModelUnavailable):
-        await dialogue({"q": "why"}, stage)
-    for _ in range(50):
+    stage = on_stage(playbook, Slow(replies={"^slow": "S", "^quick": "Q", "^next Q": "N", "^last S N": "done"}))
+    assert await dialogue({"q": "why"}, stage) == "done"
+    assert [turn.step for turn in stage.recorder.turns] == ["quick", "next", "slow", "last"]
+
+
+async def test_a_cancelled_dialogue_leaves_nobody_behind() -> None:
+    chat = Patient(replies={".": "x"})
+    stage = on_stage(TOGETHER, chat)
+    task = asyncio.ensure_future(dialogue({"q": "why"}, stage))
+    while not chat.inside:
         await asyncio.sleep(0)
-    assert stage.recorder.turns == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# Money
+
+
+async def test_when_the_money_runs_out_the_last_step_concludes_from_what_there_is() -> None:
+    playbook = steps(
+        {"name": "one", "prompt": "{q}"},
+        {"name": "two", "prompt": "{one}" * 40},
+        {"name": "three", "prompt": "Conclude.", "sees": ["one", "two"]},
+    )
+    stage = on_stage(playbook, ScriptedChat(replies=["a" * 8, "concluded"]), limit_usd=400.0)
+    assert await dialogue({"q": "why"}, stage) == "concluded"
+    assert stage.ledger.refused
+    assert [turn.step for turn in stage.recorder.turns] == ["one", "three"]
+    assert asked(stage.recorder.turns[-1])[1] == ("user", "two:\n(not answered: the budget was spent)")
 
 
 # Prompts

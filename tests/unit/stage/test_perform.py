@@ -10,6 +10,7 @@ import pytest
 from seedbed.errors import ModelUnavailable, PlaybookError, RunError, SeedbedError, StoreError
 from seedbed.models.registry import Registry
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall
 from seedbed.stage.dialogue import dialogue
 from seedbed.stage.perform import perform, program_of
@@ -70,8 +71,8 @@ def playing(program: str | None, store: MemoryStore, *, replies: Any = ("ham", "
     document = {"roles": {"sorter": {"model": model}}, **({"program": f"{__name__}:{program}"} if program else {})}
     playbook = Playbook.from_document(document)
     models = Registry({"fast": {"use": "scripted", "args": {"replies": list(replies)}}})
-    recorder = Recorder(store, playbook.digest, {"mail": "Hello"}, seed=1, by="ada", models={})
-    return Stage(playbook, models.__getitem__, recorder, 1)
+    recorder = Recorder(Journal(store), playbook.digest, {"mail": "Hello"}, seed=1, by="ada", models={})
+    return Stage(playbook, models.__getitem__, recorder)
 
 
 def recorded(store: MemoryStore) -> Fact:
@@ -125,7 +126,7 @@ async def test_an_error_that_cannot_be_written_down_as_it_is_does_not_hide_itsel
 
 async def test_an_output_that_cannot_be_kept_fails_the_run_instead_of_losing_it() -> None:
     store = MemoryStore()
-    with pytest.raises(RunError, match=r"return_a_set returned what cannot be recorded.*set"):
+    with pytest.raises(RunError, match=r"an output that cannot be recorded.*set"):
         await perform(playing("return_a_set", store), {"mail": "Hello"})
     run = recall(store, recorded(store).key)
     assert (run.status, len(run.turns)) == ("failed", 1)
@@ -140,12 +141,12 @@ async def test_a_program_that_alters_its_task_alters_it_for_nobody_else() -> Non
 async def test_a_cancelled_run_is_neither_completed_nor_failed_and_its_turns_stay() -> None:
     store = MemoryStore()
     performing = asyncio.ensure_future(perform(playing("wait_forever", store), {"mail": "Hello"}))
-    while not store.kinds():
+    while "turn" not in store.kinds():
         await asyncio.sleep(0)
     performing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await performing
-    assert store.kinds() == {"turn": 1}
+    assert store.kinds() == {"start": 1, "turn": 1}
 
 
 # Finding the program
@@ -181,7 +182,8 @@ async def test_a_program_that_cannot_be_found_is_told_with_the_reason_and_record
     (tmp_path / "raising_agent.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     store = MemoryStore()
-    stage = Stage(program(name), lambda _: None, Recorder(store, "b2:0", {}, seed=1, by="ada", models={}), 1)  # type: ignore[arg-type,return-value]
+    recorder = Recorder(Journal(store), "b2:0", {}, seed=1, by="ada", models={})
+    stage = Stage(program(name), Registry({}).__getitem__, recorder)
     with pytest.raises(PlaybookError) as caught:
         await perform(stage, {})
     assert told in str(caught.value)

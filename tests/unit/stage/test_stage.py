@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from seedbed.errors import ModelUnavailable, PlaybookError, SettingsError
+from seedbed.errors import ActionForbidden, ModelUnavailable, PlaybookError, RunError, SettingsError
 from seedbed.models.chat import Message
 from seedbed.models.registry import Registry
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.journal import Journal
+from seedbed.runs.recorder import Recorder, recall
 from seedbed.stage.stage import Stage
+from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 
@@ -41,8 +43,9 @@ def stage(roles: dict[str, Any], *, store: MemoryStore | None = None, seed: int 
         },
         "silent": {"use": "scripted", "args": {"replies": []}},
     }
-    recorder = Recorder(store or MemoryStore(), playbook.digest, {}, seed=seed, by="ada", models={})
-    return Stage(playbook, Registry(cards).__getitem__, recorder, seed)
+    journal = Journal(store or MemoryStore())
+    recorder = Recorder(journal, playbook.digest, {}, seed=seed, by="ada", models={})
+    return Stage(playbook, Registry(cards).__getitem__, recorder)
 
 
 async def test_a_role_answers_under_its_own_words_and_parameters() -> None:
@@ -108,3 +111,123 @@ async def test_the_rules_of_the_playbook_say_what_may_be_done() -> None:
     assert on.may("delete", confidence=1.0).answer == "confirm"
     assert on.may("archive", confidence=0.5).answer == "confirm"
     assert on.may("archive", confidence=0.7)
+
+
+# Everything else a program may do
+
+
+@tool
+async def weather(city: str) -> dict[str, Any]:
+    happened.append(city)
+    return {"city": city, "degrees": 21}
+
+
+@tool(changes=True)
+async def refund(order: str) -> str:
+    happened.append(order)
+    return "refunded"
+
+
+@tool
+async def broken() -> None:
+    raise ValueError("out of order")
+
+
+happened: list[str] = []
+
+
+def equipped(
+    store: MemoryStore, *, resume: str = "", confirm: Any = None, rules: dict[str, Any] | None = None
+) -> Stage:
+    happened.clear()
+    playbook = Playbook.from_document({"roles": {"writer": {}}, "rules": rules or {}})
+    journal = Journal(store)
+    if resume:
+        recorder = Recorder.resume(journal, resume, by="ada")
+    else:
+        recorder = Recorder(journal, playbook.digest, {}, seed=7, by="ada", models={})
+    box = toolbox([weather, refund, broken])
+    return Stage(playbook, Registry({}).__getitem__, recorder, tools=box, confirm=confirm)
+
+
+async def test_what_a_tool_told_is_recorded_and_told_again_when_a_run_goes_on() -> None:
+    store = MemoryStore()
+    on = equipped(store)
+    await on.recorder.start()
+    assert await on.call("weather", city="Bern") == {"city": "Bern", "degrees": 21}
+    again = equipped(store, resume=on.recorder.id)
+    assert await again.call("weather", city="Bern") == {"city": "Bern", "degrees": 21}
+    assert happened == []
+    await again.call("weather", city="Basel")
+    assert happened == ["Basel"]
+    (call, _) = recall(store, on.recorder.id).calls
+    assert (call.tool, call.arguments, call.changes, call.error) == ("weather", {"city": "Bern"}, False, "")
+
+
+async def test_a_tool_that_fails_is_recorded_as_that() -> None:
+    store = MemoryStore()
+    on = equipped(store)
+    with pytest.raises(RunError, match="out of order"):
+        await on.call("broken")
+    (fact,) = store.facts(Query(kind="call"))
+    assert "out of order" in fact.body["error"]
+
+
+async def test_an_unknown_tool_is_told_with_the_known_ones() -> None:
+    with pytest.raises(RunError, match="found no tool 'fly'; expected one of: weather, refund, broken"):
+        await equipped(MemoryStore()).call("fly")
+
+
+async def test_what_is_forbidden_does_not_happen() -> None:
+    with pytest.raises(ActionForbidden, match="refund"):
+        await equipped(MemoryStore(), rules={"never": ["refund"]}).call("refund", order="7")
+    assert happened == []
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+async def test_what_needs_confirmation_happens_only_if_a_person_says_yes(said: bool | None) -> None:
+    async def person(action: str, because: str) -> bool:
+        assert action == "refund"
+        assert because
+        return bool(said)
+
+    store = MemoryStore()
+    on = equipped(store, confirm=None if said is None else person, rules={"confirm": ["refund"]})
+    if said:
+        assert await on.call("refund", order="7") == "refunded"
+    else:
+        with pytest.raises(ActionForbidden, match="nobody confirmed"):
+            await on.call("refund", order="7")
+    assert happened == (["7"] if said else [])
+    (decision,) = on.recorder.decisions
+    assert (decision.point, decision.action) == ("confirm refund", "yes" if said else "no")
+
+
+async def test_rules_are_for_what_changes_the_world_not_for_looking() -> None:
+    assert await equipped(MemoryStore(), rules={"never": ["weather"]}).call("weather", city="Bern")
+
+
+async def test_decisions_remarks_time_and_chance_are_the_same_again() -> None:
+    store = MemoryStore()
+    on = equipped(store)
+    await on.recorder.start()
+
+    async def act(stage: Stage) -> list[Any]:
+        said = await stage.decide("label", "spam", because="many links", propensity=0.5, confidence=0.9)
+        await stage.log("half way", done=1)
+        return [said, await stage.now(), await stage.now(), await stage.random(), await stage.random()]
+
+    first = await act(on)
+    assert first[1] <= first[2]
+    assert first[3] != first[4]
+    again = equipped(store, resume=on.recorder.id)
+    assert await act(again) == first
+    assert await again.random() not in first
+    assert store.kinds() == {"start": 1, "decision": 1, "remark": 1, "reading": 5}
+    (decision,) = recall(store, on.recorder.id).decisions
+    assert (decision.because, decision.propensity, decision.confidence) == ("many links", 0.5, 0.9)
+
+
+async def test_searching_is_calling_the_tool_of_that_name() -> None:
+    with pytest.raises(RunError, match="found no tool 'search'"):
+        await equipped(MemoryStore()).search("pumps")

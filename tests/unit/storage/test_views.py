@@ -18,12 +18,16 @@ from seedbed.evaluation.evaluate import Bench
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
+from seedbed.models.registry import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.review import approve
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run, Turn
+from seedbed.stage.stage import Stage
+from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.dialects import dialect
 from seedbed.storage.sql import SqlStore
 from seedbed.storage.store import Fact, Store
@@ -53,16 +57,31 @@ def database(url: str) -> Iterator[Connection]:
 
 async def use(store: Store) -> None:
     """Something of everything that seedbed records."""
-    library = Library(store, "ann")
+    library, journal = Library(store, "ann"), Journal(store)
+
+    async def look(at: str) -> str:
+        return at
+
     start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
 
     async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
-        recorder = Recorder(store, playbook.digest, dict(task.inputs), seed=seed, by="ann", models={})
+        recorder = Recorder(journal, playbook.digest, dict(task.inputs), seed=seed, by="ann", models={}, parent="p")
+        await recorder.start()
         answer = task.expected if playbook == better else "0"
         told: dict[str, Any] = {"step": "say", "role": "writer", "model": "m", "messages": (), "text": answer}
         used = {"prompt_tokens": 3, "completion_tokens": 2, "cost_usd": 0.25, "latency_seconds": 0.5}
-        recorder.add(Turn(**told, **used, finish_reason="stop", seed=seed))
-        return recorder.end("completed", answer)
+        turn = Turn(**told, **used, finish_reason="stop", seed=seed)
+
+        async def said() -> Turn:
+            return turn
+
+        await recorder.turn("say", answer, said)
+        stage = Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]))
+        await stage.call("look", at="it")
+        await stage.decide("label", "good", because="so", propensity=0.5, confidence=0.5)
+        await stage.log("done")
+        await stage.now()
+        return await recorder.end("completed", answer)
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))
     bench = Bench(store, perform, lambda playbook: {}, "ann")

@@ -1,0 +1,79 @@
+"""Tool: a typed function a program may call; it reads the world or it changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError, validate_call
+
+from seedbed.errors import PlaybookError, Problem, RunError, shown
+
+TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function by name. What `changes` the world is asked for permission, announced, and never done in a replay."""
+
+    name: str
+    function: Callable[..., Any]
+    changes: bool = False
+    about: str = ""
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    async def use(self, arguments: dict[str, Any]) -> Any:
+        """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                if inspect.iscoroutinefunction(inspect.unwrap(self.function)):
+                    return await self.function(**arguments)
+                return await asyncio.to_thread(self.function, **arguments)
+        except TimeoutError:
+            limit = f"at most {self.timeout_seconds:g} seconds"
+            raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
+        except ValidationError as wrong:
+            told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in wrong.errors())
+            raise RunError(f"tool {self.name}: found arguments that do not fit: {told}") from None
+        except RunError:
+            raise
+        except Exception as wrong:
+            raise RunError(f"tool {self.name} failed: {type(wrong).__name__}: {shown(str(wrong), 300)}") from wrong
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    changes: bool = False,
+    name: str | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Any:
+    """Make a tool of a typed function, as a decorator with or without arguments."""
+
+    def made(function: Callable[..., Any]) -> Tool:
+        about = inspect.getdoc(function) or ""
+        return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds)
+
+    return made if function is None else made(function)
+
+
+def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
+    """Tools by name: ours, plain functions, which only read, and LangChain tools, which say so in their metadata."""
+    box: dict[str, Tool] = {}
+    for each in tools:
+        made = each if isinstance(each, Tool) else _langchain(each) if hasattr(each, "ainvoke") else tool(each)
+        if made.name in box:
+            raise PlaybookError([Problem("tools", f"two tools named {made.name}", "names that differ")])
+        box[made.name] = made
+    return box
+
+
+def _langchain(given: Any) -> Tool:
+    async def use(**arguments: Any) -> Any:
+        return await given.ainvoke(arguments)
+
+    changes = bool((given.metadata or {}).get("changes"))
+    return Tool(given.name, use, changes, given.description)

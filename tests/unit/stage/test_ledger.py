@@ -1,0 +1,115 @@
+"""What a run may spend is reserved before each call, and never exceeded."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedbed.errors import BudgetSpent
+from seedbed.stage.ledger import LEAST_TOKENS, USUAL_TOKENS, Ledger, most_tokens
+
+DOLLAR = (1_000_000.0, 1_000_000.0)
+"""A dollar for each token."""
+
+
+async def test_without_a_limit_nothing_is_held_back() -> None:
+    ledger = Ledger()
+    async with ledger.reserved(10**9, DOLLAR, None) as held:
+        assert held.max_tokens is None
+        held.spent_usd = 5.0
+    assert (ledger.spent_usd, ledger.refused) == (5.0, False)
+
+
+async def test_an_answer_is_cut_to_what_can_be_paid() -> None:
+    ledger = Ledger(100.0, kept=0.0)
+    async with ledger.reserved(40, DOLLAR, 1000) as held:
+        assert held.max_tokens in (59, 60)
+        held.spent_usd = 50.0
+    async with ledger.reserved(10, DOLLAR, 20) as held:
+        assert held.max_tokens == 20
+
+
+async def test_a_share_is_kept_for_the_last_step() -> None:
+    ledger = Ledger(100.0, kept=0.5)
+    ledger.spend(45.0)
+    with pytest.raises(BudgetSpent, match=r"of \$100.00"):
+        async with ledger.reserved(1, DOLLAR, 20):
+            pass
+    assert ledger.refused
+    async with ledger.reserved(1, DOLLAR, 20, last=True) as held:
+        assert held.max_tokens == 20
+
+
+async def test_who_finds_the_money_held_by_others_waits_for_what_they_leave() -> None:
+    ledger = Ledger(100.0, kept=0.0)
+    order = []
+
+    async def spend(name: str, usd: float) -> None:
+        async with ledger.reserved(0, DOLLAR, 90) as held:
+            order.append(name)
+            await asyncio.sleep(0)
+            held.spent_usd = usd
+
+    await asyncio.gather(spend("first", 10.0), spend("second", 10.0))
+    assert order == ["first", "second"]
+    assert (ledger.spent_usd, ledger.refused) == (20.0, False)
+
+
+async def test_who_waits_in_vain_is_told() -> None:
+    ledger = Ledger(100.0, kept=0.0)
+
+    async def spend(usd: float) -> None:
+        async with ledger.reserved(0, DOLLAR, 100) as held:
+            await asyncio.sleep(0)
+            held.spent_usd = usd
+
+    told = await asyncio.gather(spend(95.0), spend(95.0), return_exceptions=True)
+    assert [type(each) for each in told] == [type(None), BudgetSpent]
+
+
+async def test_a_call_that_fails_gives_back_what_it_held() -> None:
+    ledger = Ledger(100.0, kept=0.0)
+    with pytest.raises(ZeroDivisionError):
+        async with ledger.reserved(0, DOLLAR, 100):
+            raise ZeroDivisionError
+    async with ledger.reserved(0, DOLLAR, 90) as held:
+        assert held.max_tokens == 90
+
+
+async def test_a_free_model_needs_no_money() -> None:
+    async with Ledger(0.0).reserved(10**6, (0.0, 0.0), None) as held:
+        assert held.max_tokens == USUAL_TOKENS
+
+
+@given(st.integers(0, 2**32), st.floats(0, 3), st.integers(1, 12))
+def test_calls_at_the_same_time_never_spend_more_than_the_limit(seed: int, limit: float, calls: int) -> None:
+    chance = random.Random(seed)
+    ledger = Ledger(limit, kept=chance.random())
+
+    async def call() -> None:
+        prompt, prices = chance.randrange(2000), (chance.uniform(0, 100), chance.uniform(0, 1000))
+        wanted = chance.choice([None, chance.randrange(1, 5000)])
+        try:
+            async with ledger.reserved(prompt, prices, wanted, last=chance.random() < 0.2) as held:
+                assert held.max_tokens is not None
+                assert held.max_tokens >= min(wanted or USUAL_TOKENS, LEAST_TOKENS)
+                await asyncio.sleep(0)
+                read, written = chance.randint(0, prompt), chance.randint(0, held.max_tokens)
+                held.spent_usd = (read * prices[0] + written * prices[1]) / 1e6
+        except BudgetSpent:
+            assert ledger.refused
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(call() for _ in range(calls)))
+
+    asyncio.run(all_of_them())
+    assert ledger.spent_usd <= limit
+
+
+@given(st.text())
+def test_no_tokenizer_makes_more_of_a_text_than_its_bytes(text: str) -> None:
+    assert most_tokens(text) >= len(text.encode(errors="replace"))
