@@ -13,6 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+# The contracts of `seedbed.testing` are tests, and shall fail like tests.
+pytest.register_assert_rewrite("seedbed.testing")
+
 _names = (f"test_{number}" for number in count())
 
 

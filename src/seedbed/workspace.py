@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.experiment import Verdict
+    from seedbed.models.limits import Lines
     from seedbed.models.registry import Card, Registry
     from seedbed.runs.journal import Journal
     from seedbed.runs.recorder import Recorder
@@ -100,6 +101,12 @@ class Workspace:
         from seedbed.runs.journal import Journal
 
         return Journal(self.store)
+
+    @cached_property
+    def lines(self) -> Lines:
+        from seedbed.models.limits import Lines
+
+        return Lines()
 
     @cached_property
     def models(self) -> Registry:
@@ -266,6 +273,7 @@ class Workspace:
             playbook,
             self.models.__getitem__,
             recorder,
+            lines=self.lines,
             ledger=Ledger(max_cost_usd),
             tools=toolbox(self.tools),
             confirm=self.confirm,

@@ -11,6 +11,9 @@ from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
 from seedbed.cli.output import line, money
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from seedbed.models.chat import Reply
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
@@ -23,40 +26,60 @@ def _card(space: Workspace, name: str) -> Json:
     """A model's card as it stands in the file: secrets stay references, and those of a variable are left out."""
     from seedbed.settings import without_secrets
 
-    card = space.models[name].card
+    model = space.models[name]
+    card, price = model.card, model.price()
     return {
         "model": name,
         "use": card.use,
-        "args": without_secrets(space.models[name].card.args),
+        "args": without_secrets(card.args),
         "can": list(card.can),
-        "usd_per_million": list(card.usd_per_million),
+        "skill": dict(card.skill),
+        "then": list(card.then),
+        "usd_per_million": None if price is None else list(price),
         "context_tokens": card.context_tokens,
+        "requests_per_minute": card.requests_per_minute,
+        "tokens_per_minute": card.tokens_per_minute,
+        "timeout_seconds": card.timeout_seconds,
     }
 
 
 @app.command("list")
 def list_models(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show the models of the workspace.
+    """Show the models of the workspace. A price nobody knows is null.
 
-    JSON: models (model, use, args, can, usd_per_million, context_tokens).
+    JSON: models (model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
+    tokens_per_minute, timeout_seconds).
     """
     with options.opened(workspace) as space:
         cards = [_card(space, name) for name in space.models]
-    rows = [(line((card["model"], "bold")), card["use"], ", ".join(card["can"]), _price(card)) for card in cards]
-    table = output.table("model", "use", "can", "$ per million tokens", rows=rows)
+    rows = [
+        (line((card["model"], "bold")), card["use"], _abilities(card), _price(card), ", ".join(card["then"]))
+        for card in cards
+    ]
+    table = output.table("model", "use", "can", "$ per million tokens", "then", rows=rows)
     output.show({"models": cards}, as_json, table if rows else line("no models: add some under models in seedbed.yaml"))
 
 
+def _abilities(card: Json) -> str:
+    """What it can do, with how well where its card says so."""
+    skill = card["skill"]
+    words = dict.fromkeys([*card["can"], *skill])
+    return ", ".join(f"{word} {skill[word]:g}" if word in skill else word for word in words)
+
+
 def _price(card: Json) -> str:
+    if card["usd_per_million"] is None:
+        return "unknown"
     read, written = card["usd_per_million"]
     return f"{read:g} in, {written:g} out" if read or written else "free"
 
 
 @app.command()
 def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show the card of a model.
+    """Show the card of a model. A price nobody knows is null.
 
-    JSON: model, use, args, can, usd_per_million, context_tokens.
+    JSON: model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
+    tokens_per_minute, timeout_seconds.
     JSON of the embedded model also: identity (runtime, weights, cpu).
     """
     with options.opened(workspace) as space:
@@ -65,13 +88,19 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
         from seedbed.models.local import identity
 
         card["identity"] = identity()
+    from seedbed.models.prices import REMEDY
+
+    limits = {"requests": card["requests_per_minute"], "tokens": card["tokens_per_minute"]}
     pairs = [
         ("model", card["model"]),
         ("use", card["use"]),
         ("args", ", ".join(f"{name}: {value}" for name, value in card["args"].items())),
-        ("can", ", ".join(card["can"])),
-        ("price", _price(card)),
+        ("can", _abilities(card)),
+        ("then", ", ".join(card["then"])),
+        ("price", _price(card) if card["usd_per_million"] else f"unknown. {REMEDY}"),
         ("context", f"{card['context_tokens']:,} tokens" if card["context_tokens"] else ""),
+        ("limits", ", ".join(f"{number:,} {what} per minute" for what, number in limits.items() if number)),
+        ("timeout", f"{card['timeout_seconds']:g} s"),
         *card.get("identity", {}).items(),
     ]
     output.show(card, as_json, output.facts(pairs))
@@ -83,29 +112,54 @@ def try_model(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same seed, the same answer.")] = None,
+    streamed: Annotated[bool, typer.Option("--stream", help="Show the answer as it comes.")] = False,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say something to a model and see that it answers. Nothing is recorded.
+    """Say something to a model and see that it answers. Nothing is recorded. A cost nobody knows is null.
 
-    JSON: model, text, prompt_tokens, completion_tokens, cost_usd, latency_seconds, finish_reason.
+    JSON: model, text, prompt_tokens, completion_tokens, cost_usd, latency_seconds, finish_reason, confidence.
     """
-    from seedbed.models.chat import Message, ask
+    from seedbed.models.chat import Message, ask, stream
 
+    said = [Message("user", text)]
     with options.opened(workspace) as space:
-        reply = options.complete(ask(space.models[model], [Message("user", text)], max_tokens=max_tokens, seed=seed))
+        speaker = space.models[model]
+        if streamed and not as_json:
+            pieces = stream(speaker, said, max_tokens=max_tokens, seed=seed)
+            reply = options.complete(_shown_as_it_comes(pieces))
+        else:
+            reply = options.complete(ask(speaker, said, max_tokens=max_tokens, seed=seed))
     document = {
         "model": reply.model,
         "text": reply.text,
         "prompt_tokens": reply.usage.prompt_tokens,
         "completion_tokens": reply.usage.completion_tokens,
-        "cost_usd": reply.cost_usd,
+        "cost_usd": reply.cost_usd if reply.cost_known else None,
         "latency_seconds": reply.latency_seconds,
         "finish_reason": reply.finish_reason,
+        "confidence": reply.confidence,
     }
     tokens = f"{reply.usage.prompt_tokens} tokens in, {reply.usage.completion_tokens} out"
-    spent = f"{tokens}, {money(reply.cost_usd)}, {reply.latency_seconds:.2f} s"
-    output.show(document, as_json, line(reply.text), line((spent, "dim")))
+    cost = money(reply.cost_usd) if reply.cost_known else "cost unknown"
+    spent = f"{tokens}, {cost}, {reply.latency_seconds:.2f} s"
+    if reply.confidence is not None:
+        spent += f", {reply.confidence:.0%} sure"
+    output.show(document, as_json, *([] if streamed else [line(reply.text)]), line((spent, "dim")))
+
+
+async def _shown_as_it_comes(pieces: AsyncIterator[str | Reply]) -> Reply:
+    reply: Reply | None = None
+    try:
+        async for piece in pieces:
+            if isinstance(piece, str):
+                typer.echo(output.safe(piece), nl=False)
+            else:
+                reply = piece
+    finally:
+        typer.echo()  # an error begins on a line of its own too
+    assert reply is not None
+    return reply
 
 
 @app.command()

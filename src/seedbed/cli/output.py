@@ -12,11 +12,12 @@ import traceback
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError
+from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -55,6 +56,19 @@ def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
     for renderable in renderables:
         # A terminal gets lines wrapped between words; whoever reads a pipe wants them as they are.
         console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
+
+
+def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: bool) -> None:
+    """What a command exports: into a new file, or else printed as it is."""
+    if file:
+        if file.exists():
+            remedy = "Remove it or choose another."
+            raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)])
+        file.write_text(text, encoding="utf-8")
+    if as_json or file:
+        show({**document, "file": str(file) if file else None}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))
+    else:
+        typer.echo(text, nl=False)
 
 
 def plain(value: Any) -> Any:

@@ -176,7 +176,6 @@ def export(
     """
     from seedbed import documents
     from seedbed.cli import views
-    from seedbed.errors import PlaybookError, Problem
     from seedbed.playbooks import formats
 
     if to not in ("yaml", "json", *formats.FORMATS):
@@ -191,15 +190,8 @@ def export(
             document = formats.export(chosen, to, _notes(space, chosen.digest), called)
     in_json = file.suffix == ".json" if file else to == "json"
     text = documents.to_json(document) if in_json else documents.to_yaml(document)
-    if file:
-        if file.exists():
-            raise PlaybookError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
-        file.write_text(text, encoding="utf-8")
-    told = {"playbook": chosen.digest, "format": to, "document": document, "file": str(file) if file else None}
-    if as_json or file:
-        output.show(told, as_json, line(("✓ ", "bold green"), f"wrote {file}"))
-    else:
-        typer.echo(text, nl=False)
+    told = {"playbook": chosen.digest, "format": to, "document": document}
+    output.hand_over(told, text, file, as_json)
 
 
 def _notes(space: Workspace, digest: Digest) -> list[Note]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -118,6 +119,29 @@ def show(
             line(f"{counted(len(found.turns), 'turn')}, output: ", (views.answer_text(found.output), "bold")),
         ]
     output.show(views.run_document(found), as_json, *parts)
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning of it.")],
+    to: Annotated[str, typer.Option("--format", help="markdown, html or json.")] = "markdown",
+    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run down to be read or passed on: every turn, the outcome, and what it cost by model.
+
+    JSON: run, format, text, file.
+    """
+    from seedbed.runs.exchange import FORMATS
+    from seedbed.runs.recorder import recall
+
+    if to not in FORMATS:
+        raise typer.BadParameter(f"found {to!r}; expected one of: {', '.join(FORMATS)}", param_hint="--format")
+    with options.opened(workspace) as space:
+        found = recall(space.store, whole(space.store, run))
+    text = FORMATS[to](found)
+    output.hand_over({"run": found.id, "format": to, "text": text}, text, file, as_json)
 
 
 def whole(store: Store, start: str) -> str:

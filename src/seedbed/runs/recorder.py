@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -83,7 +84,7 @@ class Recorder:
     async def start(self) -> None:
         """Accept the run: from here on it can be taken up again."""
         if not self.resumed:
-            await self._add("start", self.id, self.playbook, {**self._about, "seedbed": version("seedbed")})
+            await self._add("start", self.id, self.playbook, {**self._about, "seedbed": _version()})
 
     async def once(
         self, kind: str, name: str, request: object, work: Callable[[], Awaitable[Json]], *, risky: bool = False
@@ -101,7 +102,9 @@ class Recorder:
         if risky:
             await self._announced(key, name)
         began = time.perf_counter()
-        body: Json = _kept(await work())
+        body = await work()
+        if kind != "turn":  # which is plain already
+            body = _kept(body)
         await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
         return body
 
@@ -143,7 +146,7 @@ class Recorder:
         )
         told = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
         outcome = {name: getattr(run, name) for name in told}
-        body = {**self._about, **outcome, "turns": len(run.turns), "seedbed": version("seedbed")}
+        body = {**self._about, **outcome, "turns": len(run.turns), "seedbed": _version()}
         # A run that was taken up again ends again; what it paid before was told by the end before.
         key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
         await self._add("run", key, self.playbook, body, self._paid_usd)
@@ -152,6 +155,11 @@ class Recorder:
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> None:
         at = self._started if kind in ("start", "run") else self._clock()
         await self._journal.add(Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value))
+
+
+@cache
+def _version() -> str:
+    return version("seedbed")
 
 
 def _kept(value: Any) -> Any:

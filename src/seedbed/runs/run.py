@@ -36,7 +36,8 @@ class Turn:
     notices: tuple[str, ...] = ()
 
     def body(self) -> Json:
-        return {**asdict(self), "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
+        told = {name: getattr(self, name) for name in self.__slots__}
+        return {**told, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
 
     @classmethod
     def from_body(cls, body: Json) -> Turn:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
-from seedbed.models.chat import Message, Model, Reply, ask
+from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError, SettingsError
+from seedbed.models.chat import Message, Model
+from seedbed.models.fallback import Answered, answered
+from seedbed.models.limits import Lines
 from seedbed.playbooks.playbook import Playbook, Role
 from seedbed.playbooks.rules import Permission
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Decision, Turn
-from seedbed.stage.ledger import Ledger, most_tokens
+from seedbed.stage.ledger import Ledger, Reservation, most_tokens
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
 
@@ -41,6 +44,7 @@ class Stage:
         models: Callable[[str], Model],
         recorder: Recorder,
         *,
+        lines: Lines | None = None,
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
         confirm: Confirm | None = None,
@@ -51,6 +55,7 @@ class Stage:
         self.output: Any = None
         """What the run gives: set by whoever performs it."""
         self._models = models
+        self._lines = lines or Lines()
         self._tools = tools or {}
         self._confirm = confirm or nobody
         self._draws = count()
@@ -81,52 +86,71 @@ class Stage:
 
         paid = False
 
-        async def answered() -> Turn:
+        async def spoke() -> Turn:
             nonlocal paid
             paid = True
-            reply = await self._answer(model, messages, asked, last)
+            got = await self._answered(asked, model, messages, last)
             return Turn(
                 step=step,
                 role=role,
-                model=reply.model,
+                model=got.reply.model,
                 messages=spoken,
-                text=reply.text,
-                prompt_tokens=reply.usage.prompt_tokens,
-                completion_tokens=reply.usage.completion_tokens,
-                cost_usd=reply.cost_usd,
-                latency_seconds=reply.latency_seconds,
-                finish_reason=reply.finish_reason,
+                text=got.reply.text,
+                prompt_tokens=got.reply.usage.prompt_tokens,
+                completion_tokens=got.reply.usage.completion_tokens,
+                cost_usd=got.cost_usd,
+                latency_seconds=got.reply.latency_seconds,
+                finish_reason=got.reply.finish_reason,
                 seed=self.seed,
+                waited_seconds=got.waited_seconds,
+                confidence=got.reply.confidence,
+                notices=tuple(map(str, got.substitutions)),
             )
 
-        turn = await self.recorder.turn(step or role, [role, *spoken], answered)
+        request = "\x1e".join((role, *(f"{speaker}\x1f{text}" for speaker, text in spoken)))
+        turn = await self.recorder.turn(step or role, request, spoke)
         if not paid:  # before the run was taken up again
             self.ledger.spend(turn.cost_usd)
         return turn
 
-    def _role(self, name: str) -> tuple[Role, Model]:
+    def _role(self, name: str) -> tuple[Role, str]:
         if name not in self.playbook.roles:
             known = ", ".join(self.playbook.roles) or "none"
             raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
         role = self.playbook.roles[name]
         if role.model is None:
             raise PlaybookError([Problem(f"roles.{name}.model", "nothing", "a model of the workspace", "Name one.")])
-        return role, self._models(role.model)
+        return role, role.model
 
-    async def _answer(self, model: Model, messages: Sequence[Message], role: Role, last: bool) -> Reply:
-        prompt_tokens = sum(most_tokens(message.text) for message in messages)
-        held = self.ledger.reserved(prompt_tokens, model.card.usd_per_million, role.max_tokens, last=last)
-        async with held as reservation:
-            reply = await ask(
-                model,
-                messages,
-                temperature=role.temperature,
-                max_tokens=reservation.max_tokens,
-                stop=role.stop,
-                seed=self.seed,
-            )
-            reservation.spent_usd = reply.cost_usd
-        return reply
+    async def _answered(self, role: Role, model: str, messages: Sequence[Message], last: bool) -> Answered:
+        """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""
+
+        def reserve(
+            model: Model, messages: Sequence[Message], wanted: int | None
+        ) -> AbstractAsyncContextManager[Reservation]:
+            prompt_tokens = sum(most_tokens(message.text) for message in messages)
+            return self.ledger.reserved(prompt_tokens, self._price(model, prompt_tokens), wanted, last=last)
+
+        return await answered(
+            self._models,
+            model,
+            messages,
+            lines=self._lines,
+            needs=role.needs,
+            reserve=reserve,
+            temperature=role.temperature,
+            max_tokens=role.max_tokens,
+            stop=role.stop,
+            seed=self.seed,
+        )
+
+    def _price(self, model: Model, prompt_tokens: int) -> tuple[float, float]:
+        price = model.price(prompt_tokens)
+        if price is None and self.ledger.limit_usd is not None:
+            found = "a limit on costs and no price"
+            remedy = "Set usd_per_million on its card, or install the extra prices."
+            raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])
+        return price or (0.0, 0.0)
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Use a tool. One that changes the world needs the rules' permission, and a person's where they ask for it.

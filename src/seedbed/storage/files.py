@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -358,7 +357,7 @@ def _read_content(path: Path) -> Content | None:
 
 def _plain(told: Ref | Fact) -> Json:
     """A ref or a fact as JSON can hold it, without what it leaves empty."""
-    plain = asdict(told) | {"at": told.at.astimezone(UTC).isoformat()}
+    plain = {name: getattr(told, name) for name in told.__slots__} | {"at": told.at.astimezone(UTC).isoformat()}
     return {name: value for name, value in plain.items() if value not in (None, (), {}, "")}
 
 

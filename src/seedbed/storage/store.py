@@ -8,15 +8,14 @@ fact, and the facts of `CHAINED` kinds are hash-chained so that an edited byte i
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError, shown
+from seedbed.storage.canonical import canonical, digest
 
 Json: TypeAlias = dict[str, Any]
 Digest: TypeAlias = str
@@ -28,47 +27,6 @@ CHAINED = frozenset({"move", "approval", "key"})
 
 GENESIS = "b2:" + "0" * 64
 """The link before the first chained fact."""
-
-
-def canonical(body: object) -> str:
-    """The one text of a JSON value: sorted keys, no spaces, no escapes, 1.0 written as 1.
-
-    Raises StoreError for what JSON cannot hold: NaN, infinities, keys that are not text, lone surrogates.
-    """
-    try:
-        return json.dumps(_plain(body, "$"), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    except RecursionError:
-        raise StoreError("found a value nested hundreds of levels deep or within itself; expected flat JSON") from None
-    except ValueError:
-        raise StoreError("found an integer of thousands of digits; expected one of at most 4,300") from None
-
-
-def _plain(value: object, path: str) -> object:
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise StoreError(f"{path}: found a lone surrogate; expected valid Unicode text") from None
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise StoreError(f"{path}: found {value}; expected a finite number, JSON has no other")
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise StoreError(f"{path}: found the key {shown(key)}; expected text, JSON has no other keys")
-        return {str(_plain(key, path)): _plain(item, f"{path}.{key}") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    raise StoreError(f"{path}: found {type(value).__name__}; expected a JSON value")
-
-
-def digest(kind: str, body: object) -> Digest:
-    """The name of content: its kind and canonical JSON under BLAKE2b, tagged with the algorithm."""
-    return "b2:" + hashlib.blake2b(f"{kind}\n{canonical(body)}".encode(), digest_size=32).hexdigest()
 
 
 def sealed(body: object) -> bool:
@@ -244,7 +202,7 @@ def checked(facts: Iterable[Fact]) -> list[Fact]:
         names = (fact.kind, fact.key, fact.subject, fact.by, *fact.parents, *fact.tags)
         if not all(map(nameable, names)):
             raise StoreError(f"{fact.kind} fact {shown(fact.key)}: found names that cannot be; expected {A_NAME}")
-        canonical([fact.body, fact.value])
+        canonical(fact.value)  # the body is checked as it is written
         batch.append(
             replace(
                 fact,

@@ -29,6 +29,51 @@ def test_show_is_the_card_of_one(space: Path, seedbed: Seedbed) -> None:
     assert "sorting" in seedbed("model", "show", "local").out
 
 
+CARDS = """\
+models:
+  dark: {use: langchain_nowhere.ChatNowhere, args: {model: m}, can: [poems], then: [known]}
+  known: {use: openai, args: {model: gpt-4o}, skill: {poems: 0.7}, requests_per_minute: 1000, timeout_seconds: 30}
+  free: {use: scripted, args: {replies: ["one two three"]}}
+"""
+
+
+def test_everything_a_card_says_is_shown_and_a_price_nobody_knows_as_such(space: Path, seedbed: Seedbed) -> None:
+    write(space, seedbed__yaml=CARDS)
+    cards = seedbed("model", "list", "--json").json["models"]
+    assert [card["usd_per_million"] for card in cards] == [None, [2.5, 10], [0, 0]]
+    assert (cards[0]["then"], cards[1]["skill"], cards[1]["timeout_seconds"]) == (["known"], {"poems": 0.7}, 30)
+    listed = seedbed("model", "list").out
+    for told in ("unknown", "2.5 in, 10 out", "free", "poems 0.7"):
+        assert told in listed
+    shown = seedbed("model", "show", "dark").out
+    assert "unknown. Set usd_per_million on its card, or run: pip install 'seedbed[prices]'" in shown
+    assert "known" in shown
+    assert "1,000 requests per minute" in seedbed("model", "show", "known").out
+
+
+def test_an_answer_can_be_seen_as_it_comes(space: Path, seedbed: Seedbed) -> None:
+    write(space, seedbed__yaml=CARDS)
+    done = seedbed("model", "try", "free", "hello", "--stream", "--max-tokens", "2")
+    assert done.out.startswith("one two\n1 tokens in, 2 out, $0.00")
+    done = seedbed("model", "try", "free", "hello", "--stream", "--json")
+    assert keeps_promise(done.json, "model", "try")
+    assert done.json["text"] == "one two three"
+
+
+def test_a_stream_that_fails_ends_its_line_and_says_why(space: Path, seedbed: Seedbed) -> None:
+    write(space, seedbed__yaml="models: {free: {use: scripted, args: {replies: []}}}\n")
+    done = seedbed("model", "try", "free", "hello", "--stream")
+    assert (done.code, done.out) == (1, "\n")
+    assert "the script is over" in done.err
+
+
+def test_a_cost_nobody_knows_is_told_as_such(space: Path, seedbed: Seedbed) -> None:
+    fake = "langchain_core.language_models.fake_chat_models.FakeListChatModel"
+    write(space, seedbed__yaml=f"models: {{fake: {{use: {fake}, args: {{responses: [x]}}}}}}\n")
+    assert "cost unknown" in seedbed("model", "try", "fake", "hello").out
+    assert seedbed("model", "try", "fake", "hello", "--json").json["cost_usd"] is None
+
+
 def test_a_workspace_without_models_says_so(space: Path, seedbed: Seedbed) -> None:
     write(space, seedbed__yaml="by: ann\n")
     assert "no models" in seedbed("model", "list").out

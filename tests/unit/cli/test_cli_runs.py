@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from command_line import BETTER, Seedbed, keeps_promise, promised
 
 
@@ -57,3 +60,32 @@ def test_an_unknown_run_is_told(space: Path, seedbed: Seedbed) -> None:
         done = seedbed("runs", "show", name)
         assert done.code == 1
         assert f'no run "{name}" is recorded here' in done.err
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "json"])
+def test_a_run_is_exported_to_a_new_file_and_never_over_another(space: Path, seedbed: Seedbed, form: str) -> None:
+    run = seedbed("run", "sorter.yaml", "text=hello", "--json").json["run"]
+    told = seedbed("runs", "export", run[:8], "--format", form, "-o", "run.out", "--json").json
+    assert keeps_promise(told, "runs", "export")
+    assert (space / "run.out").read_text() == told["text"]
+    assert run[:10] in told["text"]
+    again = seedbed("runs", "export", run, "-o", "run.out")
+    assert again.code == 1
+    assert "a file that exists" in again.err
+    assert seedbed("runs", "export", run, "--format", "pdf").code == 64
+
+
+def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "text=hello", "--json").json
+    with closing(sqlite3.connect(space / "seedbed.db")) as db, db:
+        db.execute("DELETE FROM facts WHERE kind = 'run'")
+    assert [run["status"] for run in seedbed("runs", "list", "--json").json["runs"]] == ["running"]
+    assert "has not ended" in seedbed("runs", "list").out
+    again = seedbed("run", "--resume", done["run"][:8], "--json").json
+    assert (again["output"], again["run"], again["status"]) == (done["output"], done["run"], "completed")
+    assert len(again["turns"]) == 1
+    refused = seedbed("run", "--resume", done["run"])
+    assert refused.code == 1
+    assert "is complete" in refused.err
+    assert seedbed("run").code == 64
+    assert seedbed("run", "sorter.yaml", "--resume", done["run"]).code == 64

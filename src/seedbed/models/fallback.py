@@ -1,0 +1,399 @@
+"""Have a question answered: by the model that was named, or by one of those its card names in `then`.
+
+A model that fails for a moment is asked again, one that keeps failing is left alone for a while, and the next one takes
+its place; the result says so. A mistake of ours is never covered up by asking somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, Protocol, TypeAlias, TypedDict
+
+from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
+from seedbed.models.limits import Lines
+
+__all__ = ["Answered", "Attempt", "Discard", "Hold", "Substitution", "answered", "plain", "streamed"]
+
+Midstream: TypeAlias = Literal["restart", "keep", "fail"]
+"""What becomes of an answer that breaks off: it begins anew, what came is the answer, or there is none."""
+
+
+class Hold(Protocol):
+    """Money held for one try: how long its answer may be, and what it did cost."""
+
+    max_tokens: int | None
+    spent_usd: float
+
+
+Reserve: TypeAlias = Callable[[Model, Sequence[Message], int | None], AbstractAsyncContextManager[Hold]]
+"""Holds what a try of this model with these messages and so many tokens may cost, or raises BudgetSpent."""
+
+
+@dataclass(slots=True)
+class _Free:
+    max_tokens: int | None
+    spent_usd: float = 0.0
+
+
+def free(model: Model, messages: Sequence[Message], max_tokens: int | None) -> AbstractAsyncContextManager[Hold]:
+    """For those who need not look at money."""
+    return nullcontext(_Free(max_tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A try that failed. `cost_usd` is what it may have cost at most: a provider may charge for what we never got."""
+
+    model: str
+    why: Why
+    told: str
+    seconds: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Substitution:
+    """One model asked in place of another, and why; as text it is a sentence for the user."""
+
+    asked: str
+    used: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.used} was asked instead of {self.asked}: {self.because}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An answer and the way to it.
+
+    `waited_seconds` were spent on rate limits, pauses and rests, apart from the model's own time.
+    """
+
+    reply: Reply
+    substitutions: tuple[Substitution, ...] = ()
+    waited_seconds: float = 0.0
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def cost_usd(self) -> float:
+        """What the answer and the failed tries cost together."""
+        return self.reply.cost_usd + sum(attempt.cost_usd for attempt in self.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """All pieces of a stream so far are void; the answer begins anew."""
+
+    because: str
+
+
+class _Wishes(TypedDict):
+    temperature: float | None
+    seed: int | None
+    stop: Sequence[str]
+
+
+async def answered(
+    models: Callable[[str], Model],
+    name: str,
+    messages: Sequence[Message],
+    *,
+    lines: Lines,
+    needs: Collection[str] = (),
+    reserve: Reserve = free,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+) -> Answered:
+    """Have the named model answer, or else those that stand in for it, in the order of `chain`.
+
+    A model is passed over if it cannot do what the step `needs`, if the messages do not fit its context, if there is no
+    money for it, or while it rests. If all that are left are resting and one will be back soon, we wait for it.
+
+    Raises ModelUnavailable with every try if nobody answers, BudgetSpent if only money is missing, and a mistake of
+    ours at once.
+    """
+    wishes = _Wishes(temperature=temperature, seed=seed, stop=stop)
+    return await _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes).answer()
+
+
+async def streamed(
+    models: Callable[[str], Model],
+    name: str,
+    messages: Sequence[Message],
+    *,
+    lines: Lines,
+    needs: Collection[str] = (),
+    reserve: Reserve = free,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+    midstream: Midstream = "restart",
+) -> AsyncGenerator[str | Discard | Answered, None]:
+    """Like `answered`, in pieces as they come; the last thing is the Answered.
+
+    If an answer breaks off, `restart` gives a Discard and then another answer from its beginning; `keep` ends with what
+    came and the finish reason "interrupted"; `fail` raises. Who may leave early closes it with `contextlib.aclosing`.
+    """
+    wishes = _Wishes(temperature=temperature, seed=seed, stop=stop)
+    heard: asyncio.Queue[str | Discard | None] = asyncio.Queue()
+    call = _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes, heard.put_nowait, midstream)
+    answering = asyncio.ensure_future(call.answer())
+    answering.add_done_callback(lambda _: heard.put_nowait(None))
+    try:
+        while (piece := await heard.get()) is not None:
+            yield piece
+        yield await answering
+    finally:
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+
+
+def chain(models: Callable[[str], Model], name: str) -> list[Model]:
+    """The named model, then those it names, then those they name; each once."""
+    found: dict[str, Model] = {}
+    names = deque([name])
+    while names:
+        name = names.popleft()
+        if name not in found:
+            found[name] = models(name)
+            names.extend(found[name].card.then)
+    return list(found.values())
+
+
+def plain(messages: Sequence[Message]) -> list[Message]:
+    """The same conversation in the form every provider takes: at most one system message, which is first; then the
+    others, none of them empty and no two of one speaker in a row."""
+    said = [message for message in messages if message.text.strip()]
+    merged: list[Message] = []
+    for message in sorted(said, key=lambda each: each.role != "system"):
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, f"{merged[-1].text}\n\n{message.text}")
+        else:
+            merged.append(message)
+    return merged
+
+
+def estimated_tokens(*texts: str) -> int:
+    """About how many tokens messages with these texts have."""
+    return sum(len(text.encode(errors="replace")) // 4 + 5 for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenUp:
+    """Why a model will not answer this call: in words, and in a word."""
+
+    because: str
+    why: Why | Literal["budget"]
+
+
+_REMEDIES: dict[Why, str] = {
+    "transient": "Try again in a moment, or name another model in models.{name}.then",
+    "rate": "Ask less often (models.{name}.requests_per_minute), or name another model in models.{name}.then",
+    "credit": "Pay the provider, or name another model in models.{name}.then",
+    "context": "Say less, or name a model that can read more in models.{name}.then",
+    "refused": "Say it differently, or name another model in models.{name}.then",
+    "ours": "Name a model that can in models.{name}.then, or correct what is needed",
+}
+"""What to do if nobody answers. What may pass by itself comes first: it decides what the whole failure is called."""
+
+
+@dataclass
+class _Call:
+    """One question on its way along a chain. If somebody wants to `hear` it, it is streamed."""
+
+    models: Sequence[Model]
+    messages: Sequence[Message]
+    lines: Lines
+    needs: Collection[str]
+    reserve: Reserve
+    max_tokens: int | None
+    wishes: _Wishes
+    hear: Callable[[str | Discard], None] | None = None
+    midstream: Midstream = "restart"
+    given_up: dict[str, _GivenUp] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    waited: float = 0.0
+    said: list[str] = field(default_factory=list)
+
+    @cached_property
+    def prompt_tokens(self) -> int:
+        return estimated_tokens(*(message.text for message in self.messages))
+
+    async def answer(self) -> Answered:
+        left = [model for model in self.models if self._suits(model)]
+        rounds, rested = 0, 0.0
+        while left:
+            for model in left:
+                reply = await self._ask(model)
+                if reply is not None:
+                    return Answered(
+                        reply=reply,
+                        substitutions=self._substitutions(model),
+                        waited_seconds=self.waited,
+                        attempts=tuple(self.attempts),
+                    )
+            left = [model for model in left if model.name not in self.given_up]
+            if left:
+                rounds += 1
+                pause = min(self.lines[model].breaker.rest_seconds for model in left)
+                pause += self.lines.retry.jitter(rounds, self.lines.chance)
+                rested += pause
+                if rested > self.lines.retry.total_seconds:
+                    break
+                await self._pause(pause)
+        raise self._nobody()
+
+    def _suits(self, model: Model) -> bool:
+        card = model.card
+        tokens = self.prompt_tokens + (self.max_tokens or 0)
+        if missing := [need for need in self.needs if not card.masters(need)]:
+            self.given_up[model.name] = _GivenUp(f"it cannot do {', '.join(missing)}", "ours")
+        elif card.context_tokens is not None and tokens > card.context_tokens:
+            told = f"its context holds {card.context_tokens:,} tokens of about {tokens:,}"
+            self.given_up[model.name] = _GivenUp(told, "context")
+        return model.name not in self.given_up
+
+    async def _ask(self, model: Model) -> Reply | None:
+        """Ask one model until it answers, is given up, or rests."""
+        line, clock = self.lines[model], self.lines.clock
+        messages = self.messages if model is self.models[0] else plain(self.messages)
+        began: float | None = None
+        while line.breaker.lets_in:
+            came = clock()
+            try:
+                async with self.reserve(model, messages, self.max_tokens) as hold:
+                    if clock() - came > 0.001:  # others held the money; anything shorter is no waiting
+                        self.waited += clock() - came
+                    tokens = self.prompt_tokens + (hold.max_tokens or 0)
+                    booking, waited = await line.limit.wait(tokens)
+                    self.waited += waited
+                    entered = line.breaker.enter()
+                    if entered is None:  # it began to rest while we waited
+                        line.limit.cancel(booking)
+                        return None
+                    began = clock() if began is None else began
+                    why: Why | None = "ours"
+                    try:
+                        outcome = await self._try(model, messages, hold)
+                        why = outcome.why if isinstance(outcome, ModelUnavailable) else None
+                    finally:
+                        line.breaker.leave(entered, why)
+            except BudgetSpent as spent:
+                self.given_up[model.name] = _GivenUp(str(spent), "budget")
+                return None
+            if isinstance(outcome, Reply):
+                line.limit.settle(booking, outcome.usage.prompt_tokens + outcome.usage.completion_tokens or tokens)
+                return outcome
+            pause = self._after(model, outcome, clock() - began)
+            if pause is None:
+                return None
+            if line.breaker.lets_in:
+                await self._pause(pause)
+        return None
+
+    def _after(self, model: Model, failure: ModelUnavailable, gone_seconds: float) -> float | None:
+        """What follows from a failure: a pause before the next try, or that the model is given up."""
+        if self.said and self.hear:
+            if self.midstream == "fail":
+                raise failure
+            self.hear(Discard(f"the answer of {model.name} broke off: {shown(str(failure), 200)}"))
+        why, wait = failure.why, failure.wait_seconds
+        tries = sum(attempt.model == model.name for attempt in self.attempts)
+        pause = self.lines.retry.pause(tries, why, wait, gone_seconds, self.lines.chance)
+        if pause is None:
+            many = f"{tries} tries failed, the last one" if tries > 1 else "it failed"
+            self.given_up[model.name] = _GivenUp(f"{many} with: {shown(str(failure), 200)}", why)
+            if why == "rate" and wait:
+                self.lines[model].breaker.rest(wait, "rate", "its provider asks us to wait")
+        return pause
+
+    async def _try(self, model: Model, messages: Sequence[Message], hold: Hold) -> Reply | ModelUnavailable:
+        """One try. A mistake of ours is raised, any other failure is kept and returned."""
+        clock, started = self.lines.clock, self.lines.clock()
+        self.said = []
+        try:
+            reply = await self._spoken(model, messages, hold.max_tokens)
+        except asyncio.CancelledError:
+            hold.spent_usd = _price(model, self.prompt_tokens, hold.max_tokens)
+            raise
+        except ModelUnavailable as error:
+            if error.why == "ours":
+                raise
+            if self.said:
+                hold.spent_usd = _price(model, self.prompt_tokens, estimated_tokens("".join(self.said)))
+            elif "Timeout" in type(error.__cause__).__name__:  # it may have answered, and want to be paid
+                hold.spent_usd = _price(model, self.prompt_tokens, hold.max_tokens)
+            kept = self.said and self.midstream == "keep"
+            seconds = clock() - started
+            cost = 0.0 if kept else hold.spent_usd  # the cost of what is kept is that of the reply
+            failed = Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost)
+            self.attempts.append(failed)
+            return self._interrupted(model, hold.spent_usd, seconds) if kept else error
+        hold.spent_usd = reply.cost_usd
+        return reply
+
+    async def _spoken(self, model: Model, messages: Sequence[Message], max_tokens: int | None) -> Reply:
+        if self.hear is None:
+            return await ask(model, messages, max_tokens=max_tokens, **self.wishes)
+        async with aclosing(stream(model, messages, max_tokens=max_tokens, **self.wishes)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Reply):
+                    return piece
+                self.said.append(piece)
+                self.hear(piece)
+        raise AssertionError("a stream ends with its reply or an error")
+
+    def _interrupted(self, model: Model, cost_usd: float, seconds: float) -> Reply:
+        return Reply(
+            text="".join(self.said),
+            usage=Usage(self.prompt_tokens, estimated_tokens("".join(self.said))),
+            cost_usd=cost_usd,
+            latency_seconds=seconds,
+            model=model.name,
+            finish_reason="interrupted",
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        before = self.lines.clock()
+        await self.lines.sleep(seconds)
+        self.waited += self.lines.clock() - before
+
+    def _because(self, model: Model) -> str:
+        if model.name in self.given_up:
+            return self.given_up[model.name].because
+        breaker = self.lines[model].breaker
+        return f"it rests for another {breaker.rest_seconds:.0f} s because {breaker.because}"
+
+    def _substitutions(self, used: Model) -> tuple[Substitution, ...]:
+        way = pairwise(self.models[: self.models.index(used) + 1])
+        return tuple(Substitution(asked=one.name, used=two.name, because=self._because(one)) for one, two in way)
+
+    def _nobody(self) -> RunError:
+        names = [model.name for model in self.models]
+        told = [f"{each.model} ({each.why}, {each.seconds:.1f} s): {shown(each.told, 300)}" for each in self.attempts]
+        asked = {attempt.model for attempt in self.attempts}
+        told += [f"{each.name} was not asked: {self._because(each)}" for each in self.models if each.name not in asked]
+        breakers = {model.name: self.lines[model].breaker for model in self.models}
+        whys = {self.given_up[name].why if name in self.given_up else breakers[name].why for name in names}
+        found = "\n  ".join(["no model answered: found", *told, f"expected an answer from {' or '.join(names)}. "])
+        if whys - {"context", "ours"} == {"budget"}:
+            return BudgetSpent(f"{found}Raise the limit, or ask for less")
+        why = next(why for why in _REMEDIES if why in whys)
+        waits = [breaker.rest_seconds for breaker in breakers.values() if breaker.rest_seconds > 0]
+        return ModelUnavailable(f"{found}{_REMEDIES[why].format(name=names[0])}", why, min(waits, default=None))
+
+
+def _price(model: Model, prompt_tokens: int, completion_tokens: int | None) -> float:
+    read, written = model.price(prompt_tokens) or (0.0, 0.0)
+    return (prompt_tokens * read + (completion_tokens or 0) * written) / 1_000_000

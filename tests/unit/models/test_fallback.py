@@ -1,0 +1,575 @@
+"""A question finds somebody to answer it, and the user is told who did and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from seedbed.errors import BudgetSpent, ModelUnavailable, SettingsError, Why
+from seedbed.models.chat import Message, Model
+from seedbed.models.fallback import Answered, Discard, Hold, answered, estimated_tokens, plain, streamed
+from seedbed.models.limits import Lines, Retry, Tolerance
+from seedbed.models.registry import Card
+from seedbed.stage.ledger import Ledger
+
+FAILURES: dict[str, Why] = {f"!{why}": why for why in ("transient", "rate", "credit", "context", "refused", "ours")}
+
+
+class Actor(BaseChatModel):
+    """Plays its part line by line, the last one for ever: text is said, "!rate 20" fails so, "…" never ends.
+
+    Streamed, it says word by word.
+    """
+
+    heard: ClassVar[list[tuple[str, list[str], dict[str, Any]]]] = []
+
+    part: list[str]
+    who: str
+
+    @property
+    def _llm_type(self) -> str:
+        return "actor"
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        raise NotImplementedError
+
+    def _next(self, messages: Sequence[Any], given: dict[str, Any]) -> list[str]:
+        self.heard.append((self.who, [f"{message.type}: {message.text}" for message in messages], given))
+        turn = sum(who == self.who for who, _, _ in self.heard) - 1
+        return self.part[min(turn, len(self.part) - 1)].split(" ")
+
+    @staticmethod
+    async def _word(word: str, wait: str | None) -> str:
+        if word == "…":
+            await asyncio.Event().wait()
+        if word == "!bug":
+            raise ValueError("found a bug")
+        if word == "!settings":
+            raise SettingsError([])
+        if word in FAILURES:
+            raise ModelUnavailable(f"found {word}", FAILURES[word], float(wait) if wait else None)
+        return word
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
+        words = self._next(messages, given)
+        text = " ".join([await self._word(word, words[-1] if word != words[-1] else None) for word in words])
+        usage: Any = {"input_tokens": 10, "output_tokens": len(words), "total_tokens": 10 + len(words)}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, usage_metadata=usage))])
+
+    async def _astream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        words = self._next(messages, given)
+        for word in words:
+            said = await self._word(word, words[-1] if word != words[-1] else None)
+            yield ChatGenerationChunk(message=AIMessageChunk(content=f"{said} "))
+
+
+class Time:
+    """Whoever sleeps is woken at once, later."""
+
+    now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_heard() -> None:
+    Actor.heard.clear()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def lines(time: Time) -> Lines:
+    return Lines(
+        retry=Retry(tries=3, first_seconds=1.0, total_seconds=30.0),
+        tolerance=Tolerance(failures=4, rest_seconds=10.0),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
+
+
+def cast(**parts: Any) -> Callable[[str], Model]:
+    """Models by name: each a part, or a card with one."""
+    models = {}
+    for who, card in parts.items():
+        card = card if isinstance(card, dict) else {"part": card}
+        part = card.pop("part")
+        args = {"part": [part] if isinstance(part, str) else part, "who": who}
+        models[who] = Model(who, Card(use=f"{__name__}.Actor", args=args, **card))
+    return models.__getitem__
+
+
+def asked() -> list[str]:
+    return [who for who, _, _ in Actor.heard]
+
+
+HELLO = [Message("user", "hello")]
+
+
+async def test_the_named_model_answers_if_it_can(lines: Lines) -> None:
+    got = await answered(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, lines=lines)
+    assert (got.reply.text, got.reply.model) == ("hi", "fast")
+    assert got == Answered(reply=got.reply)
+    assert asked() == ["fast"]
+
+
+async def test_what_is_wished_reaches_the_model(lines: Lines) -> None:
+    await answered(cast(fast="hi"), "fast", HELLO, lines=lines, temperature=0.5, max_tokens=7)
+    assert Actor.heard[0][2] == {"temperature": 0.5, "max_tokens": 7}
+
+
+async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": ["!transient", "!transient", "hi"], "then": ("strong",)}, strong="no")
+    got = await answered(models, "fast", HELLO, lines=lines)
+    assert (got.reply.text, asked(), got.substitutions) == ("hi", ["fast"] * 3, ())
+    assert [(each.model, each.why, each.told) for each in got.attempts] == [
+        ("fast", "transient", "found !transient")
+    ] * 2
+    assert 0 < got.waited_seconds == time.now
+
+
+@pytest.mark.parametrize("why", ["credit", "context", "refused"])
+async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(why: str, lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": f"!{why}", "then": ("strong",)}, strong="hi")
+    got = await answered(models, "fast", HELLO, lines=lines)
+    assert (got.reply.model, asked(), time.now) == ("strong", ["fast", "strong"], 0.0)
+    assert [each.why for each in got.attempts] == [why]
+    assert [str(each) for each in got.substitutions] == [
+        f'strong was asked instead of fast: it failed with: "found !{why}"'
+    ]
+
+
+async def test_a_substitution_says_how_often_the_other_was_tried(lines: Lines) -> None:
+    models = cast(fast={"part": "!transient", "then": ("strong",)}, strong="hi")
+    (told,) = (await answered(models, "fast", HELLO, lines=lines)).substitutions
+    assert (told.asked, told.used) == ("fast", "strong")
+    assert told.because == '3 tries failed, the last one with: "found !transient"'
+
+
+async def test_too_many_requests_wait_as_long_as_the_provider_says(lines: Lines, time: Time) -> None:
+    got = await answered(cast(fast=["!rate 20", "hi"]), "fast", HELLO, lines=lines)
+    assert got.reply.text == "hi"
+    assert 20 <= got.waited_seconds <= 21
+
+
+async def test_a_wait_that_is_too_long_goes_to_the_next_and_the_model_is_left_alone_for_it(
+    lines: Lines, time: Time
+) -> None:
+    models = cast(fast={"part": ["!rate 3600", "hi"], "then": ("strong",)}, strong="hi")
+    for _ in range(3):
+        assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "strong"
+    assert asked() == ["fast", "strong", "strong", "strong"]
+    time.now = 3601
+    assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+
+
+@pytest.mark.parametrize("part", ["!ours", "!bug"])
+async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: Lines) -> None:
+    models = cast(fast={"part": part, "then": ("strong",)}, strong="hi")
+    with pytest.raises(ModelUnavailable, match=part.strip("!").replace("ours", "found !ours")) as caught:
+        await answered(models, "fast", HELLO, lines=lines)
+    assert caught.value.why == "ours"
+    assert asked() == ["fast"]
+
+
+async def test_wrong_settings_are_not_covered_up(lines: Lines) -> None:
+    with pytest.raises(SettingsError):
+        await answered(cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, lines=lines)
+    assert asked() == ["fast"]
+
+
+async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: Lines) -> None:
+    models = cast(fast=["!ours"] * 9 + ["hi"])
+    for _ in range(9):
+        with pytest.raises(ModelUnavailable):
+            await answered(models, "fast", HELLO, lines=lines)
+    assert (await answered(models, "fast", HELLO, lines=lines)).reply.text == "hi"
+
+
+async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines: Lines) -> None:
+    models = cast(
+        a={"part": "!refused", "then": ("b", "c")},
+        b={"part": "!refused", "then": ("a", "d")},
+        c={"part": "!refused", "then": ("c", "b")},
+        d={"part": "!refused"},
+    )
+    with pytest.raises(ModelUnavailable) as caught:
+        await answered(models, "a", HELLO, lines=lines)
+    assert asked() == ["a", "b", "c", "d"]
+    assert caught.value.why == "refused"
+
+
+async def test_every_hop_of_a_longer_way_is_told(lines: Lines) -> None:
+    models = cast(
+        a={"part": "!credit", "then": ("b",)},
+        b={"part": "never", "context_tokens": 3, "then": ("c",)},
+        c="hi",
+    )
+    got = await answered(models, "a", HELLO, lines=lines, max_tokens=100)
+    assert [str(each) for each in got.substitutions] == [
+        'b was asked instead of a: it failed with: "found !credit"',
+        "c was asked instead of b: its context holds 3 tokens of about 106",
+    ]
+
+
+async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: Lines) -> None:
+    models = cast(
+        fast={"part": "no", "can": ("labels",), "then": ("other", "strong")},
+        other={"part": "no", "can": ("reasoning",)},
+        strong={"part": "hi", "can": ("labels",), "skill": {"reasoning": 0.9}},
+    )
+    got = await answered(models, "fast", HELLO, lines=lines, needs=["labels", "reasoning"])
+    assert asked() == ["strong"]
+    assert [each.because for each in got.substitutions] == ["it cannot do reasoning", "it cannot do labels"]
+
+
+async def test_if_no_model_can_that_is_a_mistake_of_ours(lines: Lines) -> None:
+    with pytest.raises(ModelUnavailable, match=r"fast was not asked: it cannot do reasoning") as caught:
+        await answered(cast(fast="no"), "fast", HELLO, lines=lines, needs=["reasoning"])
+    assert caught.value.why == "ours"
+
+
+async def test_models_whose_context_is_too_small_are_passed_over(lines: Lines) -> None:
+    long = [Message("user", "word " * 1000)]
+    small, large = {"part": "hi", "context_tokens": 1000}, {"part": "hi", "context_tokens": 3000}
+    models = cast(small={**small, "then": ("large",)}, large=large)
+    assert (await answered(models, "small", HELLO, lines=lines, max_tokens=500)).reply.model == "small"
+    assert (await answered(models, "small", long, lines=lines)).reply.model == "large"
+    assert (await answered(models, "small", HELLO, lines=lines, max_tokens=2000)).reply.model == "large"
+    with pytest.raises(ModelUnavailable, match="Say less") as caught:
+        await answered(models, "small", long, lines=lines, max_tokens=2000)
+    assert caught.value.why == "context"
+
+
+def test_the_estimate_is_near_the_truth() -> None:
+    english = "The quick brown fox jumps over the lazy dog, and nobody minds that it does so every day. " * 10
+    assert 180 <= estimated_tokens(english) <= 260  # 200 in today's tokenizers
+    assert estimated_tokens("half a character: \ud800") > 0
+
+
+# Money
+
+
+class Purse:
+    """A ledger as the stage holds it, and what was paid for each try."""
+
+    def __init__(self, limit_usd: float) -> None:
+        self.ledger = Ledger(limit_usd, kept=0.0)
+        self.paid: list[tuple[str, float]] = []
+
+    @asynccontextmanager
+    async def __call__(self, model: Model, messages: Sequence[Message], wanted: int | None) -> AsyncIterator[Hold]:
+        price = model.price()
+        assert price is not None
+        async with self.ledger.reserved(10, price, wanted) as held:
+            yield held
+        self.paid.append((model.name, held.spent_usd))
+
+
+async def test_who_cannot_be_paid_is_passed_over(lines: Lines) -> None:
+    models = cast(
+        dear={"part": "no", "usd_per_million": (1e6, 1e6), "then": ("cheap",)},
+        cheap={"part": "hi", "usd_per_million": (1.0, 1.0)},
+    )
+    purse = Purse(limit_usd=5.0)
+    got = await answered(models, "dear", HELLO, lines=lines, reserve=purse)
+    assert asked() == ["cheap"]
+    assert "$5.0000 left of $5.00" in got.substitutions[0].because
+    assert purse.paid == [("cheap", got.cost_usd)]
+
+
+async def test_answers_are_as_long_as_there_is_money_for(lines: Lines) -> None:
+    models = cast(fast={"part": "hi", "usd_per_million": (0.0, 1e4)})
+    await answered(models, "fast", HELLO, lines=lines, reserve=Purse(limit_usd=0.5), max_tokens=1000)
+    assert Actor.heard[0][2]["max_tokens"] == pytest.approx(50, abs=1)
+
+
+async def test_if_only_money_is_missing_the_budget_is_spent(lines: Lines) -> None:
+    dear = {"part": "no", "usd_per_million": (1e6, 1e6)}
+    models = cast(a={**dear, "then": ("b", "c")}, b={**dear}, c={"part": "no", "context_tokens": 1})
+    with pytest.raises(BudgetSpent, match="a was not asked"):
+        await answered(models, "a", HELLO, lines=lines, reserve=Purse(limit_usd=1.0))
+
+
+async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: Lines) -> None:
+    models = cast(
+        slow={"part": "…", "timeout_seconds": 0.01, "usd_per_million": (0.0, 100.0), "then": ("fast",)},
+        fast={"part": "hi", "usd_per_million": (0.0, 100.0)},
+    )
+    purse = Purse(limit_usd=10.0)
+    got = await answered(models, "slow", HELLO, lines=lines, reserve=purse, max_tokens=40)
+    assert [each.cost_usd for each in got.attempts] == [pytest.approx(0.004)] * 3
+    assert [each.why for each in got.attempts] == ["transient"] * 3
+    assert purse.ledger.spent_usd == pytest.approx(got.cost_usd) == pytest.approx(0.0121)
+
+
+async def test_a_try_that_was_refused_costs_nothing(lines: Lines) -> None:
+    models = cast(fast={"part": ["!transient", "hi"], "usd_per_million": (1.0, 1.0)})
+    got = await answered(models, "fast", HELLO, lines=lines)
+    assert [each.cost_usd for each in got.attempts] == [0.0]
+    assert got.cost_usd == got.reply.cost_usd > 0
+
+
+# Rests
+
+
+async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: Lines, time: Time) -> None:
+    models = cast(dead={"part": "!transient", "then": ("alive",)}, alive="hi")
+    first = await answered(models, "dead", HELLO, lines=lines)
+    second = await answered(models, "dead", HELLO, lines=lines)
+    assert (len(first.attempts), len(second.attempts)) == (3, 1)  # four in a row: it rests
+    assert second.waited_seconds == 0  # and is not waited for
+    Actor.heard.clear()
+    before = time.now
+    later = [await answered(models, "dead", HELLO, lines=lines) for _ in range(20)]
+    assert asked() == ["alive"] * 20
+    assert time.now == before
+    assert {str(got.substitutions[0]) for got in later} == {
+        "alive was asked instead of dead: it rests for another 10 s because it failed 4 times in a row"
+    }
+
+
+async def test_a_model_that_comes_back_is_found_by_one_probe(lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": ["!transient"] * 4 + ["hi"], "then": ("strong",)}, strong="hi")
+    for _ in range(2):
+        await answered(models, "fast", HELLO, lines=lines)
+    time.now += 10
+    for _ in range(2):
+        assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+
+
+async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines: Lines, time: Time) -> None:
+    models = cast(only="hi")
+    lines[models("only")].breaker.rest(12.0, "transient", "the test says so")
+    got = await answered(models, "only", HELLO, lines=lines)
+    assert (got.reply.text, got.substitutions) == ("hi", ())
+    assert 12 <= got.waited_seconds == time.now <= 13
+
+
+async def test_a_long_rest_is_told_at_once(lines: Lines, time: Time) -> None:
+    models = cast(only=["!credit", "hi"])
+    with pytest.raises(ModelUnavailable, match="Pay the provider"):
+        await answered(models, "only", HELLO, lines=lines)
+    with pytest.raises(ModelUnavailable, match="rests for another 900 s because nobody pays for it") as caught:
+        await answered(models, "only", HELLO, lines=lines)
+    assert (caught.value.why, caught.value.wait_seconds) == ("credit", 900)
+    assert (asked(), time.now) == (["only"], 0.0)
+
+
+async def test_calls_that_fail_together_do_not_fail_for_good() -> None:
+    lines = Lines(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
+    models = cast(only=["!transient"] * 10 + ["hi"])
+    got = await asyncio.gather(*(answered(models, "only", HELLO, lines=lines) for _ in range(10)))
+    assert {each.reply.text for each in got} == {"hi"}
+
+
+async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": "hi", "requests_per_minute": 1})
+    got = [await answered(models, "fast", HELLO, lines=lines) for _ in range(3)]
+    assert [each.waited_seconds for each in got] == [0, 60, 60]
+    assert all(each.reply.latency_seconds < 30 for each in got)
+
+
+async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": "hi", "requests_per_minute": 1, "then": ("strong",)}, strong="hi")
+    await answered(models, "fast", HELLO, lines=lines)
+    line = lines[models("fast")]
+
+    async def die(seconds: float) -> None:
+        time.now += seconds
+        line.breaker.rest(10.0, "transient", "the test says so")
+
+    line.limit._sleep = die
+    got = await answered(models, "fast", HELLO, lines=lines)
+    assert (asked(), got.waited_seconds) == (["fast", "strong"], 60)
+    assert line.limit.book().moment == 60  # its place is free for another
+
+
+async def test_the_limit_counts_the_tokens_that_were_used(lines: Lines) -> None:
+    models = cast(fast={"part": "hi", "tokens_per_minute": 100})  # each asks for 56 and takes 11
+    got = [await answered(models, "fast", HELLO, lines=lines, max_tokens=50) for _ in range(6)]
+    assert [each.waited_seconds for each in got] == [0, 0, 0, 0, 0, 60]
+
+
+# Nobody
+
+
+async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: Lines) -> None:
+    models = cast(
+        fast={"part": ["!transient", "!rate 2", "!transient"], "then": ("small", "strong")},
+        small={"part": "no", "context_tokens": 1},
+        strong="!refused",
+    )
+    with pytest.raises(ModelUnavailable) as caught:
+        await answered(models, "fast", HELLO, lines=lines)
+    assert str(caught.value).splitlines() == [
+        "no model answered: found",
+        '  fast (transient, 0.0 s): "found !transient"',
+        '  fast (rate, 0.0 s): "found !rate"',
+        '  fast (transient, 0.0 s): "found !transient"',
+        '  strong (refused, 0.0 s): "found !refused"',
+        "  small was not asked: its context holds 1 tokens of about 6",
+        "  expected an answer from fast or small or strong. "
+        "Try again in a moment, or name another model in models.fast.then",
+    ]
+    assert caught.value.why == "transient"
+
+
+async def test_cancelling_passes_and_leaves_no_trace(lines: Lines, time: Time) -> None:
+    models = cast(fast={"part": ["…", "hi"], "usd_per_million": (0.0, 100.0)})
+    lines[models("fast")].breaker.rest(1.0, "transient", "the test says so")
+    time.now = 1.0  # so the call is a probe
+    purse = Purse(limit_usd=1.0)
+    calling = asyncio.ensure_future(answered(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10))
+    while not Actor.heard:
+        await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert purse.ledger.spent_usd == pytest.approx(0.001)  # it may have answered
+    assert (await answered(models, "fast", HELLO, lines=lines, reserve=purse)).reply.text == "hi"
+
+
+# Messages
+
+
+TALK = [
+    Message("user", "a"),
+    Message("user", "b"),
+    Message("assistant", " "),
+    Message("system", "be brief"),
+    Message("user", "c"),
+    Message("assistant", "d"),
+    Message("system", "be kind"),
+    Message("user", "e"),
+]
+
+
+async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(lines: Lines) -> None:
+    await answered(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, lines=lines)
+    (_, first, _), (_, second, _) = Actor.heard
+    assert len(first) == len(TALK)
+    assert second == ["system: be brief\n\nbe kind", "human: a\n\nb\n\nc", "ai: d", "human: e"]
+
+
+@given(
+    st.lists(
+        st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.text(alphabet="ab \n", max_size=4))
+    )
+)
+def test_plain_messages_suit_every_provider_and_lose_no_word(talk: list[Message]) -> None:
+    made = plain(talk)
+    roles = [message.role for message in made]
+    assert all(one != other for one, other in pairwise(roles))
+    assert "system" not in roles[1:]
+    assert all(message.text.strip() for message in made)
+    for role in ("system", "user", "assistant"):
+        said = [message.text for message in talk if message.role == role and message.text.strip()]
+        assert "\n\n".join(said) == "\n\n".join(message.text for message in made if message.role == role)
+    assert plain(made) == made
+
+
+# Streams
+
+
+async def heard(models: Callable[[str], Model], lines: Lines, **more: Any) -> list[Any]:
+    got: list[Any] = []
+    try:
+        async for each in streamed(models, "fast", HELLO, lines=lines, **more):
+            got.append(each)
+    except ModelUnavailable as error:
+        got.append(error)
+    return got
+
+
+async def test_a_stream_gives_pieces_and_last_the_answer(lines: Lines) -> None:
+    *pieces, last = await heard(cast(fast="one two three"), lines)
+    assert pieces == ["one ", "two ", "three "]
+    assert isinstance(last, Answered)
+    assert (last.reply.text, last.reply.model, last.substitutions) == ("one two three ", "fast", ())
+
+
+async def test_a_stream_that_fails_before_its_first_piece_begins_anew_unnoticed(lines: Lines) -> None:
+    *pieces, last = await heard(cast(fast=["!transient", "hi"]), lines)
+    assert pieces == ["hi "]
+    assert [each.why for each in last.attempts] == ["transient"]
+
+
+async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins_anew(lines: Lines) -> None:
+    *pieces, last = await heard(cast(fast=["one two !transient", "three four"]), lines)
+    assert pieces == [
+        "one ",
+        "two ",
+        Discard('the answer of fast broke off: "found !transient"'),
+        "three ",
+        "four ",
+    ]
+    assert last.reply.text == "three four "
+
+
+async def test_what_broke_off_is_paid_for(lines: Lines) -> None:
+    part = [f"{'long ' * 100}!transient", "hi"]
+    *_, last = await heard(cast(fast={"part": part, "usd_per_million": (0.0, 1e6)}), lines)
+    assert last.attempts[0].cost_usd == pytest.approx(130, abs=10)
+
+
+async def test_a_stream_goes_on_with_the_next_model(lines: Lines) -> None:
+    *pieces, last = await heard(cast(fast={"part": "one !credit", "then": ("strong",)}, strong="two"), lines)
+    assert [each for each in pieces if isinstance(each, str)] == ["one ", "two "]
+    assert (last.reply.model, last.substitutions[0].used) == ("strong", "strong")
+
+
+async def test_what_came_can_be_kept(lines: Lines) -> None:
+    models = cast(fast={"part": "one two !transient", "usd_per_million": (1.0, 1.0)})
+    *pieces, last = await heard(models, lines, midstream="keep")
+    assert pieces == ["one ", "two "]
+    assert (last.reply.text, last.reply.finish_reason) == ("one two ", "interrupted")
+    assert [each.why for each in last.attempts] == ["transient"]
+    assert 0 < last.reply.cost_usd == last.cost_usd
+
+
+async def test_a_stream_that_breaks_off_can_fail(lines: Lines) -> None:
+    models = cast(fast={"part": "one !transient", "then": ("strong",)}, strong="two")
+    piece, error = await heard(models, lines, midstream="fail")
+    assert piece == "one "
+    assert (type(error), error.why) == (ModelUnavailable, "transient")
+    assert asked() == ["fast"]
+
+
+async def test_nothing_is_kept_of_a_stream_that_never_began(lines: Lines) -> None:
+    *_, last = await heard(cast(fast=["!transient", "hi"]), lines, midstream="keep")
+    assert (last.reply.text, last.reply.finish_reason) == ("hi ", "")
+
+
+async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(lines: Lines) -> None:
+    piece, error = await heard(cast(fast={"part": "one !bug", "then": ("strong",)}, strong="two"), lines)
+    assert (piece, error.why, asked()) == ("one ", "ours", ["fast"])
+
+
+async def test_who_stops_listening_stops_the_model(lines: Lines) -> None:
+    purse = Purse(limit_usd=1.0)
+    models = cast(fast={"part": "one …", "usd_per_million": (0.0, 100.0)})
+    async with aclosing(streamed(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10)) as stream:
+        assert await anext(stream) == "one "
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert purse.ledger.spent_usd == pytest.approx(0.001)

@@ -1,0 +1,92 @@
+"""A run as something to read and to pass on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+
+from seedbed.runs.exchange import FORMATS, costs, to_html, to_json, to_markdown
+from seedbed.runs.run import Call, Decision, Run, Turn
+
+TURN = Turn(
+    step="answer",
+    role="writer",
+    model="fast",
+    messages=(("system", "Be brief."), ("user", "Why | <b>?</b>")),
+    text="Because ✓ <script>alert(1)</script>",
+    prompt_tokens=1000,
+    completion_tokens=200,
+    cost_usd=0.25,
+    latency_seconds=0.5,
+    finish_reason="stop",
+    seed=7,
+    waited_seconds=1.5,
+    notices=("strong did not answer, so fast did",),
+)
+RUN = Run(
+    id="0123456789abcdef",
+    playbook="b2:" + "1" * 64,
+    inputs={"question": "Why?"},
+    seed=7,
+    started=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+    status="completed",
+    output={"label": "ü"},
+    error="",
+    turns=(TURN, replace(TURN, model="strong", cost_usd=2.0), replace(TURN, step="", text="")),
+    tokens=3600,
+    cost_usd=2.5,
+    latency_seconds=2.0,
+    models={},
+    calls=(Call(tool="look", arguments={"at": "it|"}, result=3, error="", changes=False, latency_seconds=0.1),),
+    decisions=(Decision(point="label", action="ham", because="no links", propensity=None, confidence=None),),
+)
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_holds_what_was_said_and_what_came_of_it(name: str) -> None:
+    text = FORMATS[name](RUN)
+    for part in ("0123456789", "Because ✓", "ü", "strong did not answer, so fast did", "Why?"):
+        assert part in text, part
+    assert FORMATS[name](replace(RUN, turns=(), calls=(), decisions=(), output=None, error="gone"))
+
+
+def test_json_is_whole() -> None:
+    document = json.loads(to_json(RUN))
+    assert document["turns"][0] == json.loads(json.dumps(TURN.body()))
+    assert document["started"] == "2026-01-02T03:04:00+00:00"
+
+
+def test_a_page_runs_nothing_and_asks_nothing_of_anybody() -> None:
+    page = Page()
+    page.feed(to_html(RUN))
+    assert "script" not in page.tags
+    assert page.links == []
+    assert page.tags.count("section") == len(RUN.turns) + 1
+
+
+def test_tables_survive_what_is_in_them() -> None:
+    lines = [line for line in to_markdown(RUN).splitlines() if line.startswith("| look")]
+    assert lines == ['| look | {"at":"it\\|"} | 3 |']
+
+
+def test_costs_are_told_by_model_the_dearest_first_and_all_together() -> None:
+    assert costs(RUN) == [
+        ("strong", "1", "1,200", "2.0000", "0.50", "1.50"),
+        ("fast", "2", "2,400", "0.5000", "1.00", "3.00"),
+        ("all", "3", "3,600", "2.5000", "1.50", "4.50"),
+    ]
