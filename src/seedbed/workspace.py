@@ -224,10 +224,19 @@ class Workspace:
         from seedbed.release.channels import release
         from seedbed.release.protection import required
 
-        gates = required(to, self.settings.channels.get(to, {}))
+        gates = required(to, self._protection(to))
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
         return await release(self.library, to, digest, gates, verdict=verdict, because=reason)
+
+    def _protection(self, channel: str) -> Json:
+        """What protects a channel. One that nobody declared and nothing was released to is a slip of the pen."""
+        declared = self.settings.channels
+        if channel not in declared and self.store.ref(f"channels/{channel}") is None:
+            known = ", ".join(declared) or "none yet"
+            remedy = "Add it under channels in the workspace file, or check its spelling."
+            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+        return declared.get(channel, {})
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
         """Return a channel to what it served before."""

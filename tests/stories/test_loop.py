@@ -113,6 +113,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     url = {"memory": "memory:", "postgresql": ""}.get(request.param, "sqlite:///seedbed.db")
     world = EMBEDDED if "embedded" in request.param else SCRIPTED
     settings = {"by": "ada", "models": {"sorter": world.model}, "quota": {"runs_per_day": 500}}
+    settings["channels"] = {"production": {}}
     (tmp_path / "seedbed.yaml").write_text(json.dumps(settings))
     monkeypatch.setenv("SEEDBED_STORE", url or request.getfixturevalue("postgres_url"))
     monkeypatch.chdir(tmp_path)

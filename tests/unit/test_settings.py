@@ -112,10 +112,16 @@ def test_a_whole_section_can_be_given_in_a_variable(tmp_path: Path) -> None:
 
 
 def test_other_variables_are_nobodys_business(tmp_path: Path) -> None:
-    environ = {"SEEDBED_KEY": SECRET, "SEEDBED_LOG": "debug", "STORE": "files:x", "SEEDBED_SOURCE": "elsewhere"}
-    settings = load(tmp_path, "by: ada", environ)
-    assert settings.store == "sqlite:///seedbed.db"
-    assert settings.source == str(tmp_path / "seedbed.yaml")
+    environ = {"SEEDBED_KEY": SECRET, "SEEDBED_DEBUG": "1", "SEEDBED_TEST_KILLS": "5", "STORE": "files:x"}
+    assert load(tmp_path, "by: ada", environ).store == "sqlite:///seedbed.db"
+
+
+def test_a_variable_that_sets_nothing_is_a_slip_of_the_pen(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, "by: ada", {"SEEDBED_STOR": "files:x", "SEEDBED_SOURCE": "elsewhere", "SEEDBED_BY": "ben"})
+    assert [each.path for each in caught.value.problems] == ["SEEDBED_SOURCE", "SEEDBED_STOR"]
+    assert "SEEDBED_STORE" in str(caught.value)
+    assert "files:x" not in str(caught.value)
 
 
 def test_a_wrong_variable_is_told_by_its_name_and_not_by_a_line_of_the_file(tmp_path: Path) -> None:

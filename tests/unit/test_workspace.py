@@ -38,13 +38,16 @@ class KeyedChat(ScriptedChat):
 
 def written(folder: Path, **settings: Any) -> Path:
     path = folder / "seedbed.yaml"
-    path.write_text(json.dumps({"by": "ada", "models": {"oracle": ORACLE}, **settings}))
+    path.write_text(json.dumps({"by": "ada", "models": {"oracle": ORACLE}, "channels": {"production": {}}, **settings}))
     return path
 
 
 def space(**settings: Any) -> Workspace:
     """A workspace in memory."""
-    return Workspace(Settings(**{"by": "ada", "models": {"oracle": ORACLE}, **settings}), MemoryStore())
+    return Workspace(
+        Settings(**{"by": "ada", "models": {"oracle": ORACLE}, "channels": {"production": {}}, **settings}),
+        MemoryStore(),
+    )
 
 
 def everything(store: Any) -> str:
@@ -463,3 +466,10 @@ async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
         await its.compare(agent("x"), agent(".*"), on=numbers(20), metric=ExactMatch())
     assert count(its.store, "verdict") == 0
     assert {fact.body["status"] for fact in its.store.facts(Query(kind="run"))} == {"completed"}
+
+
+async def test_nothing_is_released_to_a_channel_that_nobody_declared() -> None:
+    its = space()
+    with pytest.raises(SettingsError, match=r"channels\.prodction: found nothing; expected one of: production"):
+        await its.release(agent("a"), to="prodction", because="a slip of the pen")
+    assert its.store.refs() == []

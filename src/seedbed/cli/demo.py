@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -106,7 +107,8 @@ STORY = (
     ),
     Chapter(
         "What is left",
-        "Who grew from whom, what was served when and why, and the proof that nobody edited any of it.",
+        "Who grew from whom, what was served when and why, and the proof that no playbook, verdict or release "
+        "was edited.",
         (("playbook", "tree"), ("channel", "log", "production"), ("store", "verify")),
     ),
 )
@@ -145,7 +147,8 @@ def demo(
         output.show({"folder": str(folder), "seconds": seconds, "steps": steps}, True)
     elif code in (PASS, INCONCLUSIVE):
         _say(f"{seconds:.0f} seconds, no key, no network. It is all still there; look around:")
-        for each in (f"cd {folder}", *(init.command(*arguments) for arguments in LOOK)):
+        path = [] if shutil.which("seedbed") else [f"source {Path(sys.executable).parent / 'activate'}"]
+        for each in (*path, f"cd {folder}", *(init.command(*arguments) for arguments in LOOK)):
             output.console().print(line((f"  {each}", "cyan")))
     raise typer.Exit(code)
 

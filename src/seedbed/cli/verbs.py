@@ -168,7 +168,12 @@ def evolve(
     ],
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is replaced.")] = None,
     demos: Annotated[
-        int, typer.Option("--demos", min=0, help="Try each text also with so many worked examples from the dataset.")
+        int,
+        typer.Option(
+            "--demos",
+            min=0,
+            help="Try each text also with so many worked examples from tasks that are then not scored.",
+        ),
     ] = 0,
     branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Draws the worked examples.")] = 0,
@@ -191,7 +196,8 @@ def evolve(
     by, tasks = options.metric(metric), Dataset.load(dataset)
     with options.opened(workspace, dry_run=dry_run) as space:
         start = space.playbook(playbook)
-        offered = variants(start, _bank(bank), gene, demos, tasks, seed)
+        shown, tasks = _apart(tasks, demos, seed)
+        offered = variants(start, _bank(bank), gene, demos, shown, seed)
         if dry_run:
             _show_plan(start, offered, len(tasks), as_json)
             return
@@ -205,10 +211,17 @@ def evolve(
     raise typer.Exit(PASS if improved else INCONCLUSIVE)
 
 
+def _apart(tasks: Dataset, demos: int, seed: int) -> tuple[Dataset, Dataset]:
+    """Tasks to draw worked examples from, and the others to be scored on: what is shown is not asked."""
+    if not demos:
+        return tasks, tasks
+    return tasks.split(max(0.25, demos / len(tasks)), seed=seed)
+
+
 def variants(
     start: Playbook, bank: list[str], gene: str | None, demos: int, tasks: Dataset, seed: int
 ) -> list[Playbook]:
-    """The start in other words, each also with worked examples if there are to be some."""
+    """The start in other words, each also with worked examples from the tasks if there are to be some."""
     from seedbed.evolution.variation import demonstrated, reworded
 
     path = gene or _only_text(start)

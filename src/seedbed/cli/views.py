@@ -93,7 +93,8 @@ def card_view(card: Scorecard) -> RenderableType:
     unscored = [cell for cell in card.cells if cell.value is None]
     reasons = Counter(cell.reason for cell in unscored).most_common(1)
     reused = sum(cell.reused for cell in card.cells)
-    wrong = Counter((cell.reason, clipped(cell.answer, 40)) for cell in card.scored if not cell.value).most_common(5)
+    every = Counter((cell.reason, clipped(cell.answer, 40)) for cell in card.scored if not cell.value)
+    wrong = every.most_common(5)
     known = f", {reused} known before" if reused else ""
     pairs = [
         (card.metric, line((interval_text(interval), "bold"), f"  {interval.confidence:.0%} interval")),
@@ -103,7 +104,9 @@ def card_view(card: Scorecard) -> RenderableType:
     if not wrong:
         return output.facts(pairs)
     rows = [(why, f"“{answer}”" if answer else "nothing", str(count)) for (why, answer), count in wrong]
-    return Group(output.facts(pairs), output.table("wrong", "answered", "times#", rows=rows))
+    hidden = sum(every.values()) - sum(count for _, count in wrong)
+    more = [line((f"… and {hidden} more", "dim"))] if hidden else []
+    return Group(output.facts(pairs), output.table("wrong", "answered", "times#", rows=rows), *more)
 
 
 def scores(store: Store, playbook: Digest) -> Json:
@@ -116,7 +119,9 @@ def scores(store: Store, playbook: Digest) -> Json:
 
 
 def scores_text(found: Json) -> str:
-    return ", ".join(f"{metric} {score['mean']:.3f} ({score['cells']})" for metric, score in found.items())
+    return ", ".join(
+        f"{metric} {score['mean']:.3f} on {counted(score['cells'], 'task')}" for metric, score in found.items()
+    )
 
 
 # Playbooks
@@ -211,18 +216,22 @@ def verdict_view(verdict: Verdict) -> RenderableType:
         "inconclusive": "these tasks do not tell them apart",
     }[verdict.finding]
     known = verdict.low is not None and verdict.high is not None
-    interval = f"[{verdict.low:+.3f}, {verdict.high:+.3f}]" if known else "(too few tasks for an interval)"
+    interval = f"[{verdict.low:+.3f}, {verdict.high:+.3f}]" if known else "(no spread to tell an interval from)"
     p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, kept however often one looks)"
     pairs: list[tuple[str, RenderableType]] = [
         (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
         ("difference", f"{verdict.difference:+.3f} {interval}"),
-        ("tasks", f"{verdict.tasks} of {verdict.at_most}: W {verdict.wins} T {verdict.ties} L {verdict.losses}"),
+        ("tasks", f"{verdict.tasks} of {verdict.at_most}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("p", p),
         ("experiment", line((short(verdict.experiment), "yellow"))),
     ]
     heading = Text.assemble((verdict.finding, FINDINGS[verdict.finding]), f": {told}")
     return Group(heading, output.facts(pairs))
+
+
+def _outcomes(verdict: Verdict) -> str:
+    return f"better {verdict.wins}, equal {verdict.ties}, worse {verdict.losses}"
 
 
 def outcomes_view(outcomes: str) -> RenderableType:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
+from seedbed.models.failures import why
 from seedbed.models.registry import Model
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
-__all__ = ["Message", "Model", "Reply", "Speaker", "Usage", "ask"]
+__all__ = ["Message", "Model", "Reply", "Speaker", "Usage", "ask", "stream"]
 
 Speaker: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -41,8 +45,10 @@ class Usage:
 class Reply:
     """What a model answered and what that took.
 
-    `model` is the name it is registered under. `usage` is zero, and so is the cost, if the provider
-    does not report it. `finish_reason` is the provider's word, "length" if the answer was cut off.
+    `model` is the name it is registered under. `usage` is zero if the provider does not report it. The cost is zero
+    and `cost_known` false if nobody knows its price, or how much of it was used. `finish_reason` is the provider's
+    word, "length" if the answer was cut off. `confidence` is the mean probability of its tokens, if the provider tells.
+    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`.
     """
 
     text: str
@@ -51,6 +57,9 @@ class Reply:
     latency_seconds: float
     model: str
     finish_reason: str
+    cost_known: bool = True
+    confidence: float | None = None
+    waited_seconds: float = 0.0
 
 
 async def ask(
@@ -65,40 +74,120 @@ async def ask(
     """Have a model answer. What is not given is left to the model's own arguments; so is the seed of a model
     that knows no seeds.
 
-    Raises ModelUnavailable if it gives no answer, SettingsError if its card does not lead to a model.
+    Raises ModelUnavailable, which says why, if it gives no answer within the time its card allows; SettingsError if
+    its card does not lead to a model.
     """
-    wishes = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed, "stop": list(stop) or None}
-    given: dict[str, Any] = {name: value for name, value in wishes.items() if value is not None}
     chat = model.chat
-    if "seed" not in type(chat).model_fields:
-        given.pop("seed", None)
+    given = _given(model, temperature, max_tokens, seed, stop)
+    spoken = [_spoken(message) for message in messages]
     started = time.perf_counter()
+    with _failures(model):
+        async with asyncio.timeout(model.card.timeout_seconds):
+            answer = await chat.ainvoke(spoken, **given)
+    return _reply(model, answer, time.perf_counter() - started)
+
+
+async def stream(
+    model: Model,
+    messages: Sequence[Message],
+    *,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+) -> AsyncGenerator[str | Reply, None]:
+    """Have a model answer and hear it speak: pieces of text, and the whole Reply as the last item.
+
+    As with `ask` in everything else. A failure may come after some pieces.
+    """
+    given = _given(model, temperature, max_tokens, seed, stop)
+    whole: AIMessageChunk | None = None
+    took = 0.0
+    async with aclosing(model.chat.astream([_spoken(message) for message in messages], **given)) as pieces:  # type: ignore[type-var]
+        while True:
+            started = time.perf_counter()
+            with _failures(model):
+                # Only the model's time counts, not that of whoever listens.
+                async with asyncio.timeout(max(model.card.timeout_seconds - took, 0)):
+                    piece = await anext(pieces, None)
+            took += time.perf_counter() - started
+            if piece is None:
+                break
+            whole = piece if whole is None else whole + piece
+            if text := str(piece.text):
+                yield text
+    if whole is None:
+        raise ModelUnavailable(f"model {shown(model.name)} gave no answer: found an empty stream", "transient")
+    yield _reply(model, whole, took)
+
+
+def _given(
+    model: Model, temperature: float | None, max_tokens: int | None, seed: int | None, stop: Sequence[str]
+) -> dict[str, Any]:
+    known = "seed" in type(model.chat).model_fields
+    wishes = {
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "seed": seed if known else None,
+        "stop": list(stop) or None,
+    }
+    return {name: value for name, value in wishes.items() if value is not None}
+
+
+@contextmanager
+def _failures(model: Model) -> Iterator[None]:
+    """Says of everything that goes wrong at a provider why it did, and keeps its secrets."""
     try:
-        answer = await chat.ainvoke([_spoken(message) for message in messages], **given)
+        yield
     except SeedbedError:
         raise
     except Exception as error:
+        because, wait_seconds = why(error)
+        found = f"{type(error).__name__}: {shown(model.discreet(str(error)), 300)}"
+        if isinstance(error, TimeoutError):
+            found += f", with timeout_seconds: {model.card.timeout_seconds:g}"
         raise ModelUnavailable(
-            f"model {shown(model.name)} gave no answer: found {type(error).__name__}: {shown(str(error), 300)}. "
-            f"Check its key, its network and models.{model.name} in the settings, or use another model"
+            f"model {shown(model.name)} gave no answer: found {found}. "
+            f"Check its key, its network and models.{model.name} in the settings, or use another model",
+            because,
+            wait_seconds,
         ) from error
-    latency = time.perf_counter() - started
+
+
+def _reply(model: Model, answer: AIMessage, latency: float) -> Reply:
     tokens = answer.usage_metadata
-    usage = Usage(tokens["input_tokens"], tokens["output_tokens"]) if tokens else Usage()
+    usage = Usage(tokens["input_tokens"], tokens["output_tokens"]) if tokens else None
     told = answer.response_metadata
+    cost = _cost(model, usage, told)
     return Reply(
         text=str(answer.text),
-        usage=usage,
-        cost_usd=_price(model, usage),
-        latency_seconds=latency,
+        usage=usage or Usage(),
+        cost_usd=cost or 0.0,
+        latency_seconds=told.get("latency_seconds", latency),
         model=model.name,
         finish_reason=str(told.get("finish_reason") or told.get("stop_reason") or ""),
+        cost_known=cost is not None,
+        confidence=_confidence(told.get("logprobs")),
     )
 
 
-def _price(model: Model, usage: Usage) -> float:
-    read, written = model.card.usd_per_million
+def _cost(model: Model, usage: Usage | None, told: Mapping[str, Any]) -> float | None:
+    """What an answer cost: as its provider or the record says, or by its price; None if nobody knows."""
+    if isinstance(told.get("cost_usd"), int | float):
+        return float(told["cost_usd"])
+    price = model.price(usage.prompt_tokens if usage else 0)
+    if price is None:
+        return None
+    read, written = price
+    if usage is None:
+        return None if read or written else 0.0
     return (usage.prompt_tokens * read + usage.completion_tokens * written) / 1_000_000
+
+
+def _confidence(logprobs: Any) -> float | None:
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    tokens = [token["logprob"] for token in content or () if isinstance(token, Mapping) and "logprob" in token]
+    return sum(map(math.exp, tokens)) / len(tokens) if tokens else None
 
 
 def _spoken(message: Message) -> BaseMessage:

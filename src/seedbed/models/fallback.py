@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, Protocol, TypeAlias, TypedDict
@@ -340,6 +340,8 @@ class _Call:
             failed = Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost)
             self.attempts.append(failed)
             return self._interrupted(model, hold.spent_usd, seconds) if kept else error
+        if not reply.cost_known:  # then it counts as dear as it can be
+            reply = replace(reply, cost_usd=_price(model, self.prompt_tokens, hold.max_tokens))
         hold.spent_usd = reply.cost_usd
         return reply
 

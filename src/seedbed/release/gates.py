@@ -5,15 +5,17 @@ Gates are named under `channels.<name>.require` in seedbed.yaml. Missing evidenc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from seedbed.errors import NotFound, Problem
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evolution.evolve import evolved_on
-from seedbed.experiments.experiment import Verdict
+from seedbed.experiments.experiment import Verdict, verdicts
 from seedbed.playbooks.library import Library
-from seedbed.storage.store import Digest, Store, short
+from seedbed.stage.dialogue import told
+from seedbed.storage.store import Digest, Store, digest, short
 
 Refusal = Problem
 
@@ -35,27 +37,42 @@ class Gate(Protocol):
     async def __call__(self, change: Change) -> Refusal | None: ...
 
 
-async def better(change: Change) -> Refusal | None:
-    """A verdict says that exactly this candidate is better than exactly this incumbent."""
-    if change.incumbent is None:
-        return None  # a first release has nothing to be better than
-    verdict = change.verdict
-    remedy = f"Run: seedbed compare {short(change.incumbent)} {short(change.candidate)} --on DATASET"
-    expected = f"a verdict that {short(change.candidate)} is better than {short(change.incumbent)}"
-    if verdict is None:
-        return Refusal("better", "no verdict", expected, remedy)
-    if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
-        found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
-        return Refusal("better", found, expected, remedy)
-    if not _is_recorded(verdict, change.library.store):
-        return Refusal("better", "a verdict that this store does not hold", expected, remedy)
-    if verdict.finding != "superior":
-        return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
-    return None
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A verdict says that exactly this candidate is better than exactly this incumbent.
+
+    `error` is the highest error rate it may have. Only the first verdict on the same tasks counts: who asks again, in
+    another order or by a laxer rule, finds something in the end.
+    """
+
+    error: float = 0.05
+
+    async def __call__(self, change: Change) -> Refusal | None:
+        if change.incumbent is None:
+            return None  # a first release has nothing to be better than
+        verdict = change.verdict
+        remedy = f"Run: seedbed compare {short(change.incumbent)} {short(change.candidate)} --on DATASET"
+        expected = f"a verdict that {short(change.candidate)} is better than {short(change.incumbent)}"
+        if verdict is None:
+            return Refusal("better", "no verdict", expected, remedy)
+        if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
+            found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
+            return Refusal("better", found, expected, remedy)
+        if not _is_recorded(verdict, change.library.store):
+            return Refusal("better", "a verdict that this store does not hold", expected, remedy)
+        if verdict.alpha > self.error:
+            found = f"a verdict with an error rate of {verdict.alpha:g}"
+            return Refusal("better", found, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
+        if first := _earlier(verdict, change.library.store):
+            found = f"a second verdict on the same tasks; the first was {first.finding}"
+            return Refusal("better", found, "the first", "Compare on tasks that were not used yet.")
+        if verdict.finding != "superior":
+            return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
+        return None
 
 
 async def held_out(change: Change) -> Refusal | None:
-    """The verdict's tasks are none of those the candidate, or anything it grew from, was chosen on."""
+    """The verdict's tasks are none of those the candidate, or anything it grew from, was chosen on or is shown."""
     if change.incumbent is None:
         return None
     if change.verdict is None:
@@ -65,7 +82,7 @@ async def held_out(change: Change) -> Refusal | None:
     seen = {dataset for ancestor in ancestors for dataset in evolved_on(store, ancestor)}
     try:
         judged = _tasks(store, change.verdict.dataset)
-        shared = {task for dataset in seen for task in _tasks(store, dataset)} & judged
+        shared = judged & (_demos(change) | {task for dataset in seen for task in _tasks(store, dataset)})
     except NotFound as missing:
         remedy = "Copy it from the store that has it, or compare again here."
         return Refusal("held_out", str(missing), "every dataset it was evolved or judged on", remedy)
@@ -93,8 +110,29 @@ def _is_recorded(verdict: Verdict, store: Store) -> bool:
         return False
 
 
+def _earlier(verdict: Verdict, store: Store) -> Verdict | None:
+    """The first verdict about the same pair on the same tasks by the same metric, if it is another."""
+    same = (verdict.control, verdict.dataset, verdict.metric)
+    for each in verdicts(store, verdict.candidate):
+        if (each.control, each.dataset, each.metric) == same:
+            return each if each != verdict else None
+    return None
+
+
 def _tasks(store: Store, dataset: Digest) -> set[Digest]:
+    """What the tasks of a dataset say; another id makes no other task."""
     try:
-        return {task.digest for task in Dataset.from_content(store.get(dataset))}
+        tasks = Dataset.from_content(store.get(dataset))
+        return {_named(task.inputs, task.expected) for task in tasks}
     except NotFound:
         raise NotFound(f"no dataset {short(dataset)} in this store") from None
+
+
+def _demos(change: Change) -> set[Digest]:
+    """The worked examples that the candidate is shown, as tasks."""
+    demos = change.library.get(change.candidate).demos.values()
+    return {_named(demo.inputs, demo.output) for shown in demos for demo in shown}
+
+
+def _named(inputs: Mapping[str, Any], answer: object) -> Digest:
+    return digest("task", [{name: told(value) for name, value in inputs.items()}, told(answer)])

@@ -21,12 +21,12 @@ from datetime import timedelta
 from typing import Any, get_args
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.release.gates import Gate, better, held_out, rules_kept
+from seedbed.release.gates import Better, Gate, held_out, rules_kept
 from seedbed.release.limits import Cooldown, MaxChange
 from seedbed.release.review import Occasion, Review
 
-PLAIN: Mapping[str, Gate] = {"better": better, "held_out": held_out, "rules_kept": rules_kept}
-DEFAULT = tuple(PLAIN)
+PLAIN: Mapping[str, Gate] = {"better": Better(), "held_out": held_out, "rules_kept": rules_kept}
+DEFAULT = ("better", "held_out", "rules_kept")
 """What a channel requires that says nothing."""
 
 
@@ -63,6 +63,11 @@ def _gate(place: str, item: object) -> Gate | Problem:
     return Problem(place, shown(item), expected)
 
 
+def _better(given: object) -> Gate | None:
+    error = given.get("error") if isinstance(given, dict) and given.keys() == {"error"} else None
+    return Better(error) if isinstance(error, float) and 0 < error < 0.5 else None
+
+
 def _max_change(given: object) -> Gate | None:
     if not isinstance(given, dict) or not given or given.keys() - {"number", "text"}:
         return None
@@ -88,6 +93,7 @@ def _review(given: object) -> Gate | None:
 
 
 _SET: Mapping[str, tuple[str, Callable[[object], Gate | None]]] = {
+    "better": ("{error: RATE}, above 0 and below 0.5", _better),
     "max_change": ("{number: SHARE, text: CHARACTERS}, either or both, not below 0", _max_change),
     "cooldown": ("a time such as 12 hours, 7 days or 1 week", _cooldown),
     "review": (f"{{when: WHEN}}, with one of: {', '.join(get_args(Occasion))}", _review),

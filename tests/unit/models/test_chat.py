@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
-from seedbed.models.chat import Message, Model, Usage, ask
+from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
 from seedbed.models.registry import Card
 
 
@@ -37,6 +38,23 @@ class SeededEcho(Echo):
 class Failing(Echo):
     def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
         raise ConnectionError("connection refused by api.example")
+
+
+class Throttled(Echo):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        error = RuntimeError("slow down, holder of not-to-be-seen")
+        error.status_code = 429  # type: ignore[attr-defined]
+        raise error
+
+
+class Sure(Echo):
+    """Says how sure it was, as OpenAI does."""
+
+    told: Any = None
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        answer = AIMessage(content="yes", response_metadata={"logprobs": self.told})
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
 class Broke(Echo):
@@ -74,6 +92,10 @@ def scripted(reply: str, **card: Any) -> Model:
 HELLO = [Message("user", "hello there")]
 
 
+async def heard(model: Model, **wishes: Any) -> list[str | Reply]:
+    return [piece async for piece in stream(model, HELLO, **wishes)]
+
+
 def test_importing_it_loads_no_model_library() -> None:
     heavy = "{'langchain_core', 'pydantic', 'xllamacpp', 'numpy'}"
     code = f"import sys, seedbed.models.chat; print(sorted({heavy} & sys.modules.keys()))"
@@ -97,9 +119,30 @@ async def test_the_cost_follows_the_card() -> None:
     assert reply.cost_usd == pytest.approx((2 * 0.5 + 3 * 20) / 1_000_000)
 
 
-async def test_a_provider_that_reports_no_usage_costs_nothing() -> None:
+async def test_a_cost_is_unknown_if_the_provider_reports_no_usage_or_nobody_knows_its_price() -> None:
     reply = await ask(model(Echo, usd_per_million=(1.0, 1.0)), HELLO)
-    assert (reply.usage, reply.cost_usd, reply.finish_reason) == (Usage(0, 0), 0, "")
+    assert (reply.usage, reply.cost_usd, reply.cost_known, reply.finish_reason) == (Usage(0, 0), 0, False, "")
+    assert not (await ask(model(Echo), HELLO)).cost_known
+    assert (await ask(model(Echo, usd_per_million=(0.0, 0.0)), HELLO)).cost_known
+    assert (await ask(scripted("yes"), HELLO)).cost_known
+
+
+@pytest.mark.parametrize(
+    ("told", "confidence"),
+    [
+        ({"content": [{"token": "a", "logprob": 0.0}, {"token": "b", "logprob": -0.6931471805599453}]}, 0.75),
+        ({"content": []}, None),
+        ({"content": None}, None),
+        (None, None),
+        ([1, 2], None),
+    ],
+)
+async def test_confidence_is_the_mean_probability_of_the_tokens_if_the_provider_tells(
+    told: Any, confidence: float | None
+) -> None:
+    reply = await ask(model(Sure, args={"told": told}), HELLO)
+    assert reply.confidence == (None if confidence is None else pytest.approx(confidence))
+    assert reply.waited_seconds == 0.0
 
 
 async def test_latency_is_the_time_the_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +183,24 @@ async def test_a_provider_that_fails_is_unavailable_and_the_message_says_which_a
     for told in ('"fast"', "ConnectionError", "connection refused by api.example", "models.fast", "another model"):
         assert told in str(caught.value)
     assert isinstance(caught.value.__cause__, ConnectionError)
+    assert caught.value.why == "transient"
+
+
+async def test_a_failure_says_why_and_keeps_the_secrets_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_KEY", "not-to-be-seen")
+    throttled = model(Throttled, args={"name": {"env": "OUR_KEY"}})
+    with pytest.raises(ModelUnavailable) as caught:
+        await ask(throttled, HELLO)
+    assert caught.value.why == "rate"
+    assert "slow down, holder of …" in str(caught.value)
+
+
+async def test_an_answer_may_take_as_long_as_its_card_says() -> None:
+    Endless.began = asyncio.Event()
+    for asking in (ask(model(Endless, timeout_seconds=0.01), HELLO), heard(model(Endless, timeout_seconds=0.01))):
+        with pytest.raises(ModelUnavailable, match=r"TimeoutError.*timeout_seconds: 0\.01") as caught:
+            await asking
+        assert caught.value.why == "transient"
 
 
 async def test_an_error_of_ours_passes_unchanged() -> None:
@@ -155,3 +216,46 @@ async def test_cancelling_passes() -> None:
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
+
+
+# Streams
+
+
+async def test_a_stream_gives_pieces_and_then_the_reply_that_ask_would_give() -> None:
+    *pieces, reply = await heard(scripted("one two  three", usd_per_million=(1.0, 1.0)), max_tokens=2)
+    assert pieces == ["one", " two"]
+    whole = await ask(scripted("one two  three", usd_per_million=(1.0, 1.0)), HELLO, max_tokens=2)
+    assert isinstance(reply, Reply)
+    assert replace(reply, latency_seconds=0.0) == replace(whole, latency_seconds=0.0)
+    assert reply.finish_reason == "length"
+
+
+async def test_a_model_that_cannot_stream_answers_in_one_piece() -> None:
+    piece, reply = await heard(model(SeededEcho), seed=3)
+    assert piece == "human: hello there\nseed=3"
+    assert isinstance(reply, Reply)
+    assert reply.text == piece
+
+
+async def test_a_stream_that_fails_says_why() -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        await heard(model(Failing))
+    assert caught.value.why == "transient"
+
+
+async def test_only_the_models_time_counts_in_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("seedbed.models.chat.time", clock)
+    async for piece in stream(scripted("one two", timeout_seconds=5), HELLO):
+        clock.now += 60  # whoever listens takes a break
+        last = piece
+    assert isinstance(last, Reply)
+    assert last.latency_seconds == 0
+
+
+async def test_a_stream_nobody_listens_to_any_longer_is_closed() -> None:
+    pieces = stream(scripted("one two three"), HELLO)
+    assert await anext(pieces) == "one"
+    await pieces.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(pieces)

@@ -17,7 +17,7 @@ import pytest
 
 from seedbed.errors import ModelUnavailable
 from seedbed.models import local
-from seedbed.models.chat import Message, Model, Reply, ask
+from seedbed.models.chat import Message, Model, Reply, ask, stream
 from seedbed.models.local import CONTEXT_TOKENS, SLOTS, EmbeddedChat, identity, install_weights, weights
 from seedbed.models.registry import Card
 
@@ -152,8 +152,47 @@ async def test_the_same_seed_repeats_a_sampled_answer(seed: int) -> None:
 
 
 async def test_a_prompt_that_is_too_long_is_refused_with_both_numbers() -> None:
-    with pytest.raises(ModelUnavailable, match=rf"found a prompt of 3\d\d\d tokens; expected at most {CONTEXT_TOKENS}"):
+    with pytest.raises(
+        ModelUnavailable, match=rf"found a prompt of 3\d\d\d tokens; expected at most {CONTEXT_TOKENS}"
+    ) as caught:
         await said("word " * 3000)
+    assert caught.value.why == "context"
+
+
+@pytest.mark.parametrize("template", ["raw", "chat"])
+async def test_a_stream_says_the_same_in_pieces(template: str) -> None:
+    model = embedded(template=template, max_tokens=8)
+    *pieces, last = [piece async for piece in stream(model, [Message("user", COUNTING)])]
+    whole = await said(COUNTING, model=model)
+    assert isinstance(last, Reply)
+    assert len(pieces) > 1
+    assert "".join(map(str, pieces)) == last.text == whole.text
+    assert (last.usage, last.finish_reason) == (whole.usage, whole.finish_reason)
+    assert "".join(str(piece.text) for piece in model.chat.stream(COUNTING)) == whole.text
+
+
+@pytest.mark.parametrize("template", ["raw", "chat"])
+async def test_it_says_how_sure_it_was_if_it_is_asked_to(template: str) -> None:
+    assert (await said(COUNTING, model=embedded(template=template, max_tokens=4))).confidence is None
+    reply = await said(COUNTING, model=embedded(template=template, max_tokens=4, logprobs=True))
+    assert reply.confidence is not None
+    assert 0 < reply.confidence <= 1
+
+
+async def test_a_stream_of_a_prompt_that_is_too_long_says_so() -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        _ = [piece async for piece in stream(embedded(), [Message("user", "word " * 3000)])]
+    assert caught.value.why == "context"
+
+
+async def test_a_stream_nobody_listens_to_any_longer_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Overheard(local._server())
+    monkeypatch.setattr(local, "_server", lambda: server)
+    pieces = stream(embedded(max_tokens=1500), [Message("user", COUNTING)])
+    await anext(pieces)
+    await pieces.aclose()
+    await asyncio.to_thread(server.ended.wait)
+    assert server.chunks < 1500
 
 
 def test_it_answers_langchain_without_an_event_loop() -> None:

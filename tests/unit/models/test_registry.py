@@ -57,7 +57,8 @@ def test_a_card_keeps_what_the_file_says(registry: Registry) -> None:
 
 def test_a_card_needs_only_to_say_which_model_it_uses() -> None:
     card = Registry({"fast": {"use": "embedded"}})["fast"].card
-    assert (card.args, card.can, card.usd_per_million, card.context_tokens) == ({}, (), (0.0, 0.0), None)
+    assert card == Card(use="embedded", args={}, can=(), skill={}, then=(), usd_per_million=None, timeout_seconds=120)
+    assert (card.context_tokens, card.requests_per_minute, card.tokens_per_minute) == (None, None, None)
 
 
 def test_iterating_gives_the_names(registry: Registry) -> None:
@@ -94,8 +95,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones(registry: Registry) -> N
     ("card", "told"),
     [
         ("embedded", "models.fast: found str; expected a mapping with the keys use, args, can"),
-        ({}, "models.fast.use: found nothing; expected embedded, scripted, or the path of a chat model class"),
-        ({"use": "gpt"}, 'models.fast.use: found "gpt"; expected embedded, scripted, or the path'),
+        ({}, "models.fast.use: found nothing; expected embedded, openai, scripted, table, or the path of a chat model"),
+        ({"use": "gpt"}, 'models.fast.use: found "gpt"; expected embedded, openai, scripted, table, or the path'),
         ({"use": "my-models.Chat"}, 'models.fast.use: found "my-models.Chat"'),
         ({"use": None}, "models.fast.use: found None"),
         ({"use": "embedded", "cam": []}, "models.fast.cam: found an unknown key; expected one of: use, args, can"),
@@ -110,6 +111,16 @@ def test_an_unknown_name_is_refused_with_the_known_ones(registry: Registry) -> N
         ({"use": "embedded", "usd_per_million": [True, 1]}, "models.fast.usd_per_million: found [True, 1]"),
         ({"use": "embedded", "context_tokens": 0}, "models.fast.context_tokens: found 0; expected a whole number"),
         ({"use": "embedded", "context_tokens": True}, "models.fast.context_tokens: found True"),
+        ({"use": "embedded", "requests_per_minute": 0}, "models.fast.requests_per_minute: found 0; expected a whole"),
+        ({"use": "embedded", "tokens_per_minute": 1.5}, "models.fast.tokens_per_minute: found 1.5; expected a whole"),
+        ({"use": "embedded", "timeout_seconds": 0}, "models.fast.timeout_seconds: found 0; expected a number above"),
+        ({"use": "embedded", "timeout_seconds": float("inf")}, "models.fast.timeout_seconds: found inf"),
+        ({"use": "embedded", "skill": {"maths": 1.1}}, "models.fast.skill: found {'maths': 1.1}; expected how good"),
+        ({"use": "embedded", "skill": {"maths": True}}, "models.fast.skill: found {'maths': True}"),
+        ({"use": "embedded", "skill": ["maths"]}, "models.fast.skill: found ['maths']"),
+        ({"use": "embedded", "then": "fast"}, 'models.fast.then: found "fast"; expected a list of the models'),
+        ({"use": "embedded", "then": ["slow"]}, 'models.fast.then: found "slow"; expected one of: fast'),
+        ({"use": "embedded", "then": ["fast"]}, "models.fast.then: found fast → fast; expected fallbacks that do not"),
     ],
 )
 def test_a_wrong_card_is_refused_with_its_place_and_what_belongs_there(card: object, told: str) -> None:
@@ -127,6 +138,75 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         "models.c.context_tokens",
     ]
     assert str(error).startswith("space.yaml: 4 problems")
+
+
+def fallbacks(**then: list[str]) -> dict[str, Any]:
+    return {name: {"use": "embedded", "then": names} for name, names in then.items()}
+
+
+def test_fallbacks_may_share_their_ends() -> None:
+    models = Registry(fallbacks(a=["b", "c"], b=["d"], c=["d"], d=[]))
+    assert models["a"].card.then == ("b", "c")
+
+
+def test_every_circle_of_fallbacks_is_told_once_beside_everything_else() -> None:
+    error = refusal({**fallbacks(a=["b"], b=["c", "a"], c=["gone"], d=["e"], e=["d"], f=["a"]), "g": {"use": "gpt"}})
+    assert [(problem.path, problem.found) for problem in error.problems] == [
+        ("models.g.use", '"gpt"'),
+        ("models.c.then", '"gone"'),
+        ("models.a.then", "a → b → a"),
+        ("models.d.then", "d → e → d"),
+    ]
+
+
+def test_a_fallback_to_a_card_that_is_wrong_itself_is_no_second_problem() -> None:
+    assert len(refusal({**fallbacks(a=["b"]), "b": {"use": "gpt"}}).problems) == 1
+
+
+# Choosing by what they can do
+
+
+ABLE = """
+free:   {use: embedded, can: [summary, reasoning]}
+cheap:  {use: scripted, skill: {reasoning: 0.7}, usd_per_million: [1, 2]}
+dear:   {use: scripted, skill: {reasoning: 0.9}, usd_per_million: [5, 9]}
+better: {use: scripted, skill: {reasoning: 0.9}, usd_per_million: [4, 9]}
+dark:   {use: nowhere.Chat, can: [reasoning, secrets], skill: {reasoning: 0.9}}
+"""
+
+
+def test_the_best_is_the_most_skilled_and_of_equals_the_cheaper() -> None:
+    models = Registry(yaml.safe_load(ABLE))
+    assert models.best("reasoning").name == "better"
+    assert models.best("summary").name == "free"
+
+
+def test_the_cheapest_is_so_by_its_price_and_one_without_a_price_comes_last() -> None:
+    models = Registry(yaml.safe_load(ABLE))
+    assert models.cheapest("reasoning").name == "free"
+    assert models.cheapest("secrets").name == "dark"
+    assert (
+        Registry({name: yaml.safe_load(ABLE)[name] for name in ("dark", "dear")}).cheapest("reasoning").name == "dear"
+    )
+
+
+def test_what_no_model_can_do_is_told_with_what_they_can() -> None:
+    models = Registry(yaml.safe_load(ABLE))
+    for choose in (models.best, models.cheapest):
+        with pytest.raises(
+            SettingsError, match='no model that can "cook"; expected one of: summary, reasoning, secrets'
+        ):
+            choose("cook")
+
+
+# Secrets
+
+
+def test_a_text_is_made_discreet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_KEY", "key-in-a-variable")
+    args = {"model": "m", "api_key": {"env": "OUR_KEY"}, "headers": {"x-token": "key-written-out"}}
+    model = Registry({"large": {"use": "openai", "args": args}})["large"]
+    assert model.discreet("m: key-in-a-variable or key-written-out?") == "m: … or …?"
 
 
 def test_models_that_are_no_mapping_are_refused() -> None:

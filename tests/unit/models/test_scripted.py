@@ -87,3 +87,25 @@ def test_an_expression_that_is_wrong_is_refused_with_its_place() -> None:
 
 def test_it_answers_langchain_without_an_event_loop() -> None:
     assert ScriptedChat(replies=["yes"]).invoke("really?").text == "yes"
+
+
+async def test_an_answer_ends_after_max_tokens_or_where_a_stop_text_begins() -> None:
+    model = script({"": "one two three. four"})
+    asked = [Message("user", "?")]
+    short = await ask(model, asked, max_tokens=2)
+    assert (short.text, short.usage.completion_tokens, short.finish_reason) == ("one two", 2, "length")
+    stopped = await ask(model, asked, max_tokens=3, stop=["."])
+    assert (stopped.text, stopped.finish_reason) == ("one two three", "stop")
+
+
+@pytest.mark.parametrize("text", ["", " ", "one", "  one  two\n\nthree \n"])
+async def test_pieces_of_a_stream_make_up_the_answer(text: str) -> None:
+    pieces = [str(piece.text) async for piece in ScriptedChat(replies=[text]).astream("?")]
+    assert "".join(pieces) == text
+    assert "".join(str(piece.text) for piece in ScriptedChat(replies=[text]).stream("?")) == text
+
+
+async def test_a_missing_reply_is_our_own_mistake() -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        await said(script([]), "?")
+    assert caught.value.why == "ours"

@@ -11,7 +11,7 @@ from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release, rollback, settled, stable
-from seedbed.release.gates import Change, Refusal, better
+from seedbed.release.gates import Better, Change, Refusal
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Ref
@@ -60,7 +60,7 @@ async def test_a_release_says_on_which_verdict_it_rests() -> None:
         library.keep(playbook, because="written")
     await put(library, old.digest)
     verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
-    await release(library, "production", new.digest, [better], verdict=verdict, because=str(verdict))
+    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict))
     first, second = store.facts(Query(kind="move", subject="channels/production"))
     assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None}
     assert second.body["to"] == {"stable": new.digest, "how": "release", "verdict": verdict.experiment}

@@ -16,7 +16,7 @@ from seedbed.experiments.experiment import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release
-from seedbed.release.gates import Change, Gate, Refusal, better, held_out, rules_kept
+from seedbed.release.gates import Better, Change, Gate, Refusal, held_out, rules_kept
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import short
 
@@ -53,11 +53,11 @@ REMEDY = f"Run: seedbed compare {short(OLD.digest)} {short(NEW.digest)} --on DAT
 
 
 async def test_a_verdict_that_it_is_better_lets_a_candidate_pass(library: Library) -> None:
-    assert await better(change(library, await compared(library, OLD, NEW))) is None
+    assert await Better()(change(library, await compared(library, OLD, NEW))) is None
 
 
 async def test_a_candidate_without_a_verdict_is_refused(library: Library) -> None:
-    assert await better(change(library, None)) == Refusal("better", "no verdict", EXPECTED, REMEDY)
+    assert await Better()(change(library, None)) == Refusal("better", "no verdict", EXPECTED, REMEDY)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_a_verdict_about_other_playbooks_is_refused(
 ) -> None:
     verdict = await compared(library, control, candidate)
     found = f"a verdict about {short(candidate.digest)} against {short(control.digest)}"
-    assert await better(change(library, verdict)) == Refusal("better", found, EXPECTED, REMEDY)
+    assert await Better()(change(library, verdict)) == Refusal("better", found, EXPECTED, REMEDY)
 
 
 @pytest.mark.parametrize(("candidate", "finding"), [(POOR, "inferior"), (agent("[0-4]|3."), "inconclusive")])
@@ -77,7 +77,7 @@ async def test_a_verdict_that_it_is_not_better_is_refused(candidate: Playbook, f
     tasks = TEST if finding == "inferior" else numbers(9, first=30)
     verdict = await compared(library, incumbent, candidate, tasks)
     asked = change(library, verdict, candidate=candidate.digest, incumbent=incumbent.digest)
-    assert await better(asked) == Refusal(
+    assert await Better()(asked) == Refusal(
         "better", f"the finding {finding}", "superior", "Look for a better candidate."
     )
 
@@ -86,14 +86,14 @@ async def test_a_verdict_that_nobody_recorded_is_refused(library: Library) -> No
     elsewhere = Library(MemoryStore(), "eve")
     verdict = await compared(elsewhere, OLD, NEW)
     refusal = Refusal("better", "a verdict that this store does not hold", EXPECTED, REMEDY)
-    assert await better(change(library, verdict)) == refusal
+    assert await Better()(change(library, verdict)) == refusal
 
 
 async def test_a_verdict_that_was_touched_up_is_refused(library: Library) -> None:
     poor = await compared(library, NEW, OLD)
     touched_up = replace(poor, finding="superior")
     asked = change(library, touched_up, candidate=OLD.digest, incumbent=NEW.digest)
-    refusal = await better(asked)
+    refusal = await Better()(asked)
     assert refusal is not None
     assert refusal.found == "a verdict that this store does not hold"
 
@@ -209,14 +209,14 @@ async def test_every_rule_that_is_dropped_or_loosened_is_named(
 # All of them
 
 
-@pytest.mark.parametrize("gate", [better, held_out, rules_kept])
+@pytest.mark.parametrize("gate", [Better(), held_out, rules_kept])
 async def test_a_first_release_has_nothing_to_be_better_than(gate: Gate, library: Library) -> None:
     assert await gate(change(library, None, incumbent=None)) is None
 
 
 async def test_all_refusals_are_told_at_once(library: Library) -> None:
     lax = library.keep(agent("x|y"), because="rules were in the way")
-    gates = [better, held_out, rules_kept]
+    gates = [Better(), held_out, rules_kept]
     await release(library, "production", OLD.digest, gates, verdict=None, because="first")
     with pytest.raises(ReleaseRefused) as refused:
         await release(library, "production", lax, gates, verdict=None, because="looks fine")
@@ -226,3 +226,46 @@ async def test_all_refusals_are_told_at_once(library: Library) -> None:
         assert refusal.expected
         assert refusal.remedy
         assert str(refusal) in str(refused.value)
+
+
+# What would be found by asking often enough
+
+
+async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Library) -> None:
+    lax = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), alpha=0.4)
+    assert lax.finding == "superior"
+    refusal = await Better()(change(library, lax))
+    assert refusal
+    assert (refusal.found, refusal.expected) == ("a verdict with an error rate of 0.4", "at most 0.05")
+    assert await Better(0.4)(change(library, lax)) is None
+
+
+async def test_only_the_first_verdict_on_the_same_tasks_counts(library: Library) -> None:
+    first = await compared(library, OLD, NEW)
+    again = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), seed=7)
+    assert first.experiment != again.experiment
+    assert await Better()(change(library, first)) is None
+    refusal = await Better()(change(library, again))
+    assert refusal
+    assert refusal.found == "a second verdict on the same tasks; the first was superior"
+    elsewhere = await compared(library, OLD, NEW, numbers(30, first=60))
+    assert await Better()(change(library, elsewhere)) is None
+
+
+async def test_the_same_tasks_under_other_names_are_the_same_tasks(library: Library) -> None:
+    await evolved(library, OLD, NEW)
+    renamed = Dataset(tuple(replace(task, id=f"other-{task.id}") for task in TRAIN))
+    refusal = await held_out(change(library, await compared(library, OLD, NEW, renamed)))
+    assert refusal
+    assert refusal.found == "30 of 30 tasks that were evolved on"
+
+
+async def test_a_task_that_the_candidate_is_shown_as_an_example_is_refused(library: Library) -> None:
+    task = TEST.tasks[3]
+    demos = [{"inputs": {name: str(value) for name, value in task.inputs.items()}, "output": str(task.expected)}]
+    document = {**NEW.document(), "demos": {"agent": demos}}
+    shown = Playbook.from_document(document)
+    library.keep(shown, because="shown")
+    refusal = await held_out(change(library, await compared(library, OLD, shown), candidate=shown.digest))
+    assert refusal
+    assert refusal.found == "1 of 30 tasks that were evolved on"

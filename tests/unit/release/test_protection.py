@@ -9,14 +9,14 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.playbooks.formats import import_document
-from seedbed.release.gates import better, held_out, rules_kept
+from seedbed.release.gates import Better, held_out, rules_kept
 from seedbed.release.limits import Cooldown, MaxChange
 from seedbed.release.protection import required
 from seedbed.release.review import Review
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:
-    assert required("production", {}) == [better, held_out, rules_kept]
+    assert required("production", {}) == [Better(), held_out, rules_kept]
 
 
 def test_a_channel_that_requires_nothing_has_no_gates() -> None:
@@ -27,10 +27,17 @@ def test_gates_with_values_are_read_in_order() -> None:
     listed = [
         {"cooldown": "1 week"},
         "better",
+        {"better": {"error": 0.01}},
         {"max_change": {"number": 0.1, "text": 400}},
         {"review": {"when": "rules or roles change"}},
     ]
-    expected = [Cooldown(timedelta(days=7)), better, MaxChange(0.1, 400), Review("rules or roles change")]
+    expected = [
+        Cooldown(timedelta(days=7)),
+        Better(),
+        Better(0.01),
+        MaxChange(0.1, 400),
+        Review("rules or roles change"),
+    ]
     assert required("production", {"require": listed}) == expected
 
 
@@ -51,6 +58,7 @@ def test_everything_wrong_is_told_at_once_with_its_place() -> None:
             {"better": True, "held_out": True},
             {"max_change": {}},
             {"max_change": {"number": True}},
+            {"better": {"error": 0.5}},
         ],
     }
     with pytest.raises(SettingsError) as caught:
@@ -66,6 +74,7 @@ def test_everything_wrong_is_told_at_once_with_its_place() -> None:
         "channels.production.require[5]",
         "channels.production.require[6].max_change",
         "channels.production.require[7].max_change",
+        "channels.production.require[8].better",
     ]
 
 
