@@ -20,7 +20,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Quota, Settings, without_secrets
 from seedbed.storage import open_store
-from seedbed.storage.store import Json, Query, Ref, Store, Upkeep
+from seedbed.storage.store import Fact, Json, Query, Ref, Store, Upkeep
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset, Task
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.experiment import Verdict
     from seedbed.models.limits import Lines
     from seedbed.models.registry import Card, Registry
+    from seedbed.models.routing import Router
     from seedbed.runs.journal import Journal
     from seedbed.runs.recorder import Recorder
     from seedbed.runs.run import Run
@@ -109,6 +110,13 @@ class Workspace:
         return Lines()
 
     @cached_property
+    def router(self) -> Router:
+        """Chooses models for roles that name none, by what was declared and what `learn` was told."""
+        from seedbed.models.routing import Router
+
+        return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+
+    @cached_property
     def models(self) -> Registry:
         from seedbed.models.registry import Registry
 
@@ -144,6 +152,22 @@ class Workspace:
 
         recorder = Recorder.resume(self.journal, run, by=self.by)
         return await self._performed(self.library.get(recorder.playbook), recorder, max_cost_usd)
+
+    def learn(self, run: Run, score: float) -> None:
+        """Tell the router how good a run was, from 0 to 1: every model it chose in it is remembered by that."""
+        turns = {turn.step or turn.role: turn for turn in run.turns}
+        outcomes = []
+        for choice in self.store.facts(Query(kind="routing", subject=run.id)):
+            if turn := turns.get(choice.body["step"]):
+                body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
+                body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
+                at = datetime.now(UTC)
+                outcomes.append(
+                    Fact(kind="outcome", key=choice.key, subject=run.id, at=at, by=self.by, body=body, value=score)
+                )
+        for fact in outcomes:
+            if self.store.append([fact]):
+                self.router.learn(**fact.body)
 
     @asynccontextmanager
     async def recording(
@@ -257,7 +281,10 @@ class Workspace:
 
     def identity(self, playbook: Playbook) -> Json:
         """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
-        names = sorted({role.model for role in playbook.roles.values() if role.model})
+        roles = playbook.roles.values()
+        named = {role.model for role in roles if role.model}
+        chosen = {*self.models} if any(role.model is None and (role.needs or role.prefer) for role in roles) else set()
+        names = sorted(named | chosen)
         return {name: _identity(self.models[name].card) for name in names}
 
     async def _perform(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None = None) -> Run:
@@ -283,6 +310,7 @@ class Workspace:
             self.models.__getitem__,
             recorder,
             lines=self.lines,
+            router=lambda: self.router,
             ledger=Ledger(max_cost_usd),
             tools=toolbox(self.tools),
             confirm=self.confirm,

@@ -473,3 +473,21 @@ async def test_nothing_is_released_to_a_channel_that_nobody_declared() -> None:
     with pytest.raises(SettingsError, match=r"channels\.prodction: found nothing; expected one of: production"):
         await its.release(agent("a"), to="prodction", because="a slip of the pen")
     assert its.store.refs() == []
+
+
+async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it() -> None:
+    cards = {
+        name: {"use": "scripted", "args": {"replies": {".": name}}, "skill": {"sorting": skill}}
+        for name, skill in (("praised", 0.8), ("modest", 0.6))
+    }
+    its = space(models=cards)
+    playbook = Playbook.from_document({"roles": {"sorter": {"needs": ["sorting"]}}})
+    for number in range(60):
+        run = await its.run(playbook, text=f"{number}", seed=number)
+        its.learn(run, 1.0 if run.output == "modest" else 0.0)
+        its.learn(run, 1.0)  # a run is judged once
+    assert count(its.store, "outcome") == 60
+    late = [fact.body["model"] for fact in its.store.facts(Query(kind="routing"))][-20:]
+    assert late.count("modest") > late.count("praised")
+    again = Workspace(its.settings, its.store)
+    assert again.router.state() == its.router.state()

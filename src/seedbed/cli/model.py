@@ -163,6 +163,44 @@ async def _shown_as_it_comes(pieces: AsyncIterator[str | Reply]) -> Reply:
 
 
 @app.command()
+def stats(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
+    """Show what was learned of each model at each type of task, and whether choosing among them helps.
+
+    JSON: models (task_type, model, n, score, cost_usd, latency_seconds, share), routing.
+    """
+    from seedbed.models.outcomes import helps, table
+    from seedbed.storage.store import Query
+
+    with options.opened(workspace) as space:
+        outcomes = {fact.key: fact.body for fact in space.store.facts(Query(kind="outcome"))}
+        choices = [
+            {**fact.body, "run": fact.subject, "score": _score(fact.body, outcomes.get(fact.key))}
+            for fact in space.store.facts(Query(kind="routing"))
+        ]
+    rows, verdict = table(outcomes.values(), choices), helps(choices)
+    cells = [
+        (
+            each["task_type"],
+            line((each["model"], "bold")),
+            str(each["n"]),
+            f"{each['score']['mean']:.3f}" if each["n"] else "",
+            money(each["cost_usd"] or 0.0),
+            f"{each['latency_seconds'] or 0.0:.2f} s",
+            f"{each['share']:.0%}" if each["share"] is not None else "",
+        )
+        for each in rows
+    ]
+    heads = ("task type", "model", "scored#", "score#", "cost#", "latency#", "chosen#")
+    empty = line("nothing was chosen yet: a role that says what it needs, and names no model, is routed")
+    output.show({"models": rows, "routing": verdict}, as_json, output.table(*heads, rows=cells) if rows else empty)
+
+
+def _score(choice: Json, outcome: Json | None) -> float | None:
+    """The score a choice led to, if the model that was chosen is the one that answered."""
+    return outcome["score"] if outcome and outcome["model"] == choice["model"] else None
+
+
+@app.command()
 def install(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Install the weights of the embedded model, if they are not there, and check them. Needs no workspace.
 

@@ -17,8 +17,8 @@ from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call, Decision, Run, Status, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 
-ENTRIES = ("turn", "call", "decision", "reading", "remark")
-"""The kinds of fact a run is made of: answers of models, uses of tools, decisions, the clock and chance, log lines."""
+ENTRIES = ("turn", "routing", "call", "decision", "reading", "remark")
+"""What a run is made of: answers, choices of models, uses of tools, decisions, the clock and chance, log lines."""
 
 
 class Recorder:

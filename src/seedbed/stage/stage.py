@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError, SettingsError
 from seedbed.models.chat import Message, Model
@@ -18,9 +18,12 @@ from seedbed.playbooks.playbook import Playbook, Role
 from seedbed.playbooks.rules import Permission
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Decision, Turn
-from seedbed.stage.ledger import Ledger, Reservation, most_tokens
+from seedbed.stage.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
+
+if TYPE_CHECKING:
+    from seedbed.models.routing import Router
 
 Confirm = Callable[[str, str], Awaitable[bool]]
 """Asks a person whether an action may be taken, with the reason why it is asked."""
@@ -45,6 +48,7 @@ class Stage:
         recorder: Recorder,
         *,
         lines: Lines | None = None,
+        router: Callable[[], Router] | None = None,
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
         confirm: Confirm | None = None,
@@ -56,6 +60,7 @@ class Stage:
         """What the run gives: set by whoever performs it."""
         self._models = models
         self._lines = lines or Lines()
+        self._router = router
         self._tools = tools or {}
         self._confirm = confirm or nobody
         self._draws = count()
@@ -78,17 +83,19 @@ class Stage:
 
         The `last` step of a run may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
         """
-        asked, model = self._role(role)
+        asked = self._role(role)
         instructions = asked.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]
         spoken = tuple((message.role, message.text) for message in messages)
 
+        request = "\x1e".join((role, *(f"{speaker}\x1f{text}" for speaker, text in spoken)))
         paid = False
 
         async def spoke() -> Turn:
             nonlocal paid
             paid = True
+            model = asked.model or await self._chosen(step or role, role, asked, request)
             got = await self._answered(asked, model, messages, last)
             return Turn(
                 step=step,
@@ -107,20 +114,38 @@ class Stage:
                 notices=tuple(map(str, got.substitutions)),
             )
 
-        request = "\x1e".join((role, *(f"{speaker}\x1f{text}" for speaker, text in spoken)))
         turn = await self.recorder.turn(step or role, request, spoke)
         if not paid:  # before the run was taken up again
             self.ledger.spend(turn.cost_usd)
         return turn
 
-    def _role(self, name: str) -> tuple[Role, str]:
+    def _role(self, name: str) -> Role:
         if name not in self.playbook.roles:
             known = ", ".join(self.playbook.roles) or "none"
             raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
         role = self.playbook.roles[name]
-        if role.model is None:
-            raise PlaybookError([Problem(f"roles.{name}.model", "nothing", "a model of the workspace", "Name one.")])
-        return role, role.model
+        if role.model is None and not (self._router and (role.needs or role.prefer)):
+            remedy = "Name one, or say what it needs."
+            raise PlaybookError([Problem(f"roles.{name}.model", "nothing", "a model of the workspace", remedy)])
+        return role
+
+    async def _chosen(self, place: str, name: str, role: Role, request: str) -> str:
+        """The model for a role that names none: chosen once for a turn, and recorded with the chance of it."""
+        assert self._router is not None
+        router = self._router()
+
+        async def choose() -> Json:
+            choice = router.choose(
+                "+".join(sorted(role.needs)) or name,
+                role.needs,
+                role.prefer,
+                prompt_tokens=len(request.encode()) // 4,
+                max_tokens=role.max_tokens or USUAL_TOKENS,
+                seed=f"{self.seed}/{place}/{len(self.recorder.turns)}",
+            )
+            return {**choice.document(), "step": place}
+
+        return str((await self.recorder.once("routing", place, request, choose))["model"])
 
     async def _answered(self, role: Role, model: str, messages: Sequence[Message], last: bool) -> Answered:
         """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""

@@ -227,6 +227,8 @@ _VIEWS = {
     "run": "runs run:key playbook:subject status inputs output error seed# turns# tokens# cost_usd# latency_seconds#",
     "turn": "turns turn:key run:subject step role model text finish_reason"
     " prompt_tokens# completion_tokens# cost_usd# latency_seconds#",
+    "routing": "routings routing:key run:subject step model propensity# because task_type quality",
+    "outcome": "outcomes run:subject task_type model score:value cost_usd# latency_seconds#",
     "call": "calls call:key run:subject tool arguments result error changes latency_seconds#",
     "decision": "decisions decision:key run:subject point action because propensity# confidence#",
     "reading": "readings run:subject name value:body.value",

@@ -164,3 +164,15 @@ def test_weights_that_are_there_are_not_installed_again(seedbed: Seedbed) -> Non
     done = seedbed("model", "install", "--json")
     assert (done.code, done.json["installed"]) == (0, True)
     assert Path(done.json["weights"]).is_file()
+
+
+def test_what_was_learned_of_models_is_shown(space: Path, seedbed: Seedbed) -> None:
+    assert "nothing was chosen yet" in seedbed("model", "stats").out
+    (space / "routed.yaml").write_text("roles: {writer: {prefer: local}}\n")
+    run = seedbed("run", "routed.yaml", "text=hello", "--json")
+    assert run.code == 0, run.err
+    told = seedbed("model", "stats", "--json").json
+    assert keeps_promise(told, "model", "stats")
+    (row,) = told["models"]
+    assert (row["model"], row["n"], row["share"]) == ("local", 0, 1.0)
+    assert "local" in seedbed("model", "stats").out

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from seedbed.errors import ActionForbidden, ModelUnavailable, PlaybookError, RunError, SettingsError
 from seedbed.models.chat import Message
 from seedbed.models.registry import Registry
+from seedbed.models.routing import Router
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
@@ -231,3 +232,50 @@ async def test_decisions_remarks_time_and_chance_are_the_same_again() -> None:
 async def test_searching_is_calling_the_tool_of_that_name() -> None:
     with pytest.raises(RunError, match="found no tool 'search'"):
         await equipped(MemoryStore()).search("pumps")
+
+
+# Roles that name no model
+
+
+def routed(store: MemoryStore, *, resume: str = "", **role: Any) -> Stage:
+    playbook = Playbook.from_document({"roles": {"writer": role}})
+    cards = {
+        "sharp": {"use": "scripted", "args": {"replies": {".": "sharp"}}, "skill": {"reasoning": 0.9}},
+        "blunt": {"use": "scripted", "args": {"replies": {".": "blunt"}}, "can": ["drawing"]},
+    }
+    journal = Journal(store)
+    if resume:
+        recorder = Recorder.resume(journal, resume, by="ada")
+    else:
+        recorder = Recorder(journal, playbook.digest, {}, seed=7, by="ada", models={})
+    models = Registry(cards)
+    return Stage(playbook, models.__getitem__, recorder, router=lambda: Router(models))
+
+
+async def test_a_role_that_says_what_it_needs_is_given_a_model_that_can() -> None:
+    store = MemoryStore()
+    turn = await routed(store, needs=["reasoning"]).ask("writer", "Why?")
+    assert (turn.model, turn.text) == ("sharp", "sharp")
+    (fact,) = store.facts(Query(kind="routing"))
+    assert (fact.body["model"], fact.body["propensity"], fact.body["step"]) == ("sharp", 1.0, "writer")
+    assert {each["model"] for each in fact.body["considered"] if each["rejected"]} == {"blunt"}
+
+
+async def test_the_choice_is_made_once_also_when_the_run_goes_on() -> None:
+    store = MemoryStore()
+    on = routed(store, needs=["reasoning"])
+    await on.recorder.start()
+    await on.ask("writer", "Why?")
+    again = routed(store, resume=on.recorder.id, needs=["reasoning"])
+    await again.ask("writer", "Why?")
+    assert len(list(store.facts(Query(kind="routing")))) == 1
+
+
+async def test_what_nobody_can_do_is_told_with_everybodys_reason() -> None:
+    with pytest.raises(ModelUnavailable, match=r"(?s)blunt.*sharp"):
+        await routed(MemoryStore(), needs=["singing"]).ask("writer", "Why?")
+
+
+async def test_a_preference_is_followed_where_it_fits() -> None:
+    turn = await routed(MemoryStore(), prefer="blunt").ask("writer", "Why?")
+    assert turn.model == "blunt"

@@ -33,6 +33,7 @@ from seedbed.storage.sql import SqlStore
 from seedbed.storage.store import Fact, Store
 from seedbed.testing import fact
 
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 PAGE = Path(__file__).parents[3] / "docs" / "stores.md"
 
 STRATEGY = {
@@ -62,6 +63,10 @@ async def use(store: Store) -> None:
     async def look(at: str) -> str:
         return at
 
+    async def routing() -> dict[str, Any]:
+        told = {"step": "say", "model": "m", "because": "so", "task_type": "t", "quality": "maximum"}
+        return {**told, "propensity": 0.5}
+
     start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
 
     async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
@@ -78,6 +83,10 @@ async def use(store: Store) -> None:
         await recorder.turn("say", answer, said)
         stage = Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]))
         await stage.call("look", at="it")
+        await recorder.once("routing", "say", "x", routing)
+        body = {"task_type": "t", "model": "m", "score": 1.0, "cost_usd": 0.5, "latency_seconds": 0.5}
+        outcome = Fact(kind="outcome", key=recorder.id, subject=recorder.id, at=AT, by="ann", body=body, value=1.0)
+        store.append([outcome])
         await stage.decide("label", "good", because="so", propensity=0.5, confidence=0.5)
         await stage.log("done")
         await stage.now()
@@ -92,7 +101,7 @@ async def use(store: Store) -> None:
     library.close("side", "failed", because="no good")
     ref = store.move("channels/production", {"stable": start.digest}, expected=None, because="first", by="ann")
     store.move("channels/production", {"stable": better.digest}, expected=ref, because="better", by="bob")
-    at = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    at = AT
     approve(Library(store, "eva"), "production", better.digest, because="fine")
     store.append([Fact(kind="key", key="new", subject="keyring", at=at, by="eva", body={"generation": 2})])
     notes = import_document(STRATEGY).facts

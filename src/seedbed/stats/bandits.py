@@ -1,0 +1,211 @@
+"""Choosing among arms while learning how good they are: beliefs, the chance to be best, and what chance would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from seedbed.errors import SeedbedError, shown
+
+Floats: TypeAlias = NDArray[np.float64]
+
+NODES = np.concatenate([[-7.0, -6.0], np.linspace(-5, 5, 31), [6.0, 7.0]])
+"""Where `chances` looks at each belief, in standard deviations from its mean: close enough for errors below 0.001 with
+beliefs worth 3 to 10,000 outcomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A Beta belief about a mean score between 0 and 1: so many outcomes' worth of `good` and of `bad`."""
+
+    good: float
+    bad: float
+
+    def __post_init__(self) -> None:
+        if not (self.good > 0 and self.bad > 0 and math.isfinite(self.good + self.bad)):
+            found = f"{shown(self.good)} and {shown(self.bad)}"
+            raise SeedbedError(f"belief: found {found}; expected two finite numbers above 0")
+
+    @classmethod
+    def prior(cls, mean: float, strength: float) -> Belief:
+        """As if `strength` outcomes with this mean had been seen. No prior is certain: means end at 0.02 and 0.98."""
+        held = min(max(mean, 0.02), 0.98)
+        return cls(held * strength, (1 - held) * strength)
+
+    @property
+    def strength(self) -> float:
+        return self.good + self.bad
+
+    @property
+    def mean(self) -> float:
+        return self.good / self.strength
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.mean * (1 - self.mean) / (self.strength + 1))
+
+    def sharpened(self, by: float) -> Belief:
+        """The same mean, held as firmly as if everything had been seen `by` times."""
+        return Belief(self.good * by, self.bad * by)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an arm showed in one context: the sum of its scores and how many outcomes they are worth."""
+
+    score: float = 0.0
+    weight: float = 0.0
+
+
+def level(seen: Iterable[Seen], strength: float, start: float = 0.5) -> float:
+    """What to expect in a context of an arm never tried, given those that were.
+
+    Every arm counts once, less so while it has few outcomes; `start` counts as one arm more. So a favourite that gets
+    nearly all the outcomes does not make strangers look as good as itself.
+    """
+    total, weights = start, 1.0
+    for each in seen:
+        if each.weight > 0:
+            weight = each.weight / (each.weight + strength)
+            total += weight * each.score / each.weight
+            weights += weight
+    return total / weights
+
+
+def expectation(here: float, elsewhere: Iterable[tuple[Seen, float]], strength: float, borrowed: float) -> Belief:
+    """What to expect of an arm in a context where it was not seen: the level `here`, and how it did in others.
+
+    `elsewhere` is what it showed in each other context, with the level there: how far it was above or below counts,
+    all together at most as `borrowed` outcomes.
+    """
+    above, weight = 0.0, 0.0
+    for seen, there in elsewhere:
+        above += seen.score - seen.weight * there
+        weight += seen.weight
+    taken = min(weight, borrowed)
+    offset = above / weight * taken / (taken + strength) if weight else 0.0
+    return Belief.prior(here + offset, strength + taken)
+
+
+def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The chance of each arm that a draw from its belief, less its penalty, beats those of all others.
+
+    These are the choices of Thompson sampling, computed instead of sampled. They add up to 1, and do not depend on the
+    order of the arms.
+    """
+    if not beliefs:
+        raise SeedbedError("beliefs: found none; expected at least one arm")
+    names = sorted(beliefs)
+    off = penalties or {}
+    shift = np.array([off.get(name, 0.0) for name in names])
+    if not np.isfinite(shift).all():
+        raise SeedbedError(f"penalties: found {shown(dict(off))}; expected finite numbers")
+    good = np.array([[beliefs[name].good] for name in names])
+    bad = np.array([[beliefs[name].bad] for name in names])
+    means = good / (good + bad)
+    deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
+    nodes = np.clip(means + deviations * NODES, 0.0, 1.0) - shift[:, None]
+    # Below the highest of the lower ends no draw can be the best.
+    edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
+    below = special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
+    # The chance of an arm is the integral, over its own distribution, of the chance that all others lie below.
+    others = _product_of_others(below)
+    mass = (np.diff(below, axis=1) * (others[:, 1:] + others[:, :-1]) / 2).sum(axis=1)
+    mass /= mass.sum()
+    return dict(zip(names, mass.tolist(), strict=True))
+
+
+def _product_of_others(values: Floats) -> Floats:
+    """For each row the product of all other rows, without dividing: a row may be zero."""
+    ones = np.ones((1, values.shape[1]))
+    before = np.cumprod(np.vstack([ones, values[:-1]]), axis=0)
+    after = np.cumprod(np.vstack([ones, values[:0:-1]]), axis=0)[::-1]
+    return np.asarray(before * after, dtype=np.float64)
+
+
+def mixed(chances: Mapping[str, float], explore: float) -> dict[str, float]:
+    """The chances if a share `explore` of all choices is made blindly, every arm being equally likely."""
+    if not 0 <= explore <= 1:
+        raise SeedbedError(f"explore: found {shown(explore)}; expected a share between 0 and 1")
+    return {name: (1 - explore) * chance + explore / len(chances) for name, chance in chances.items()}
+
+
+def drawn(chances: Mapping[str, float], at: float) -> str:
+    """The arm that a uniform number in [0, 1) falls on; arms lie side by side in the order of their names."""
+    names = sorted(chances)
+    place = 0.0
+    for name in names:
+        place += chances[name]
+        if at < place:
+            return name
+    return max(names, key=lambda name: (chances[name], name))  # rounding left a gap below 1
+
+
+def follow(average: float | None, value: float, n: int, rate: float) -> float:
+    """A moving average after its nth value: the plain mean at first, then one that forgets at this rate."""
+    return value if average is None else average + max(rate, 1 / n) * (value - average)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One choice as it was made, and how it went.
+
+    `odds` are the chances that all arms had, `guesses` what was expected of them before `score` was known.
+    """
+
+    arm: str
+    odds: Mapping[str, float]
+    guesses: Mapping[str, float]
+    score: float
+
+    def __post_init__(self) -> None:
+        if self.arm not in self.odds or self.odds.keys() != self.guesses.keys():
+            found = f"{shown(sorted(self.odds))} and {shown(sorted(self.guesses))}"
+            raise SeedbedError(
+                f"odds and guesses: found {found}; expected both for the same arms, {shown(self.arm)} too"
+            )
+        if not all(0 < chance <= 1 for chance in self.odds.values()):
+            raise SeedbedError(f"odds: found {shown(dict(self.odds))}; expected chances above 0 and at most 1")
+
+
+def gain_over_uniform(choice: Logged) -> float:
+    """By how much the choice was better than a blind one would have been, without bias: average over many.
+
+    The doubly robust estimate: a blind choice is worth the average guess, put right by the error of the guess for the
+    arm that was seen, in proportion to how much likelier a blind choice would have shown it. Guesses only steady it;
+    wrong ones do no harm.
+    """
+    arms = len(choice.odds)
+    blind = math.fsum(choice.guesses.values()) / arms
+    likelier = 1 / arms / choice.odds[choice.arm]
+    return choice.score - blind - likelier * (choice.score - choice.guesses[choice.arm])
+
+
+def blind_worth(choices: Sequence[Logged]) -> float:
+    """How many blind choices these tell as much as: their number over the mean squared weight that was to be expected.
+
+    Expected, not found: arms that were seldom chosen may by chance be missing, and then the weights look even.
+    """
+    squares = math.fsum(sum(1 / chance for chance in each.odds.values()) / len(each.odds) ** 2 for each in choices)
+    return len(choices) ** 2 / squares if squares else 0.0
+
+
+__all__ = [
+    "Belief",
+    "Logged",
+    "Seen",
+    "blind_worth",
+    "chances",
+    "drawn",
+    "expectation",
+    "follow",
+    "gain_over_uniform",
+    "level",
+    "mixed",
+]
