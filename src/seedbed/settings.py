@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
@@ -50,6 +51,33 @@ class Quota(BaseModel):
     usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
+class Telemetry(BaseModel):
+    """What is told to the outside: logs to the error stream or a file, metrics, spans to a URL. Else nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    logs: bool | str = False
+    metrics: bool = False
+    spans: str | None = None
+
+    @field_validator("logs", mode="before")
+    @classmethod
+    def _check_logs(cls, value: object) -> object:
+        if isinstance(value, bool) or (isinstance(value, str) and value):
+            return value
+        raise PydanticCustomError("logs", "true, false or the path of a file")
+
+    @field_validator("spans", mode="before")
+    @classmethod
+    def _check_spans(cls, value: object) -> object:
+        if value is None or (isinstance(value, str) and re.match(r"https?://[^/\s]+/\S", value)):
+            return value
+        raise PydanticCustomError("spans", "a URL such as http://localhost:4318/v1/traces")
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {"quota": Quota, "telemetry": Telemetry}
+
+
 class Settings(BaseModel):
     """What a workspace is made of. Models and channels are checked by the parts that use them.
 
@@ -65,6 +93,7 @@ class Settings(BaseModel):
     models: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
     quota: Quota = Quota()
+    telemetry: Telemetry = Telemetry()
     source: str = Field(default="", exclude=True)
 
     @classmethod
@@ -231,7 +260,8 @@ def _problems(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[
         for each in wrong.errors(include_url=False):
             path = ".".join(map(str, each["loc"]))
             if each["type"] == "extra_forbidden":
-                expected = Quota.model_fields if len(each["loc"]) > 1 else known
+                first, *below = each["loc"]
+                expected = _SECTIONS[str(first)].model_fields if below else known
                 yield Problem(path, "an unknown key", f"one of: {', '.join(expected)}")
             else:
                 secret = any(re.match(rf"{re.escape(path)}([.\[]|$)", place) for place in hidden)

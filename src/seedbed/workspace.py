@@ -5,22 +5,23 @@ from __future__ import annotations
 import getpass
 import json
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import BudgetSpent, Problem, SettingsError, StoreError
+from seedbed.errors import Problem, SettingsError, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Quota, Settings, without_secrets
+from seedbed.settings import Settings, without_secrets
+from seedbed.stage.quota import Spending
 from seedbed.storage import open_store
 from seedbed.storage.store import Fact, Json, Query, Ref, Store, Upkeep
+from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset, Task
@@ -73,6 +74,7 @@ class Workspace:
 
     @classmethod
     def at(cls, settings: Settings) -> Workspace:
+        switch_on(settings)
         if not settings.encrypted:
             return cls(settings, open_store(store_url(settings)))
         from seedbed.storage.wrappers import Encrypted, MasterKey
@@ -362,56 +364,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:  # then the model says what to install, if it is asked anything
         return None
-
-
-@dataclass
-class Expense:
-    """A run that counts against the quota: when it started, and what it has cost, once that is known."""
-
-    at: datetime
-    usd: float = 0.0
-
-
-class Spending:
-    """What happened in the last 24 hours, against the quota: counted once from the store, then kept up.
-
-    A run counts from its start, so that runs at the same time cannot share one place. What it costs is known when it
-    has ended: runs under way when `usd_per_day` is reached still end.
-    """
-
-    def __init__(
-        self, settings: Settings, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
-        self._quota = settings.quota
-        self._environment = settings.environment
-        self._store = store
-        self._clock = clock
-        self._recent: deque[Expense] | None = None
-
-    def start(self) -> Expense:
-        """Count another run. Raises BudgetSpent if the quota leaves no room for it."""
-        expense = Expense(self._clock())
-        quota = self._quota
-        if quota == Quota():
-            return expense
-        recent = self._since(expense.at - timedelta(days=1))
-        runs, usd = len(recent), sum(each.usd for each in recent)
-        over = []
-        if quota.runs_per_day is not None and runs >= quota.runs_per_day:
-            over.append(f"{runs} runs within a day; expected at most {quota.runs_per_day}")
-        if quota.usd_per_day is not None and usd >= quota.usd_per_day:
-            over.append(f"${usd:.2f} spent within a day; expected at most ${quota.usd_per_day:.2f}")
-        if over:
-            remedy = "Wait, raise quota in the workspace file, or choose another environment"
-            raise BudgetSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")
-        recent.append(expense)
-        return expense
-
-    def _since(self, start: datetime) -> deque[Expense]:
-        if self._recent is None:
-            facts = self._store.facts(Query(kind="run", since=start))
-            known = [Expense(fact.at, fact.value or 0.0) for fact in facts]
-            self._recent = deque(sorted(known, key=lambda expense: expense.at))
-        while self._recent and self._recent[0].at < start:
-            self._recent.popleft()
-        return self._recent

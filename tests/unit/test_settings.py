@@ -38,12 +38,15 @@ def test_a_file_says_what_the_workspace_is_made_of(tmp_path: Path) -> None:
         models: {fast: {use: embedded}}
         channels: {production: {require: [better]}}
         quota: {runs_per_day: 5, usd_per_day: 2}
+        telemetry: {logs: told.jsonl, metrics: true, spans: "http://localhost:4318/v1/traces"}
         """,
     )
     assert (settings.store, settings.by, settings.encrypted) == ("files:facts", "ada", True)
     assert settings.models == {"fast": {"use": "embedded"}}
     assert settings.channels == {"production": {"require": ["better"]}}
     assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (5, 2.0)
+    assert (settings.telemetry.logs, settings.telemetry.metrics) == ("told.jsonl", True)
+    assert settings.telemetry.spans == "http://localhost:4318/v1/traces"
 
 
 def test_what_is_not_said_is_local_and_unlimited(tmp_path: Path) -> None:
@@ -52,6 +55,7 @@ def test_what_is_not_said_is_local_and_unlimited(tmp_path: Path) -> None:
     assert settings.environment == "dev"
     assert not settings.encrypted
     assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (None, None)
+    assert not any(settings.telemetry.model_dump().values())
 
 
 def test_settings_cannot_be_changed_afterwards(tmp_path: Path) -> None:
@@ -109,6 +113,7 @@ def test_a_variable_reaches_into_a_model(tmp_path: Path) -> None:
 
 def test_a_whole_section_can_be_given_in_a_variable(tmp_path: Path) -> None:
     assert load(tmp_path, "by: ada", {"SEEDBED_QUOTA": "{runs_per_day: 3}"}).quota.runs_per_day == 3
+    assert load(tmp_path, "by: ada", {"SEEDBED_TELEMETRY": "{logs: true}"}).telemetry.logs is True
 
 
 def test_other_variables_are_nobodys_business(tmp_path: Path) -> None:
@@ -211,6 +216,13 @@ def test_unknown_keys_are_refused_and_the_known_ones_listed(tmp_path: Path) -> N
     told = wrong(tmp_path, "quota: {runs: 5}")["quota.runs (line 1)"]
     assert "runs_per_day" in told
     assert "encrypted" not in told
+    assert "logs, metrics, spans" in wrong(tmp_path, "telemetry: {traces: true}")["telemetry.traces (line 1)"]
+
+
+def test_a_wrong_place_for_telemetry_is_told_with_the_right_form(tmp_path: Path) -> None:
+    told = wrong(tmp_path, "telemetry:\n  logs: 5\n  spans: localhost:4318")
+    assert told["telemetry.logs (line 2)"].endswith("found 5; expected true, false or the path of a file")
+    assert "expected a URL such as http://localhost:4318/v1/traces" in told["telemetry.spans (line 3)"]
 
 
 def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> None:
@@ -236,6 +248,12 @@ def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> No
         ("quota: {usd_per_day: -0.1}", "quota.usd_per_day"),
         ("quota: {usd_per_day: inf}", "quota.usd_per_day"),
         ("quota: {usd_per_day: nan}", "quota.usd_per_day"),
+        ("telemetry: true", "telemetry"),
+        ("telemetry: {logs: }", "telemetry.logs"),
+        ("telemetry: {logs: ''}", "telemetry.logs"),
+        ("telemetry: {metrics: 9464}", "telemetry.metrics"),
+        ("telemetry: {spans: true}", "telemetry.spans"),
+        ("telemetry: {spans: 'http://localhost:4318'}", "telemetry.spans"),
     ],
 )
 def test_a_wrong_type_is_refused_and_never_guessed_at(tmp_path: Path, text: str, path: str) -> None:
@@ -294,6 +312,7 @@ def test_a_secret_among_the_arguments_of_a_model_is_refused(tmp_path: Path, argu
         (f"store: postgresql://ada:{SECRET}@db/seedbed", "store"),
         (f"store: postgresql://ada:{SECRET}/with/slashes@db/seedbed", "store"),
         (f"store: postgresql://:{SECRET}@db/seedbed", "store"),
+        (f"telemetry: {{spans: 'https://ada:{SECRET}@collector/v1/traces'}}", "telemetry.spans"),
         (f"store: postgresql://ada@db/seedbed?password={SECRET}", "store"),
         (f"store: postgresql://ada@db/seedbed?sslmode=require&sslpassword={SECRET}", "store"),
         (f"environments: {{staging: {{store: 'postgresql://ada:{SECRET}@db/x'}}}}", "environments.staging.store"),

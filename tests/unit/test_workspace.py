@@ -27,7 +27,8 @@ from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
-from seedbed.workspace import AT_ONCE, Spending, Workspace, store_url
+from seedbed.stage.quota import Spending
+from seedbed.workspace import AT_ONCE, Workspace, store_url
 
 
 class KeyedChat(ScriptedChat):

@@ -13,11 +13,12 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
 from seedbed.models.limits import Lines
+from seedbed.telemetry import ModelFailed, emit
 
 __all__ = ["Answered", "Attempt", "Discard", "Hold", "Substitution", "answered", "plain", "streamed"]
 
@@ -95,12 +96,6 @@ class Discard:
     because: str
 
 
-class _Wishes(TypedDict):
-    temperature: float | None
-    seed: int | None
-    stop: Sequence[str]
-
-
 async def answered(
     models: Callable[[str], Model],
     name: str,
@@ -122,7 +117,7 @@ async def answered(
     Raises ModelUnavailable with every try if nobody answers, BudgetSpent if only money is missing, and a mistake of
     ours at once.
     """
-    wishes = _Wishes(temperature=temperature, seed=seed, stop=stop)
+    wishes = {"temperature": temperature, "seed": seed, "stop": stop}
     return await _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes).answer()
 
 
@@ -145,7 +140,7 @@ async def streamed(
     If an answer breaks off, `restart` gives a Discard and then another answer from its beginning; `keep` ends with what
     came and the finish reason "interrupted"; `fail` raises. Who may leave early closes it with `contextlib.aclosing`.
     """
-    wishes = _Wishes(temperature=temperature, seed=seed, stop=stop)
+    wishes = {"temperature": temperature, "seed": seed, "stop": stop}
     heard: asyncio.Queue[str | Discard | None] = asyncio.Queue()
     call = _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes, heard.put_nowait, midstream)
     answering = asyncio.ensure_future(call.answer())
@@ -218,7 +213,7 @@ class _Call:
     needs: Collection[str]
     reserve: Reserve
     max_tokens: int | None
-    wishes: _Wishes
+    wishes: dict[str, Any]
     hear: Callable[[str | Discard], None] | None = None
     midstream: Midstream = "restart"
     given_up: dict[str, _GivenUp] = field(default_factory=dict)
@@ -328,6 +323,7 @@ class _Call:
             hold.spent_usd = _price(model, self.prompt_tokens, hold.max_tokens)
             raise
         except ModelUnavailable as error:
+            emit(ModelFailed(model=model.name, why=error.why, seconds=clock() - started))
             if error.why == "ours":
                 raise
             if self.said:

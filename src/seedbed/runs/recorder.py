@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from seedbed.errors import NotFound, RunError, shown
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call, Decision, Run, Status, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
+from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 ENTRIES = ("turn", "routing", "call", "decision", "reading", "remark")
 """What a run is made of: answers, choices of models, uses of tools, decisions, the clock and chance, log lines."""
@@ -85,6 +86,7 @@ class Recorder:
         """Accept the run: from here on it can be taken up again."""
         if not self.resumed:
             await self._add("start", self.id, self.playbook, {**self._about, "seedbed": _version()})
+        emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
     async def once(
         self, kind: str, name: str, request: object, work: Callable[[], Awaitable[Json]], *, risky: bool = False
@@ -150,7 +152,15 @@ class Recorder:
         # A run that was taken up again ends again; what it paid before was told by the end before.
         key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
         await self._add("run", key, self.playbook, body, self._paid_usd)
+        self.tell(status)
         return run
+
+    def tell(self, status: Status | Literal["interrupted"]) -> None:
+        """Tell those who listen how it ended, and what was paid since it was last taken up."""
+        if listeners:
+            seconds = time.perf_counter() - self._began
+            turns, tokens = len(self.turns), _tokens(self.turns)
+            emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self._paid_usd, latency_seconds=seconds))
 
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> None:
         at = self._started if kind in ("start", "run") else self._clock()

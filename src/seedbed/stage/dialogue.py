@@ -30,36 +30,44 @@ async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
     last = list(needs)[-1]
     values = {Placeholder(name): told(value) for name, value in task.items()}
     answers: dict[str, str] = {}
-    steps: dict[str, asyncio.Task[str]] = {}
+    ended: dict[str, Exception | None] = {}
 
-    async def answered(step: Step) -> str:
-        for name in needs[step.name]:
-            try:
-                await steps[name]
-            except BudgetSpent:
-                if step.name != last:
-                    raise
-                values[Placeholder(name)] = answers[name] = UNANSWERED
-        text = await _perform(step, task, values, answers, stage, last=step.name == last)
-        answers[step.name] = values[Placeholder(step.name)] = text
-        values[Placeholder(step.name, of_model=True)] = playbook.roles[step.role].model or step.role
-        return text
+    async def answered(step: Step) -> None:
+        try:
+            for name in needs[step.name]:
+                if wrong := ended[name]:
+                    if step.name != last or not isinstance(wrong, BudgetSpent):
+                        raise wrong
+                    values[Placeholder(name)] = answers[name] = UNANSWERED
+            text = await _perform(step, task, values, answers, stage, last=step.name == last)
+        except Exception as wrong:  # noqa: BLE001 - those who need it raise it again
+            ended[step.name] = wrong
+        else:
+            answers[step.name] = values[Placeholder(step.name)] = text
+            values[Placeholder(step.name, of_model=True)] = playbook.roles[step.role].model or step.role
+            ended[step.name] = None
 
+    waiting, running = list(playbook.all_steps()), set[asyncio.Task[None]]()
     try:
-        for step in playbook.all_steps():
-            steps[step.name] = asyncio.create_task(answered(step), name=step.name)
-        await asyncio.wait(steps.values())
+        while waiting or running:
+            ready = [step for step in waiting if all(name in ended for name in needs[step.name])]
+            waiting = [step for step in waiting if step not in ready]
+            if len(ready) == 1 and not running:
+                await answered(ready[0])  # one alone needs no task of its own
+                continue
+            running |= {asyncio.create_task(answered(step)) for step in ready}
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in steps.values():
+        for each in running:
             each.cancel()
-        failures = await asyncio.gather(*steps.values(), return_exceptions=True)
-    for step, wrong in zip(playbook.all_steps(), failures, strict=True):
-        if isinstance(wrong, Exception) and step.name != last:
-            await stage.log(f"{step.name} was not answered: {wrong}")
-    said = [text for name, text in answers.items() if text != UNANSWERED]
-    if isinstance(steps[last].exception(), BudgetSpent) and said:
-        return said[-1]
-    return steps[last].result()
+        await asyncio.gather(*running, return_exceptions=True)
+    for name, wrong in ended.items():
+        if wrong and name != last:
+            await stage.log(f"{name} was not answered: {wrong}")
+    said = [text for text in answers.values() if text != UNANSWERED]
+    if (wrong := ended[last]) and not (isinstance(wrong, BudgetSpent) and said):
+        raise wrong
+    return said[-1] if wrong else answers[last]
 
 
 UNANSWERED = "(not answered: the budget was spent)"

@@ -16,6 +16,7 @@ from seedbed.runs.run import Run, Status
 from seedbed.stage.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
+from seedbed.telemetry import within
 
 Program = Callable[[Mapping[str, Any], Stage], Awaitable[Any]]
 
@@ -51,16 +52,20 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
     """
     recorder = stage.recorder
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
-    await recorder.start()
-    try:
-        yield ended
-        _check_output(stage.output)
-    except Exception as wrong:
-        error = f"{type(wrong).__name__}: {wrong}"
-        status: Status = "cost_limited" if isinstance(wrong, BudgetSpent) else "failed"
-        await recorder.end(status, error=error.encode(errors="replace").decode())
-        raise
-    ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
+    with within(run=recorder.id):
+        await recorder.start()
+        try:
+            yield ended
+            _check_output(stage.output)
+        except Exception as wrong:
+            error = f"{type(wrong).__name__}: {wrong}"
+            status: Status = "cost_limited" if isinstance(wrong, BudgetSpent) else "failed"
+            await recorder.end(status, error=error.encode(errors="replace").decode())
+            raise
+        except BaseException:
+            recorder.tell("interrupted")
+            raise
+        ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
 
 
 async def _output(stage: Stage, inputs: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from seedbed.runs.run import Call, Decision, Turn
 from seedbed.stage.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
+from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
 if TYPE_CHECKING:
     from seedbed.models.routing import Router
@@ -96,7 +97,9 @@ class Stage:
             nonlocal paid
             paid = True
             model = asked.model or await self._chosen(step or role, role, asked, request)
-            got = await self._answered(asked, model, messages, last)
+            with within(step=step or role, model=model):
+                got = await self._answered(asked, model, messages, last)
+                _tell(role, got)
             return Turn(
                 step=step,
                 role=role,
@@ -280,6 +283,25 @@ class Stage:
             return {"name": name, "value": look()}
 
         return (await self.recorder.once("reading", name, None, looked))["value"]
+
+
+def _tell(role: str, got: Answered) -> None:
+    if not listeners:
+        return
+    for each in got.substitutions:
+        emit(Substituted(asked=each.asked, used=each.used))
+    emit(
+        TurnEnded(
+            role=role,
+            model=got.reply.model,
+            prompt_tokens=got.reply.usage.prompt_tokens,
+            completion_tokens=got.reply.usage.completion_tokens,
+            cost_usd=got.cost_usd,
+            latency_seconds=got.reply.latency_seconds,
+            waited_seconds=got.waited_seconds,
+            finish_reason=got.reply.finish_reason,
+        )
+    )
 
 
 def _decision(
