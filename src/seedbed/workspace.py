@@ -75,17 +75,18 @@ class Workspace:
     @classmethod
     def at(cls, settings: Settings) -> Workspace:
         switch_on(settings)
-        if not settings.encrypted:
-            return cls(settings, open_store(store_url(settings)))
-        from seedbed.storage.wrappers import Encrypted, MasterKey
+        from seedbed.storage.wrappers import Encrypted, MasterKey, expect_plain
 
-        key = MasterKey.from_environment()
+        key = MasterKey.from_environment() if settings.encrypted else None
         store = open_store(store_url(settings))
         try:
-            return cls(settings, Encrypted(store, key))
+            if key:
+                return cls(settings, Encrypted(store, key))
+            expect_plain(store)
         except StoreError:
             store.close()
             raise
+        return cls(settings, store)
 
     def close(self) -> None:
         if isinstance(self.store, Upkeep):

@@ -24,10 +24,10 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
+from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
-from seedbed.stage.quota import Spending
 from seedbed.workspace import AT_ONCE, Workspace, store_url
 
 

@@ -98,7 +98,10 @@ def report_view(report: Report) -> Iterator[RenderableType]:
         f"{counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
     )
     if report.clean:
-        yield line(("✓ ", "bold green"), f"all is as it was written: {checked}")
+        yield line(
+            ("✓ ", "bold green"),
+            f"content, releases, approvals, verdicts and trials are as they were written: {checked}",
+        )
         return
     yield line(("✗ ", "bold red"), f"{counted(len(report.problems), 'problem')} in {checked}")
     yield from map(output.problem_view, report.problems)

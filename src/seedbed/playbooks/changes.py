@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any, Literal
 
 from seedbed.errors import Problem, shown
-from seedbed.playbooks.genes import edited_characters, genes, leaves
+from seedbed.playbooks.genes import edited_characters, flattened, genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_number
+from seedbed.playbooks.wording import changed_parts
 
 Piece = tuple[Literal["kept", "removed", "added"], str]
 
@@ -29,15 +30,14 @@ class Change:
 
     def pieces(self) -> Iterator[Piece]:
         """A text's change word by word."""
-        old, new = (re.findall(r"\s+|\S+", str(text)) for text in (self.before, self.after))
-        for what, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if what == "equal":
-                yield "kept", "".join(old[a:b])
-            else:
-                if a < b:
-                    yield "removed", "".join(old[a:b])
-                if c < d:
-                    yield "added", "".join(new[c:d])
+        for same, parts in groupby(changed_parts(str(self.before), str(self.after)), lambda part: part[0] == part[1]):
+            old, new = map("".join, zip(*parts, strict=True))
+            if same and old:
+                yield "kept", old
+            if not same and old:
+                yield "removed", old
+            if not same and new:
+                yield "added", new
 
     def __str__(self) -> str:
         if not self.is_text:
@@ -49,12 +49,12 @@ class Change:
 def _told(value: object) -> str:
     if value is None:
         return "nothing"
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else shown(value, 200)
+    return f"{value:g}" if is_number(value) else shown(value, 200)
 
 
 def diff(before: Playbook, after: Playbook) -> list[Change]:
     """Every leaf that differs, in the order of the documents."""
-    old, new = leaves(before), leaves(after)
+    old, new = flattened(before), flattened(after)
     return [Change(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
 
 
@@ -72,7 +72,7 @@ def excess(before: Playbook, after: Playbook, *, number: float, text: float) -> 
             found = "a gene that is new" if was is None else "a gene that is gone" if now is None else "another kind"
             problems.append(Problem(path, found, "the same genes as before", "A person may review it."))
         elif was.kind in ("number", "integer"):
-            span = was.high - was.low if was.low is not None and was.high is not None else 1.0
+            span = 1.0 if was.span is None else was.span
             if abs(now.value - was.value) > number * span + 1e-12:
                 found = f"{was.value:g} → {now.value:g}"
                 problems.append(Problem(path, found, f"a change of at most {number * span:g}"))

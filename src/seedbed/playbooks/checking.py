@@ -8,15 +8,16 @@ problem are told at once.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from seedbed.errors import Problem, shown
-from seedbed.playbooks.loading import leaves, matches
+from seedbed.playbooks.loading import leaves
+from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.prompts import placeholders
+from seedbed.playbooks.values import is_number
 
 EXPECTED = {
     "string_type": "text",
@@ -29,6 +30,11 @@ EXPECTED = {
     "model_type": "a mapping",
     "missing": "a value",
     "finite_number": "a finite number",
+}
+LIMITS = {
+    "less_than_equal": "at most {le:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "too_short": "at least {min_length} item",
 }
 
 
@@ -49,6 +55,10 @@ def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...
         elif kind == "string_pattern_mismatch":
             what = "module:function" if ":" in context["pattern"] else "a name: a letter, then letters, digits or _"
             problem = Problem(path, shown(given), what)
+        elif kind == "json_invalid":
+            problem = Problem("document", _unreadable(each["msg"]), "values that JSON can hold")
+        elif kind in LIMITS:
+            problem = Problem(path, shown(given), LIMITS[kind].format_map(context))
         else:
             problem = Problem(path, shown(given), EXPECTED.get(kind, each["msg"].lower()))
         known = problems.get(path)
@@ -57,6 +67,12 @@ def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...
             problem = Problem(path, known.found, f"{known.expected} or {problem.expected}", known.remedy)
         problems[path] = problem
     return list(problems.values())
+
+
+def _unreadable(message: str) -> str:
+    if "hex escape" in message or "surrogate" in message:
+        return "half of a character (a lone surrogate)"
+    return "endless nesting" if "recursion" in message else "something unreadable"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -81,9 +97,8 @@ def _remedy_for_key(name: str, known: list[str]) -> str:
 
 def placed(problems: Iterable[Problem], document: object, origins: Mapping[str, str]) -> list[Problem]:
     """Problems with the file and line they come from, where `origins` knows them by path."""
-    named = {
-        path: f"steps.{step['name']}" for path, step, _ in _steps(_mapping(document).get("steps")) if "name" in step
-    }
+    steps = _steps(_mapping(document).get("steps"))
+    named = {path: f"steps.{step['name']}" for path, step, _ in steps if isinstance(step.get("name"), str)}
 
     def place(path: str) -> str:
         for raw, name in named.items():
@@ -95,7 +110,7 @@ def placed(problems: Iterable[Problem], document: object, origins: Mapping[str, 
                 (origins[known] for known in origins if known == path or known.startswith(f"{path}.")), None
             ):
                 return f" ({place})"
-            path = re.sub(r"(\.[^.\[]+|\[\d+\])$|^[^.\[]+$", "", path)
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return ""
 
     return [Problem(p.path + place(p.path), p.found, p.expected, p.remedy) for p in problems]
@@ -121,7 +136,7 @@ def _listed(names: Iterable[object]) -> str:
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if is_number(value) else None
 
 
 def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[str, Any], int]]:
@@ -215,6 +230,10 @@ class _Check:
             if parameter.get("whole") is True and (value is None or value != int(value)):
                 yield Problem(path, shown(given), "a whole number, as it says whole: true")
 
+    def value(self, parameter: str) -> object:
+        given = self.parameters[parameter]
+        return given.get("value") if isinstance(given, Mapping) else given
+
     def demo_problems(self) -> Iterator[Problem]:
         steps = self._steps()
         for name in _mapping(self.document.get("demos")):
@@ -227,11 +246,11 @@ class _Check:
         return list(self.group_of) or [str(role).replace("-", "_") for role in self.roles]
 
     def locked_problems(self) -> Iterator[Problem]:
-        locks = _texts(self.document.get("locked"))
+        locked = _texts(self.document.get("locked"))
         # Every step has a gene for its demos, also if it has none yet.
         paths = [*(named for named, _, _ in leaves(self.document)), *(f"demos.{step}" for step in self._steps())]
-        for index, pattern in enumerate(locks):
-            if not any(matches(pattern, path) for path in paths):
+        for index, pattern in enumerate(locked):
+            if not any(locks(pattern, path) for path in paths):
                 near = difflib.get_close_matches(pattern, paths, 1)
                 remedy = f"Did you mean {near[0]}?" if near else ""
                 yield Problem(
@@ -243,5 +262,8 @@ class _Check:
         if isinstance(below, str) and below not in self.parameters:
             expected = f"a number, or one of the parameters: {_listed(self.parameters)}"
             yield Problem("rules.confirm_below", shown(below), expected)
-        elif isinstance(below, int | float) and not 0 <= below <= 1:
+        elif isinstance(below, str) and not is_number(value := self.value(below)):
+            remedy = f"Give parameters.{below} a number."
+            yield Problem("rules.confirm_below", f"{shown(below)}, which is {shown(value)}", "a number's name", remedy)
+        elif is_number(below) and not 0 <= below <= 1:
             yield Problem("rules.confirm_below", str(below), "between 0 and 1")

@@ -1,20 +1,22 @@
 """The evolvable leaves of a playbook as one flat mapping, with types and bounds.
 
-`leaves` is every leaf of a playbook, and `built` puts them together again; diff and merge work on those.
+`flattened` is every leaf of a playbook, and `built` puts them together again; diff and merge work on those.
 `genes` are the leaves that may evolve: texts, numbers, choices and demos, but neither rules nor structure
-nor anything locked. Whatever changes a playbook by its genes goes through `with_genes`.
+nor anything locked; a parameter that rules name as their threshold may only rise. Whatever changes a playbook
+by its genes goes through `with_genes`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook
+from seedbed.playbooks.values import is_number, thawed
+from seedbed.playbooks.wording import changed_parts, shared_words
 from seedbed.storage.store import Json, canonical
 
 Kind = Literal["text", "number", "integer", "choice", "demos"]
@@ -22,7 +24,10 @@ Kind = Literal["text", "number", "integer", "choice", "demos"]
 
 @dataclass(frozen=True, slots=True)
 class Gene:
-    """One evolvable leaf: its value, and what else it may be."""
+    """One evolvable leaf: its value, and what else it may be.
+
+    `span` is how wide the range of a number was declared, if it was; `low` may lie higher, as a threshold only rises.
+    """
 
     path: str
     kind: Kind
@@ -30,6 +35,7 @@ class Gene:
     low: float | None = None
     high: float | None = None
     options: tuple[Any, ...] = ()
+    span: float | None = None
 
     def problem(self, value: Any) -> Problem | None:
         """What is wrong with a new value, if anything."""
@@ -39,7 +45,7 @@ class Gene:
                 expected = f"text of at most {MAX_TEXT:,} characters"
             case "number" | "integer":
                 whole = self.kind == "integer"
-                fits = _is_number(value) and (not whole or float(value).is_integer()) and self._within(value)
+                fits = is_number(value) and (not whole or float(value).is_integer()) and self._within(value)
                 expected = f"{'a whole number' if whole else 'a number'}{self._range()}"
             case "choice":
                 fits = value in self.options if self.options else isinstance(value, str) and bool(value)
@@ -55,9 +61,8 @@ class Gene:
             case "text":
                 return text_distance(self.value, value)
             case "number" | "integer":
-                span = self.high - self.low if self.low is not None and self.high is not None else None
                 # Without bounds the larger of the two is the only scale there is.
-                scale = span if span else max(abs(self.value), abs(value))
+                scale = self.span or max(abs(self.value), abs(value))
                 return min(1.0, abs(self.value - value) / scale) if scale else 0.0
             case "choice":
                 return float(self.value != value)
@@ -73,14 +78,10 @@ class Gene:
         return low + (f" up to {self.high:g}" if self.high is not None else "")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 # Leaves
 
 
-def leaves(playbook: Playbook) -> Json:
+def flattened(playbook: Playbook) -> Json:
     """Every leaf by path. `steps` itself is a leaf too: the names in their order, groups as lists."""
     return dict(_leaves(playbook.content()))
 
@@ -159,8 +160,7 @@ def _plant(tree: Json, path: list[str], value: Any) -> None:
 
 def genes(playbook: Playbook) -> dict[str, Gene]:
     """What may evolve in a playbook, by path."""
-    locked = [re.compile(".*".join(map(re.escape, path.split("*"))) + r"(\..*)?") for path in playbook.locked]
-    return {gene.path: gene for gene in _genes(playbook) if not any(pattern.fullmatch(gene.path) for pattern in locked)}
+    return {gene.path: gene for gene in _genes(playbook) if not any(locks(lock, gene.path) for lock in playbook.locked)}
 
 
 def _genes(playbook: Playbook) -> Iterator[Gene]:
@@ -169,17 +169,18 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
         if role.model is not None:
             yield Gene(f"roles.{name}.model", "choice", role.model)
         if role.temperature is not None:
-            yield Gene(f"roles.{name}.temperature", "number", role.temperature, 0, 2)
+            yield Gene(f"roles.{name}.temperature", "number", role.temperature, 0, 2, span=2)
     for step in playbook.all_steps():
         if playbook.steps:
             yield Gene(f"steps.{step.name}.prompt", "text", step.prompt)
         if step.until:
-            yield Gene(f"steps.{step.name}.until.agreement", "number", step.until.agreement, 0, 1)
-            yield Gene(f"steps.{step.name}.until.at_most", "integer", step.until.at_most, 1, 20)
+            yield Gene(f"steps.{step.name}.until.agreement", "number", step.until.agreement, 0, 1, span=1)
+            yield Gene(f"steps.{step.name}.until.at_most", "integer", step.until.at_most, 1, 20, span=19)
         demos = [demo.model_dump(mode="json") for demo in playbook.demos.get(step.name, ())]
         yield Gene(f"demos.{step.name}", "demos", demos)
     for name, parameter in playbook.parameters.items():
-        yield _parameter_gene(f"parameters.{name}", playbook.parameter(name), parameter)
+        gene = _parameter_gene(f"parameters.{name}", playbook.parameter(name), parameter)
+        yield _only_rising(gene, playbook) if name == playbook.threshold_parameter else gene
 
 
 def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:
@@ -187,7 +188,17 @@ def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:
         return Gene(path, "choice", value, options=parameter.options or (False, True))
     if isinstance(value, str):
         return Gene(path, "text", value)
-    return Gene(path, "integer" if parameter.whole else "number", value, parameter.low, parameter.high)
+    low, high = parameter.low, parameter.high
+    span = high - low if low is not None and high is not None else None
+    return Gene(path, "integer" if parameter.whole else "number", value, low, high, span=span)
+
+
+def _only_rising(gene: Gene, playbook: Playbook) -> Gene:
+    """The gene of a rule's threshold without the values that would loosen the rule."""
+    if gene.kind != "choice":
+        return replace(gene, low=gene.value) if is_number(gene.value) else gene
+    name, now = gene.path.removeprefix("parameters."), playbook.threshold
+    return replace(gene, options=tuple(o for o in gene.options if playbook.rules.threshold({name: o}) >= now))
 
 
 def get(playbook: Playbook, path: str) -> Any:
@@ -208,8 +219,11 @@ def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
             problems += [problem] if problem else []
     if problems:
         raise PlaybookError(problems)
-    changed = built({**leaves(playbook), **values})
-    return changed.model_copy(update={"meta": playbook.meta}) if playbook.meta else changed
+    meta = {"meta": thawed(playbook.meta)} if playbook.meta else {}
+    changed = built({**flattened(playbook), **values, **meta})
+    if loosened := playbook.loosened_by(changed):
+        raise PlaybookError(loosened)
+    return changed
 
 
 def _known(known: Mapping[str, Gene], path: str, playbook: Playbook) -> Gene:
@@ -243,16 +257,13 @@ def _apart(one: Gene | None, other: Gene | None) -> float:
 
 def text_distance(one: str, other: str) -> float:
     """The share of words that differ."""
-    first, second = sorted((one, other))  # the matcher's answer depends on the order it is asked in
-    ours, theirs = first.split(), second.split()
-    if not ours and not theirs:
-        return float(one != other)
-    return 1 - SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if one != other else 0.0
+    if one == other:
+        return 0.0
+    shared, words = shared_words(*sorted((one, other)))  # the matcher's answer depends on the order it is asked in
+    return 1 - 2 * shared / words if words else 1.0
 
 
 def edited_characters(one: str, other: str) -> int:
     """How many characters have to be typed or deleted, whichever is more, to turn one text into the other."""
-    first, second = sorted((one, other))
-    ours, theirs = re.findall(r"\s+|\S+", first), re.findall(r"\s+|\S+", second)
-    edits = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    return sum(max(len("".join(ours[a:b])), len("".join(theirs[c:d]))) for what, a, b, c, d in edits if what != "equal")
+    parts = changed_parts(*sorted((one, other)))
+    return sum(max(len(old), len(new)) for old, new in parts if old != new)

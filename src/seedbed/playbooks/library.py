@@ -16,6 +16,7 @@ from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import thawed
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, short
 
 State = Literal["active", "merged", "archived", "failed"]
@@ -68,12 +69,16 @@ class Library:
     # Keeping
 
     def keep(self, playbook: Playbook, *, because: str, parents: Iterable[Digest] = (), how: str = "written") -> Digest:
-        """Store a playbook with where it came from. What is already kept keeps its first derivation."""
+        """Store a playbook with where it came from. What is already kept keeps its first derivation.
+
+        Raises PlaybookError for one that could not be read again.
+        """
         if not because.strip():
             raise PlaybookError([Problem("because", "no reason", "why it is kept")])
         parents = tuple(parents)
         for parent in parents:
             self.entry(parent)
+        playbook = Playbook.from_document(playbook.document())
         digest = self.store.put("playbook", playbook.content())
         parents = tuple(parent for parent in dict.fromkeys(parents) if parent != digest)
         body = {"how": how, "because": because}
@@ -83,7 +88,7 @@ class Library:
             subject=digest,
             at=self.clock(),
             by=self.by,
-            body={**body, "meta": playbook.meta} if playbook.meta else body,
+            body={**body, "meta": thawed(playbook.meta)} if playbook.meta else body,
             parents=parents,
             tags=(*_gene_tags(playbook), *map(_child_tag, parents)),
         )

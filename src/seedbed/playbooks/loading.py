@@ -7,10 +7,8 @@ changes that step and a new one is added at the end, everything else replaces, a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +17,24 @@ from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.storage.store import Json
 
 SUFFIXES = ("", ".yaml", ".yml", ".json")
+RUN_TIME = "override"
+"""The origin of values that no file holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A resolved document, and the file and line that each of its values came from."""
+    """A resolved document, the file and line that each of its values came from, and what could not be resolved."""
 
     document: Json
     origins: dict[str, str]
+    problems: tuple[Problem, ...] = ()
 
 
 def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> Loaded:
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
     loaded = _load(Path(path), ())
     if overrides:
-        loaded = _overridden(loaded, overrides, dict.fromkeys(overrides, "override"), str(path))
+        loaded = _overridden(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
     return loaded
 
 
@@ -44,25 +45,47 @@ def _load(path: Path, chain: tuple[Path, ...]) -> Loaded:
         raise PlaybookError([Problem("extends", f"a circle: {circle}", "a file that ends the chain")], str(path))
     read = documents.read(path, PlaybookError)
     if not isinstance(read.value, dict):
-        kind = "nothing" if read.value is None else type(read.value).__name__
-        raise PlaybookError([Problem("document", kind, "a mapping with roles, steps or parameters")], str(path))
+        remedy = f"{chain[-1]} extends it." if chain else ""
+        expected = "a mapping with roles, steps or parameters"
+        raise PlaybookError([Problem("document", _kind(read.value), expected, remedy)], str(real if chain else path))
     own = dict(read.value)
     parents = _parents(own.pop("extends", None), path)
-    overrides = own.pop("overrides", None) or {}
-    if not isinstance(overrides, dict):
-        raise PlaybookError([Problem("overrides", shown(overrides), "a mapping of paths to values")], str(path))
+    overrides = own.pop("overrides", None)
+    problems = list(_doubled_steps(own.get("steps"), read)) if parents else []
     document: Json = {}
     origins: dict[str, str] = {}
     for parent in parents:
         above = _load(parent, (*chain, real))
         document = laid_over(document, above.document)
         origins |= above.origins
+        problems += above.problems
     document = laid_over(document, own) if parents else own
     origins |= {named: _place(read, raw) for named, raw, _ in leaves(own)}
     present = {named for named, _, _ in leaves(document)}
-    loaded = Loaded(document, {named: place for named, place in origins.items() if named in present})
-    places = {name: _place(read, f"overrides.{name}") for name in overrides}
-    return _overridden(loaded, overrides, places, str(path)) if overrides else loaded
+    origins = {named: place for named, place in origins.items() if named in present}
+    if overrides is not None and not isinstance(overrides, dict):
+        place = _place(read, "overrides")
+        problems.append(Problem(f"overrides ({place})", shown(overrides), "a mapping of paths to values"))
+    loaded = Loaded(document, origins, tuple(problems))
+    if not isinstance(overrides, dict):
+        return loaded
+    return _overridden(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else "a list" if isinstance(value, list) else shown(value)
+
+
+def _doubled_steps(steps: object, read: documents.Document) -> Iterator[Problem]:
+    """Steps of one name in one file. Laid over another, the later would hide the earlier one."""
+    seen: dict[str, str] = {}
+    for named, raw, value in _step_leaves(steps if isinstance(steps, list) else [], "steps"):
+        if named.split(".")[2:] != ["name"] or not isinstance(value, str):
+            continue
+        if value in seen:
+            found = f"{shown(value)}, as in {seen[value]} ({_place(read, seen[value])})"
+            yield Problem(f"{raw} ({_place(read, raw)})", found, "a name of its own")
+        seen[value] = raw
 
 
 def _parents(extends: object, path: Path) -> list[Path]:
@@ -112,10 +135,15 @@ def _steps_over(below: list[Any], above: list[Any]) -> list[Any]:
         name = item.get("name") if isinstance(item, dict) else None
         return laid_over(item, changes[name]) if isinstance(name, str) and name in changes else item
 
-    def is_new(item: Any) -> bool:
-        return {step["name"] for step in _named_steps([item])}.isdisjoint(known)
+    def new(items: list[Any]) -> Iterator[Any]:
+        for item in items:
+            if isinstance(item, dict) and isinstance(item.get("together"), list) and item["together"]:
+                if together := list(new(item["together"])):
+                    yield {**item, "together": together}
+            elif not any(step["name"] in known for step in _named_steps([item])):
+                yield item
 
-    return [changed(item) for item in below] + [item for item in above if is_new(item)]
+    return [changed(item) for item in below] + list(new(above))
 
 
 def _named_steps(steps: list[Any]) -> Iterator[Json]:
@@ -149,72 +177,77 @@ def _step_leaves(steps: list[Any], raw: str) -> Iterator[tuple[str, str, object]
             yield place, place, item
 
 
-def matches(lock: str, path: str) -> bool:
-    """Whether a lock covers a path: itself, what is inside it, and `*` for anything."""
-    return _matcher(lock).fullmatch(path) is not None
-
-
-@lru_cache(maxsize=1024)
-def _matcher(lock: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, lock.split("*"))) + r"(\..*)?")
-
-
-def _overridden(loaded: Loaded, overrides: Mapping[str, object], places: Mapping[str, str], source: str) -> Loaded:
-    document, origins = loaded.document, dict(loaded.origins)
-    problems = []
+def _overridden(loaded: Loaded, overrides: Mapping[str, object], places: Mapping[str, str]) -> Loaded:
+    document, origins, problems = loaded.document, dict(loaded.origins), list(loaded.problems)
     for path, value in overrides.items():
-        changed = _set(document, path.split("."), value)
-        if changed is None:
-            parent = path.rpartition(".")[0]
-            problems.append(Problem(path, f"no {parent or path} to change", "a path of this playbook"))
+        try:
+            document = _set(document, path.split("."), value)
+        except _Nowhere as missing:
+            found = f"no {missing} to {'remove' if value is None else 'change'}"
+            where = "" if places[path] == RUN_TIME else f" ({places[path]})"
+            problems.append(Problem(path + where, found, "a path of this playbook"))
             continue
-        document = changed
         origins = {known: origin for known, origin in origins.items() if not _within(known, path)}
         origins |= {named: places[path] for named, _, _ in leaves(document) if _within(named, path)}
-    if problems:
-        raise PlaybookError(problems, source)
-    return Loaded(document, origins)
+    return Loaded(document, origins, tuple(problems))
 
 
 def _within(path: str, parent: str) -> bool:
     return path == parent or path.startswith(f"{parent}.")
 
 
-def _set(value: Any, path: list[str], new: object) -> Any:
-    """A copy of `value` with one path changed, or removed if `new` is None; None if the path leads nowhere."""
+class _Nowhere(Exception):
+    """A path that leads nowhere; says how far it got."""
+
+
+def _set(value: Any, path: list[str], new: object, above: tuple[str, ...] = ()) -> Json:
+    """A copy of a mapping with one path changed, or removed if `new` is None. Raises _Nowhere."""
     head, rest = path[0], path[1:]
+    here = (*above, head)
+    if above[:1] == ("parameters",) and len(above) == 2 and isinstance(value, bool | float | int | str):
+        value = {"value": value}
     if not isinstance(value, dict):
-        return None
-    if head == "steps" and rest and isinstance(value.get("steps"), list):
-        steps = _set_step(value["steps"], rest, new)
-        return None if steps is None else {**value, "steps": steps}
+        raise _Nowhere(".".join(above if value is None else here))
+    if here == ("steps",) and rest:
+        return {**value, head: _set_step(value.get(head), rest, new)}
     if not rest:
+        if new is None and head not in value:
+            raise _Nowhere(".".join(here))
         return {**value, head: new} if new is not None else {key: item for key, item in value.items() if key != head}
-    inner = value.get(head, {} if head in ("roles", "parameters", "rules", "demos", "meta") else None)
-    changed = _set(inner, rest, new)
-    return None if changed is None else {**value, head: changed}
+    return {**value, head: _set(value.get(head, {} if _may_begin(here) else None), rest, new, here)}
 
 
-def _set_step(steps: list[Any], path: list[str], new: object) -> list[Any] | None:
-    result: list[Any] = []
+def _may_begin(path: tuple[str, ...]) -> bool:
+    """Whether a mapping that a file leaves out can be begun by setting one of its values."""
+    sections = ("roles", "parameters", "rules", "demos", "meta")
+    return (
+        path[0] == "meta" or (len(path) == 1 and path[0] in sections) or (path[0] == "steps" and path[2:] == ("until",))
+    )
+
+
+def _set_step(steps: Any, path: list[str], new: object) -> list[Any]:
+    name, rest = path[0], path[1:]
     found = False
-    for item in steps:
-        if isinstance(item, dict) and isinstance(item.get("together"), list):
-            inner = _set_step(item["together"], path, new)
-            found |= inner is not None
-            if inner is None:
-                result.append(item)
-            elif inner:
-                result.append({**item, "together": inner})
-        elif isinstance(item, dict) and item.get("name") == path[0]:
-            found = True
-            if path[1:]:
-                result.append(_set(item, path[1:], new) or item)
-            elif new is not None:
-                result.append(new)
-        else:
-            result.append(item)
-    return result if found else None
+
+    def changed(items: list[Any]) -> Iterator[Any]:
+        nonlocal found
+        for item in items:
+            if isinstance(item, dict) and isinstance(item.get("together"), list):
+                if inner := list(changed(item["together"])):
+                    yield {**item, "together": inner}
+            elif not (isinstance(item, dict) and item.get("name") == name):
+                yield item
+            else:
+                found = True
+                if rest:
+                    yield _set(item, rest, new, ("steps", name))
+                elif new is not None:
+                    yield new
+
+    result = list(changed(steps if isinstance(steps, list) else []))
+    if not found:
+        raise _Nowhere(f"steps.{name}")
+    return result
 
 
 def with_extends(schema: Json) -> Json:

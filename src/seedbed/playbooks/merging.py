@@ -1,7 +1,8 @@
 """Three-way merge of playbooks, leaf by leaf.
 
 What one side changed is taken; what both changed differently is a clash, and a clash is never settled
-silently: a resolver does it, or MergeClash lists them all. Rules and locks are the stricter of both sides.
+silently: a resolver does it, or MergeClash lists them all. Rules, their threshold and locks are the stricter of
+both sides, whatever a resolver says.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seedbed.errors import MergeClash, PlaybookError, Problem, shown
-from seedbed.playbooks.genes import built, genes, leaves
-from seedbed.playbooks.loading import leaves as document_leaves
-from seedbed.playbooks.loading import matches
+from seedbed.playbooks.genes import built, flattened, genes
+from seedbed.playbooks.loading import leaves
+from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules import Rules, stricter, united
+from seedbed.playbooks.values import is_number
 from seedbed.storage.store import Json
 
 GONE: Any = None
@@ -59,9 +61,9 @@ def theirs(clash: Clash) -> Any:
 
 def mean(clash: Clash) -> Any:
     """The middle of two numbers, which is within their bounds; other clashes are left to the next resolver."""
-    if not all(isinstance(side, int | float) and not isinstance(side, bool) for side in (clash.ours, clash.theirs)):
+    if not (is_number(clash.ours) and is_number(clash.theirs)):
         raise Unresolved
-    middle = (clash.ours + clash.theirs) / 2
+    middle: float = (clash.ours + clash.theirs) / 2
     return round(middle) if clash.whole else middle
 
 
@@ -89,7 +91,9 @@ def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Re
 
     Raises MergeClash with every clash that none settles, or if the result would not be a valid playbook.
     """
-    result, clashes = _three_way(*(_without_protection(leaves(side)) for side in (base, one, other)))
+    shared = _shared_threshold(one, other)
+    sides = [{**_without_protection(flattened(side)), **shared} for side in (base, one, other)]
+    result, clashes = _three_way(*sides)
     whole = {path for path, gene in genes(one).items() if gene.kind == "integer"}
     clashes = [replace(clash, whole=clash.path in whole) for clash in clashes]
     if stricter(one.rules.confirm_below, other.rules.confirm_below) is None:
@@ -109,6 +113,15 @@ def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Re
     for path, value in settled.items():
         _put(result, path, value)
     return Merge(_assembled(result, rules, one, other), tuple(clashes))
+
+
+def _shared_threshold(one: Playbook, other: Playbook) -> Json:
+    """The stricter value of the parameter that both sides' rules name as their threshold, by path."""
+    name = one.threshold_parameter or other.threshold_parameter
+    if name is None or one.rules.confirm_below != other.rules.confirm_below:
+        return {}
+    values = [side.parameter(name) for side in (one, other) if name in side.parameters]
+    return {f"parameters.{name}": max(values)} if len(values) == 2 and all(map(is_number, values)) else {}
 
 
 def _without_protection(flat: Json) -> Json:
@@ -178,12 +191,24 @@ def _assembled(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Play
     kept = {path: v for path, v in flat.items() if not path.startswith("steps.") or path.split(".")[1] in named}
     try:
         playbook = built({**kept, **_rule_leaves(rules)})
+        return _protected(playbook, one, other)
     except PlaybookError as wrong:
         remedy = "Both sides are valid, their union is not: settle it by hand."
         raise MergeClash([Problem(p.path, p.found, p.expected, p.remedy or remedy) for p in wrong.problems]) from wrong
-    paths = [named for named, _, _ in document_leaves(playbook.content())]
-    locked = [lock for lock in united(one.locked, other.locked) if any(matches(lock, path) for path in paths)]
-    return Playbook.from_document({**playbook.content(), "locked": locked}) if locked else playbook
+
+
+def _protected(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
+    """The playbook with the locks of both sides, and a threshold that is at least as high as each of theirs."""
+    content = playbook.content()
+    paths = [named for named, _, _ in leaves(content)]
+    locked = [lock for lock in united(one.locked, other.locked) if any(locks(lock, path) for path in paths)]
+    floor = max((side.threshold for side in (one, other) if side.rules.prefer_confirm), default=0.0)
+    if playbook.threshold < floor:
+        # The two sides keep it in different places: no single parameter is the one to raise.
+        content["rules"] = {**content["rules"], "confirm_below": floor}
+    elif not locked:
+        return playbook
+    return Playbook.from_document({**content, "locked": locked})
 
 
 def _rule_leaves(rules: Rules) -> Json:

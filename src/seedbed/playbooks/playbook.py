@@ -1,4 +1,9 @@
-"""Playbook, Role, Step, Parameter: frozen, validated, named by the hash of their content."""
+"""Playbook, Role, Step, Parameter: frozen, validated, named by the hash of their content.
+
+The way in is `Playbook.load` for a file and `Playbook.from_document` for plain values: both tell every problem at once,
+as PlaybookError. The classes can be called too, with values of exactly their types; types that do not fit are then
+pydantic's ValidationError.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -16,6 +22,8 @@ from pydantic import (
     StringConstraints,
     Tag,
     ValidationError,
+    ValidationInfo,
+    model_validator,
 )
 
 from seedbed import documents
@@ -23,9 +31,12 @@ from seedbed.errors import PlaybookError, Problem
 from seedbed.playbooks import checking, loading
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import Permission, Rules
+from seedbed.playbooks.values import ReadOnly, frozen, thawed
 from seedbed.storage.store import Digest, Json, digest
 
 MAX_TEXT = 200_000
+CHECKED = object()
+"""Says, as the context of a validation, that the document was checked as a whole already."""
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Name = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
@@ -85,7 +96,7 @@ StepOrTogether: TypeAlias = Annotated[
 class Demo(Frozen):
     """One worked example: what went in, and the answer that is wanted."""
 
-    inputs: dict[StepName, Text]
+    inputs: Annotated[dict[StepName, Text], AfterValidator(ReadOnly)]
     output: Text
 
 
@@ -110,35 +121,58 @@ class Playbook(Frozen):
     """
 
     inputs: tuple[StepName, ...] = ()
-    roles: dict[Name, Role] = Field(default_factory=dict)
+    roles: Annotated[dict[Name, Role], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     steps: tuple[StepOrTogether, ...] = ()
-    demos: dict[StepName, tuple[Demo, ...]] = Field(default_factory=dict)
-    parameters: dict[Name, Parameter] = Field(default_factory=dict)
+    demos: Annotated[dict[StepName, tuple[Demo, ...]], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
+    parameters: Annotated[dict[Name, Parameter], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     rules: Rules = Rules()
     locked: tuple[Text, ...] = ()
     program: Annotated[str, StringConstraints(pattern=r"^[\w.]+:\w+$")] | None = None
-    meta: dict[str, Any] = Field(default_factory=dict)
+    meta: Annotated[dict[str, Any], AfterValidator(frozen)] = Field(default_factory=ReadOnly)
 
     @classmethod
     def load(cls, path: Path | str, overrides: Mapping[str, object] | None = None) -> Playbook:
         """The playbook in a YAML or JSON file, with what it extends and the overrides applied."""
         loaded = loading.load(path, overrides)
-        return cls.from_document(loaded.document, source=str(path), lines=loaded.origins)
+        return cls._checked(loaded.document, str(path), loaded.origins, loaded.problems)
 
     @classmethod
     def from_document(cls, document: object, *, source: str = "", lines: Mapping[str, str] | None = None) -> Playbook:
         """Validate a document. Raises PlaybookError with every problem it has."""
+        return cls._checked(document, source, lines or {}, ())
+
+    @classmethod
+    def _checked(
+        cls, document: object, source: str, lines: Mapping[str, str], known_problems: Iterable[Problem]
+    ) -> Playbook:
         playbook: Playbook | None = None
         problems = checking.problems(document)
         try:
-            playbook = cls.model_validate_json(json.dumps(_written_out(document), allow_nan=False))
+            text = json.dumps(_written_out(document), allow_nan=False)
+            playbook = cls.model_validate_json(text, context=CHECKED)
         except ValidationError as wrong:
             problems = [*checking.explained(wrong, _known_keys), *problems]
         except (TypeError, ValueError) as wrong:
             problems = [Problem("document", str(wrong), "values that JSON can hold"), *problems]
-        if playbook is None or problems:
-            raise PlaybookError(checking.placed(problems, document, lines or {}), source)
+        found = [*known_problems, *checking.placed(problems, document, lines)]
+        if playbook is None or found:
+            raise PlaybookError(found, source)
         return playbook
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        # An empty playbook is no document, but something to compare others with.
+        content = self.content() if info.context is not CHECKED else {}
+        if content and (problems := checking.problems(content)):
+            raise PlaybookError(problems)
+        return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy; what is updated is checked as if it were new."""
+        if not update:
+            return super().model_copy(deep=deep)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**fields, **update})
 
     @classmethod
     def file_schema(cls) -> Json:
@@ -152,7 +186,7 @@ class Playbook(Frozen):
 
     def document(self) -> Json:
         """The whole playbook as plain values; `from_document` gives it back."""
-        return {**self.content(), "meta": self.meta} if self.meta else self.content()
+        return {**self.content(), "meta": thawed(self.meta)} if self.meta else self.content()
 
     def to_yaml(self) -> str:
         return documents.to_yaml(self.document())
@@ -197,8 +231,26 @@ class Playbook(Frozen):
 
     def may(self, action: str, confidence: float | None = None) -> Permission:
         """Whether the rules let an action be taken at this confidence."""
-        values = {name: parameter.value for name, parameter in self.parameters.items()}
-        return self.rules.may(action, confidence, values)
+        return self.rules.may(action, confidence, self._values())
+
+    @property
+    def threshold(self) -> float:
+        """The confidence below which a `prefer_confirm` action needs confirmation."""
+        return self.rules.threshold(self._values())
+
+    @property
+    def threshold_parameter(self) -> str | None:
+        """The parameter that holds the threshold, if one does and a rule asks for it. As a gene it may only rise."""
+        name = self.rules.confirm_below
+        return name if self.rules.prefer_confirm and isinstance(name, str) and name in self.parameters else None
+
+    def loosened_by(self, other: Playbook) -> list[Problem]:
+        """What `other` would allow that this playbook does not: rules it drops, a threshold it lowers, wherever that
+        stands. Only a person may do that."""
+        return self.rules.fixed(self._values()).loosened_by(other.rules.fixed(other._values()))
+
+    def _values(self) -> dict[str, object]:
+        return {name: parameter.value for name, parameter in self.parameters.items()}
 
     def parameter(self, name: str) -> bool | float | str:
         """The value of a parameter; whole numbers come as int."""

@@ -1,16 +1,16 @@
-"""Rules: what must never be done, what needs confirmation. Enforced at run time; nothing evolves them."""
+"""Rules: what must never be done, what needs confirmation. Enforced at run time; nothing loosens them but a person."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.errors import Problem
+from seedbed.playbooks.patterns import matches
+from seedbed.playbooks.values import is_number
 
 Answer = Literal["allowed", "confirm", "forbidden"]
 DEFAULT_CONFIRM_BELOW = 0.8
@@ -63,10 +63,17 @@ class Rules(BaseModel):
         if not isinstance(self.confirm_below, str):
             return self.confirm_below
         value = parameters.get(self.confirm_below, DEFAULT_CONFIRM_BELOW)
-        return float(value) if isinstance(value, int | float) else DEFAULT_CONFIRM_BELOW
+        return float(value) if is_number(value) else DEFAULT_CONFIRM_BELOW
+
+    def fixed(self, parameters: Mapping[str, object]) -> Rules:
+        """These rules with the number behind `confirm_below` in its place."""
+        return self.model_copy(update={"confirm_below": self.threshold(parameters)})
 
     def loosened_by(self, other: Rules) -> list[Problem]:
-        """What `other` would allow that these rules do not. Only a person may do that."""
+        """What `other` would allow that these rules do not. Only a person may do that.
+
+        Where `confirm_below` names a parameter, `Playbook.loosened_by` knows its value.
+        """
         problems = [
             Problem(
                 f"rules.{level}",
@@ -75,7 +82,7 @@ class Rules(BaseModel):
                 "Rules may only be tightened; loosening one is for a person to decide.",
             )
             for level, pattern in self._strictness()
-            if not any(_covers(wider, pattern) for wider in other._at_least(level))
+            if not any(matches(wider, pattern) for wider in other._at_least(level))
         ]
         if self.prefer_confirm and stricter(self.confirm_below, other.confirm_below) != other.confirm_below:
             found = f"{self.confirm_below} → {other.confirm_below}"
@@ -119,14 +126,4 @@ def united(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _first(patterns: tuple[str, ...], action: str) -> str | None:
-    return next((pattern for pattern in patterns if _covers(pattern, action)), None)
-
-
-def _covers(pattern: str, action: str) -> bool:
-    """Whether a pattern matches an action. As `*` is the only wildcard, `action` may itself be a pattern."""
-    return pattern == action or _compiled(pattern).fullmatch(action) is not None
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    return next((pattern for pattern in patterns if matches(pattern, action)), None)

@@ -96,7 +96,7 @@ async def rules_kept(change: Change) -> Refusal | None:
     """No rule of the incumbent is dropped or loosened."""
     if change.incumbent is None:
         return None
-    loosened = change.library.get(change.incumbent).rules.loosened_by(change.library.get(change.candidate).rules)
+    loosened = change.library.get(change.incumbent).loosened_by(change.library.get(change.candidate))
     if loosened:
         found = "; ".join(f"{problem.path}: {problem.found}" for problem in loosened)
         return Refusal("rules_kept", found, "every rule of the incumbent", "Put the rules back.")

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 __all__ = ["open_store"]
 
 
-def open_store(url: str) -> UpkeptStore:
-    """The store at a URL, created if it is not there yet.
+def open_store(url: str, *, create: bool = True) -> UpkeptStore:
+    """The store at a URL, made if it is not there yet; without `create`, NotFound is raised then.
 
     `memory:` · `files:some/folder` · `sqlite:///some/file.db` · `postgresql://user@host/database`
+
+    A file or folder we may not write to can be read. An encrypted store is opened as it is: see `expect_plain`.
     """
+    if not isinstance(url, str):
+        raise _no_url(url)
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         from seedbed.storage.memory import MemoryStore
@@ -25,12 +29,16 @@ def open_store(url: str) -> UpkeptStore:
     if scheme == "files" and rest:
         from seedbed.storage.files import FilesStore
 
-        return FilesStore(rest)
+        return FilesStore(rest, create=create)
     if scheme in ("sqlite", "postgresql"):
         from seedbed.storage.sql import SqlStore
 
-        return SqlStore(url)
+        return SqlStore(url, create=create)
     from seedbed.storage.store import without_password
 
+    raise _no_url(without_password(url))
+
+
+def _no_url(found: object) -> SettingsError:
     remedy = "Give one of memory:, files:FOLDER, sqlite:///FILE, postgresql://USER@HOST/DATABASE."
-    raise SettingsError([Problem("store", shown(without_password(url)), "the URL of a store", remedy)])
+    return SettingsError([Problem("store", shown(found), "the URL of a store", remedy)])

@@ -12,8 +12,10 @@ from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import NullPool
 
 from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.storage.places import missing, writable
 from seedbed.storage.store import without_password
 from seedbed.storage.words import words_of
 
@@ -47,7 +49,8 @@ class Dialect(Protocol):
     """What makes a column one of many texts, any number of them in one parameter, whose name goes in."""
     numbers: str
 
-    def engine(self, url: URL) -> Engine: ...
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
+        """Connections to the database. Raises NotFound if there is no file and none is to be made."""
 
     def lock_chain(self, db: Connection) -> None:
         """Until the transaction ends, nobody else adds chained facts, moves refs or migrates."""
@@ -95,19 +98,29 @@ class Sqlite:
     match = "search MATCH :words"
     texts = numbers = "IN (SELECT value FROM json_each(:{}))"
 
-    def engine(self, url: URL) -> Engine:
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
         if not url.database or url.database == ":memory:":
             raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory give memory:")
+        file = Path(url.database)
         try:
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+            there = file.is_file()
+            if not create and (not file.exists() or (there and not file.stat().st_size)):
+                raise missing(url)
+            file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
-        engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
+        reading = there and not (writable(file) and writable(file.parent))
+        if reading:
+            # Each call looks anew whether somebody has begun to write.
+            engine = create_engine(url, isolation_level="AUTOCOMMIT", creator=lambda: _reader(file), poolclass=NullPool)
+        else:
+            engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
             connection.execute("PRAGMA busy_timeout = 30000")
-            connection.execute("PRAGMA journal_mode = WAL")
+            if create and not reading:  # a file remembers it
+                connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -65536")
             connection.execute("PRAGMA mmap_size = 2147418112")
@@ -166,7 +179,7 @@ class Sqlite:
     def explained(self, error: DBAPIError, name: str) -> StoreError:
         # An extended code keeps its kind in the lower byte.
         kind = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error.orig):
             return StoreDamaged(f"{name}: {error.orig}. Restore it from a copy of the store")
         remedies = {
             sqlite3.SQLITE_BUSY: "Another process has been writing for 30 seconds; try again when it is done",
@@ -204,7 +217,7 @@ class Postgresql:
     chain = 7_333_332_633_264
     """The number of the advisory lock: `seedbed` on a telephone keypad."""
 
-    def engine(self, url: URL) -> Engine:
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
         try:
             engine = create_engine(
                 url.set(drivername="postgresql+psycopg"),
@@ -330,6 +343,16 @@ def dialect(url: str) -> tuple[Dialect, URL]:
 
 def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
     return SettingsError([Problem("store", without_password(str(url)), expected, remedy)])
+
+
+def _reader(file: Path) -> sqlite3.Connection:
+    """A connection to a file that we may not write to.
+
+    Reading takes a log of writes, which we may not make here either: without one nobody is writing, and none is needed.
+    """
+    unlogged = not file.with_name(f"{file.name}-wal").exists() and not writable(file.parent)
+    options = "immutable=1" if unlogged else "mode=ro"
+    return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
 
 
 def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> None:

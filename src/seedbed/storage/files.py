@@ -14,16 +14,17 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
+from seedbed.storage.lines import from_line, plain_of, read_json, readable, to_line
 from seedbed.storage.memory import Facts
+from seedbed.storage.places import make, missing, shared, sync, writable
 from seedbed.storage.store import (
     Content,
     Digest,
@@ -52,12 +53,16 @@ class FilesStore:
     memory, so it suits thousands of them rather than millions.
     """
 
-    def __init__(self, folder: str | Path, clock: Callable[[], datetime] = now) -> None:
+    def __init__(self, folder: str | Path, clock: Callable[[], datetime] = now, *, create: bool = True) -> None:
+        """Raises NotFound if there is none and it is not to be made. A folder we may not write to can be read."""
         self._folder = Path(folder)
         self._clock = clock
         self._threads = threading.Lock()
         with _explained(self._folder):
+            if not create and not (self._folder / "format.json").exists():
+                raise missing(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
+        self._writable = writable(self._folder)
         self._lock = FileLock(self._folder / ".lock", thread_local=False, poll_interval=0.005)
         self._journal = self._folder / "pending.json"
         self._facts = Facts()
@@ -118,8 +123,7 @@ class FilesStore:
         with self._held():
             paths = self._folder.glob(f"content/{_word(kind) if kind else '*'}/*.json")
             by_age = sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
-        with _explained(self._folder):
-            yield from filter(None, map(_read_content, by_age))
+        return filter(None, map(self._read_content, by_age))
 
     def kinds(self) -> dict[str, int]:
         with self._held():
@@ -137,7 +141,7 @@ class FilesStore:
             paths = [path for path in map(self._path_of, digests) if path]
             for path in paths:
                 path.unlink()
-                _sync(path.parent)
+                sync(path.parent)
         return len(paths)
 
     def close(self) -> None:
@@ -146,7 +150,8 @@ class FilesStore:
     @contextmanager
     def _held(self) -> Iterator[None]:
         """The folder to ourselves, as the last whole batch left it."""
-        with _explained(self._folder), self._threads, self._lock:
+        lock = self._lock if self._writable else shared(self._folder / ".lock")
+        with _explained(self._folder), self._threads, lock:
             self._roll_back()
             yield
 
@@ -154,8 +159,8 @@ class FilesStore:
         path = self._folder / "format.json"
         if not path.exists():
             self._write(self._folder / ".gitignore", ".lock\npending.json\nnew.tmp\n")
-            self._write(path, _readable({"format": FORMAT}))
-        found = _read_json(path).get("format")
+            self._write(path, readable({"format": FORMAT}))
+        found = read_json(path).get("format")
         if not isinstance(found, int):
             raise StoreDamaged(f"{path}: found {shown(found)}; expected the number of a format. Restore the file")
         if found > FORMAT:
@@ -168,26 +173,31 @@ class FilesStore:
             return
         if any(lengths.get(kind, 0) < length for kind, length in self._lengths.items()):
             self._facts, self._lengths = Facts(), {}
-        appended = [fact for kind in lengths for fact in self._read_lines(kind)]
+        damaged: list[str] = []
+        appended = [fact for kind in lengths for fact in self._read_lines(kind, damaged)]
+        if damaged:
+            raise StoreDamaged("\n".join(damaged))
         self._facts.add(sorted(appended, key=lambda fact: fact.number))
         self._lengths = lengths
 
-    def _read_lines(self, kind: str) -> Iterator[Fact]:
+    def _read_lines(self, kind: str, damaged: list[str]) -> Iterator[Fact]:
+        """The facts appended since the last look; lines that hold none are told to `damaged`."""
         path, last, seen = self._lines_path(kind), self._facts.last(kind), set()
         with path.open("rb") as file:
             file.seek(self._lengths.get(kind, 0))
             for place, line in enumerate(file, self._facts.kinds().get(kind, 0) + 1):
                 try:
-                    fact = _from_line(kind, line)
+                    fact = from_line(kind, line)
                     if fact.key in seen or self._facts.knows(kind, fact.key):
                         raise ValueError("its key is on an earlier line too")
                     if fact.number <= last:
                         raise ValueError("its number is not above the one before")
                 except (ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
-                    raise StoreDamaged(
+                    damaged.append(
                         f"{path}, line {place}: found {shown(line.decode(errors='replace'))}; expected one whole fact "
                         f"({error}). Restore the line from a copy of the store"
-                    ) from error
+                    )
+                    continue
                 last = fact.number
                 seen.add(fact.key)
                 yield fact
@@ -196,7 +206,7 @@ class FilesStore:
         """Add facts, and the refs that follow from the moves among them: all, or after a crash none."""
         lines: dict[str, bytearray] = {}
         for fact in fresh:
-            lines.setdefault(_word(fact.kind), bytearray()).extend(_to_line(fact))
+            lines.setdefault(_word(fact.kind), bytearray()).extend(to_line(fact))
         refs = {fact.subject: moved(fact) for fact in fresh if fact.kind == "move"}
         lengths = {kind: self._lengths.get(kind, 0) for kind in lines}
         paths = {name: self._ref_path(name) for name in refs}
@@ -205,12 +215,12 @@ class FilesStore:
             self._keep(content)
         if not fresh:
             return
-        self._write(self._journal, _readable({"facts": lengths, "refs": texts}))
+        self._write(self._journal, readable({"facts": lengths, "refs": texts}))
         try:
             for kind, added in lines.items():
                 self._extend(self._lines_path(kind), added)
             for name, ref in refs.items():
-                self._set(paths[name], _readable(_plain(ref)) if ref.target else None)
+                self._set(paths[name], readable(plain_of(ref)) if ref.target else None)
             self._set(self._journal, None)
         except BaseException:
             self._roll_back()
@@ -222,7 +232,7 @@ class FilesStore:
         """Undo the batch of a writer that did not live to finish it."""
         if not self._journal.exists():
             return
-        undo = _read_json(self._journal)
+        undo = read_json(self._journal)
         for kind, length in undo.get("facts", {}).items():
             if (path := self._lines_path(kind)).exists():
                 with path.open("r+b") as file:
@@ -235,11 +245,11 @@ class FilesStore:
     def _keep(self, content: Content) -> None:
         path = self._content_path(content.kind, content.digest)
         if not path.exists():
-            self._write(path, _readable(json.loads(canonical(content.body))))
+            self._write(path, readable(json.loads(canonical(content.body))))
 
     def _write(self, path: Path, text: str) -> None:
         """A file with this text, never half of it. One temporary name will do: we hold the lock."""
-        _make(path.parent)
+        make(path.parent)
         new = self._folder / "new.tmp"
         with new.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -248,7 +258,7 @@ class FilesStore:
             os.utime(new, ns=(time.time_ns(), time.time_ns()))
             os.fsync(file.fileno())
         new.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
 
     def _set(self, path: Path, text: str | None) -> None:
         """A file with this text, or none."""
@@ -256,21 +266,21 @@ class FilesStore:
             self._write(path, text)
         elif path.exists():
             path.unlink()
-            _sync(path.parent)
+            sync(path.parent)
 
     def _extend(self, path: Path, added: bytes | bytearray) -> None:
-        _make(path.parent)
+        make(path.parent)
         with path.open("ab") as file:
             file.write(added)
             file.flush()
             os.fsync(file.fileno())
-        _sync(path.parent)
+        sync(path.parent)
 
     def _read_ref(self, name: str) -> Ref | None:
         path = self._ref_path(name)
         if not path.exists():
             return None
-        told = _read_json(path)
+        told = read_json(path)
         try:
             ref = Ref(**told | {"at": datetime.fromisoformat(told["at"])})
         except (KeyError, TypeError, ValueError) as error:
@@ -282,7 +292,15 @@ class FilesStore:
     def _content(self, name: Digest) -> Content | None:
         with _explained(self._folder):
             path = self._path_of(name)
-            return _read_content(path) if path else None
+        return self._read_content(path) if path else None
+
+    def _read_content(self, path: Path) -> Content | None:
+        """The content in a file, or nothing if it was discarded meanwhile."""
+        with _explained(self._folder):
+            try:
+                return Content(path.parent.name, f"b2:{path.stem}", read_json(path))
+            except FileNotFoundError:
+                return None
 
     def _words(self, subject: str) -> list[str]:
         content = self._content(subject)
@@ -329,70 +347,3 @@ def _explained(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder}: {error}; expected a folder that can be read and written, with space left"
         ) from error
-
-
-def _readable(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise StoreDamaged(
-            f"{path}: found {error}; expected JSON. Restore the file from a copy of the store"
-        ) from error
-    if not isinstance(value, dict):
-        raise StoreDamaged(f"{path}: found {shown(value)}; expected a JSON object. Restore the file")
-    return value
-
-
-def _read_content(path: Path) -> Content | None:
-    """The content in a file, or nothing if it was discarded meanwhile."""
-    try:
-        return Content(path.parent.name, f"b2:{path.stem}", _read_json(path))
-    except FileNotFoundError:
-        return None
-
-
-def _plain(told: Ref | Fact) -> Json:
-    """A ref or a fact as JSON can hold it, without what it leaves empty."""
-    plain = {name: getattr(told, name) for name in told.__slots__} | {"at": told.at.astimezone(UTC).isoformat()}
-    return {name: value for name, value in plain.items() if value not in (None, (), {}, "")}
-
-
-def _to_line(fact: Fact) -> bytes:
-    plain = _plain(fact)
-    del plain["kind"]
-    return canonical(plain).encode() + b"\n"
-
-
-def _from_line(kind: str, line: bytes) -> Fact:
-    told = {"subject": "", "by": "", "tags": (), "parents": ()} | json.loads(line.decode())
-    lists = {name: tuple(told[name]) for name in ("tags", "parents")}
-    fact = Fact(kind=kind, **told | lists | {"at": datetime.fromisoformat(told["at"])})
-    texts = (fact.key, fact.subject, fact.by, fact.link, *fact.tags, *fact.parents)
-    if not (isinstance(fact.number, int) and isinstance(fact.body, dict) and all(isinstance(t, str) for t in texts)):
-        raise TypeError("a part of it is of another type")
-    if kind == "move":
-        moved(fact)
-    if line != _to_line(fact):
-        raise ValueError("it was written otherwise")
-    return fact
-
-
-def _make(folder: Path) -> None:
-    if not folder.exists():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make a change of names in a folder last; only POSIX systems can and need to."""
-    if os.name == "posix":
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

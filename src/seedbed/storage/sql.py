@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, text
@@ -24,6 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
 from seedbed.storage.dialects import Row, dialect
 from seedbed.storage.migrations import migrate, possible, version
+from seedbed.storage.places import missing
 from seedbed.storage.search import Narrowed, beginning, narrowed, selection
 from seedbed.storage.store import (
     CHAINED,
@@ -70,15 +71,20 @@ _REF = "name, target, version, at, by, because"
 
 
 class SqlStore:
-    """A store in a database at `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`, created if not there yet."""
+    """A store in a database at `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = now) -> None:
+    Made if it is not there yet; without `create`, NotFound is raised then.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = now, create: bool = True) -> None:
         self._clock = clock
         self._dialect, parsed = dialect(url)
         self._name = without_password(url)
-        self._engine = self._dialect.engine(parsed)
+        self._engine = self._dialect.engine(parsed, create=create)
         _engines.add(self._engine)
         try:
+            if not create:
+                self._expect_tables()
             migrate(self._engine, self._dialect)
         except DBAPIError as error:
             self.close()
@@ -115,7 +121,7 @@ class SqlStore:
             return iter(())
         if query.keys is not None:
             query = replace(query, keys=[key for key in query.keys if nameable(key)])
-        return islice(self._found(query), query.limit)
+        return map(_fact, islice(self._found(query), query.limit))
 
     def ref(self, name: str) -> Ref | None:
         return next(iter(self._refs("name = :name", {"name": name})), None) if nameable(name) else None
@@ -139,13 +145,7 @@ class SqlStore:
         return self._write(work)
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
-        only = "AND kind = :kind" if kind else ""
-        sql = text(f"SELECT id, digest, kind, body FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}")
-        given = {"last": 0, "kind": kind}
-        while rows := self._read(lambda db: db.execute(sql, given).all()):
-            for row in rows:
-                yield _content(row.digest, row.kind, row.body)
-            given["last"] = rows[-1].id
+        return starmap(_content, self._bodies(kind))
 
     def kinds(self) -> dict[str, int]:
         sql = text("SELECT kind, count(*) AS facts FROM facts GROUP BY kind ORDER BY kind")
@@ -167,6 +167,11 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def _expect_tables(self) -> None:
+        with self._engine.connect() as db:
+            if not version(db):
+                raise missing(self._name)
 
     def _add(self, db: Connection, facts: Sequence[Fact]) -> int:
         if any(fact.kind in CHAINED for fact in facts):
@@ -200,7 +205,16 @@ class SqlStore:
         self._dialect.add_facts(db, [_row(fact) for fact in facts])
         _point(db, [fact for fact in facts if fact.kind == "move"])
 
-    def _found(self, query: Query) -> Iterator[Fact]:
+    def _bodies(self, kind: str | None) -> Iterator[tuple[Digest, str, str]]:
+        only = "AND kind = :kind" if kind else ""
+        sql = text(f"SELECT id, digest, kind, body FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}")
+        given = {"last": 0, "kind": kind}
+        while rows := self._read(lambda db: db.execute(sql, given).all()):
+            for row in rows:
+                yield row.digest, row.kind, row.body
+            given["last"] = rows[-1].id
+
+    def _found(self, query: Query) -> Iterator[Any]:
         left = Narrowed(query)
         if query.since or query.until or query.text:
             left = self._read(lambda db: narrowed(db, self._dialect, query))
@@ -216,9 +230,9 @@ class SqlStore:
                 return
             left = replace(left, query=replace(left.query, after=page[-1].number))
 
-    def _page(self, left: Narrowed, size: int) -> list[Fact]:
+    def _page(self, left: Narrowed, size: int) -> Sequence[Any]:
         statement, given = selection(self._dialect, left, size)
-        return [_fact(row) for row in self._read(lambda db: db.execute(statement, given).all())]
+        return self._read(lambda db: db.execute(statement, given).all())
 
     def _refs(self, where: str, given: Mapping[str, str]) -> list[Ref]:
         sql = text(f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name")
@@ -265,7 +279,7 @@ def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tup
     """
     goal = possible(to)
     speech, parsed = dialect(url)
-    engine = speech.engine(parsed)
+    engine = speech.engine(parsed, create=not dry_run)
     try:
         with engine.connect() as db:
             before = version(db)
@@ -336,23 +350,23 @@ def _fact(row: Any) -> Fact:
             number=number,
             link=link or "",
         )
-    except ValueError:
-        raise StoreDamaged(f"{kind} fact {shown(key)} is no longer a JSON object. Restore it from a copy") from None
+    except (ValueError, TypeError, OverflowError, StoreError):
+        raise StoreDamaged(f"{kind} fact {shown(key)} is no longer a whole fact. Restore it from a copy") from None
 
 
 def _ref(row: Any) -> Ref:
     name, target, version, at, by, because = row
     try:
         target = json.loads(target) if target else ""
-    except ValueError:
-        raise StoreDamaged(f"the target of {name} is no longer JSON. Restore it from a copy") from None
-    return Ref(name=name, target=target, version=version, at=from_micros(at), by=by, because=because)
+        return Ref(name=name, target=target, version=version, at=from_micros(at), by=by, because=because)
+    except (ValueError, TypeError, OverflowError):
+        raise StoreDamaged(f"the ref {name} is no longer a whole ref. Restore it from a copy") from None
 
 
 def _content(name: Digest, kind: str, body: str) -> Content:
     try:
         return Content(kind, name, _object(body))
-    except ValueError:
+    except (ValueError, TypeError):
         raise StoreDamaged(f"{kind} {short(name)} is no longer a JSON object. Restore it from a copy") from None
 
 

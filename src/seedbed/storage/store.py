@@ -2,7 +2,7 @@
 
 Content is named by the digest of its canonical JSON. A fact says that something happened; its key is
 unique within its kind, so adding it twice is harmless. A ref is a movable name; each move is itself a
-fact, and the facts of `CHAINED` kinds are hash-chained so that an edited byte is found.
+fact, and the facts of `CHAINED` kinds are hash-chained so that an edited byte of those is found.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Digest: TypeAlias = str
 Target: TypeAlias = str | Json
 """What a ref points at: a digest, or a small document that holds some (a channel's stable and canary)."""
 
-CHAINED = frozenset({"move", "approval", "key"})
-"""Kinds of fact whose order and text must be provable later."""
+CHAINED = frozenset({"move", "approval", "key", "verdict", "trial"})
+"""Kinds of fact whose order and text must be provable later: what decides what is released. All are rare."""
 
 GENESIS = "b2:" + "0" * 64
 """The link before the first chained fact."""
@@ -169,7 +169,10 @@ class Upkeep(Protocol):
     """What copying, verifying and cleaning need beyond the seven methods."""
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
-        """Everything kept, oldest first, as it is stored: nothing is checked."""
+        """Everything kept, oldest first, as it is stored: nothing is checked.
+
+        What cannot be read raises StoreDamaged in its turn; `next` then goes on with the one after, as in `facts`.
+        """
 
     def kinds(self) -> dict[str, int]:
         """How many facts there are of each kind."""

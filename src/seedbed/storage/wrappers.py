@@ -3,7 +3,8 @@
 Secret: the bodies of content and of facts. Not secret: who, when, about what, and numbers; that is the digests,
 kinds, keys, subjects, parents, tags, values, times and authors, which must stay searchable, how long a body is,
 and the audit log, which must be provable without the key: refs and the facts of `CHAINED` kinds (moves, approvals,
-key changes) with all they say. A digest is that of the plain text, so whoever guesses a text exactly can confirm it.
+key changes, verdicts, trials) with all they say, the reasons too. A digest is that of the plain text, so whoever
+guesses a text exactly can confirm it.
 
 A random data key seals the bodies; the master key seals the data keys, which are kept in the store as its keyring.
 There is no way around the master key: if it is lost, so is every body. Keep a copy of it away from the store.
@@ -31,6 +32,7 @@ from seedbed.storage.store import (
     Json,
     Query,
     Ref,
+    Store,
     Target,
     UpkeptStore,
     canonical,
@@ -185,7 +187,7 @@ class Encrypted:
         return self._inner.move(name, to, expected=expected, because=because, by=by)
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
-        return (self._open_content(content) for content in self._inner.contents(kind) if content.kind != KEYRING)
+        return map(self._open_content, filter(lambda content: content.kind != KEYRING, self._inner.contents(kind)))
 
     def kinds(self) -> dict[str, int]:
         return self._inner.kinds()
@@ -272,6 +274,25 @@ class Encrypted:
             return frozenset(words_of(self.get(subject)))
         except NotFound:
             return frozenset()
+
+
+def keyring(store: Store) -> Json | None:
+    """The first keyring of a store as it lies there, sealed; none if nothing was sealed yet or the key is at hand."""
+    if isinstance(store, Encrypted):
+        return None
+    try:
+        return store.get(_ring_name(1))
+    except NotFound:
+        return None
+
+
+def expect_plain(store: Store) -> None:
+    """Raises StoreError if a store is encrypted: without its key nothing is read, and what is written is not sealed."""
+    if keyring(store):
+        raise StoreError(
+            "found an encrypted store; expected a plain one. "
+            f"Set encrypted: true in the workspace file, and {VARIABLE} to its key"
+        )
 
 
 def _cipher(key: bytes) -> AESGCM:

@@ -34,7 +34,7 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
     done = seedbed("store", "verify", "--json")
     assert keeps_promise(done.json, "store", "verify")
     assert (done.code, done.json["clean"], done.json["refs"]) == (0, True, 1)
-    assert "all is as it was written" in seedbed("store", "verify").out
+    assert "are as they were written" in seedbed("store", "verify").out
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_copy_of_nothing_is_an_error_and_makes_nothing(source: str, space: Pat
 
 def test_a_copy_over_another_history_is_refused(filled: str, space: Path, seedbed: Seedbed) -> None:
     write(space, other__yaml=WORKSPACE.replace("seedbed.db", "other.db"))
-    seedbed("release", "sorter.yaml", "--to", "staging", "--because", "mine", "--workspace", "other.yaml")
+    seedbed("release", "sorter.yaml", "--to", "production", "--because", "mine", "--workspace", "other.yaml")
     done = seedbed("store", "copy", DATABASE, "sqlite:///other.db")
     assert done.code == 1
     assert "Copy into a new store instead" in done.err

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from seedbed.errors import PlaybookError
-from seedbed.playbooks.genes import built, genes, leaves, with_genes
+from seedbed.playbooks.genes import built, flattened, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 WORDS = ["answer", "briefly", "check", "the", "facts", "weigh", "each", "claim", "naïve", "日本", "🙂", "stop", "sure"]
@@ -35,19 +35,29 @@ def random_playbook(rng: random.Random) -> Playbook:
             "patience": {"value": round(rng.random(), 2), "low": 0, "high": 1},
             "tries": {"value": rng.randint(1, 9), "low": 1, "high": 9, "whole": True},
             "tone": {"value": rng.choice(["warm", "dry"]), "options": ["warm", "dry"]},
+            "caution": random_threshold(rng),
         },
         "rules": {
             "never": rng.sample(ACTIONS, rng.randint(0, 2)),
             "confirm": rng.sample(ACTIONS, rng.randint(0, 2)),
-            "confirm_below": rng.choice([0.5, 0.7, 0.9]),
+            "prefer_confirm": rng.sample(ACTIONS, rng.randint(0, 2)),
+            "confirm_below": rng.choice([0.5, 0.7, "caution", "caution", "caution"]),
         },
     }
+    if rng.random() < 0.2:
+        del document["rules"]["confirm_below"]  # then a parameter of that name holds it, or nothing does
+        document["parameters"] |= {"confirm_below": 0.6} if rng.random() < 0.5 else {}
     if steps:
         document["steps"] = steps
         document["demos"] = {names[-1]: [{"inputs": {"question": sentence(rng)}, "output": sentence(rng)}]}
     if rng.random() < 0.3:
         document["locked"] = ["roles.role_0.system"]
     return Playbook.from_document(document)
+
+
+def random_threshold(rng: random.Random) -> dict[str, Any]:
+    value = rng.choice([0.3, 0.6, 0.9])
+    return {"value": value, "options": [0.3, 0.6, 0.9]} if rng.random() < 0.3 else {"value": value, "low": 0, "high": 1}
 
 
 def random_edit(playbook: Playbook, rng: random.Random, edits: int = 3) -> Playbook:
@@ -61,8 +71,8 @@ def random_edit(playbook: Playbook, rng: random.Random, edits: int = 3) -> Playb
 
 
 def _edited(playbook: Playbook, rng: random.Random) -> Playbook:
-    kind = rng.choice(["gene", "gene", "gene", "rule", "drop", "add role", "add step", "bounds", "lock"])
-    flat = leaves(playbook)
+    kind = rng.choice(["gene", "gene", "gene", "rule", "drop", "add role", "add step", "bounds", "lock", "threshold"])
+    flat = flattened(playbook)
     match kind:
         case "gene":
             gene = rng.choice([*genes(playbook).values(), None])
@@ -72,7 +82,10 @@ def _edited(playbook: Playbook, rng: random.Random) -> Playbook:
         case "rule":
             level = rng.choice(["never", "confirm", "prefer_confirm"])
             flat[f"rules.{level}"] = rng.sample(ACTIONS, rng.randint(0, 3))
-            flat["rules.confirm_below"] = rng.choice([0.5, 0.7, 0.9])
+            if rng.random() < 0.3:
+                flat["rules.confirm_below"] = rng.choice([0.5, 0.9, "caution"])
+        case "threshold":  # by hand, so that it may fall too
+            flat[f"parameters.{rng.choice(['caution', 'confirm_below'])}"] = rng.choice([0.3, 0.6, 0.9])
         case "drop":
             head = ".".join(rng.choice(sorted(flat)).split(".")[:2])
             flat = {path: value for path, value in flat.items() if path != head and not path.startswith(f"{head}.")}

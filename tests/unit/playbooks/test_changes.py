@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from playbook_samples import random_edit, random_playbook
 
 from seedbed.playbooks.changes import Change, diff, excess
-from seedbed.playbooks.genes import leaves, with_genes
+from seedbed.playbooks.genes import edited_characters, flattened, text_distance, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 START = Playbook.from_document(
@@ -41,22 +41,54 @@ def test_applying_a_diff_gives_the_other_playbook(seed: int) -> None:
     rng = random.Random(seed)
     one = random_playbook(rng)
     other = random_edit(one, rng)
-    flat = leaves(one)
+    flat = flattened(one)
     for change in diff(one, other):
         assert change.before == flat.get(change.path)
         if change.after is None:
             del flat[change.path]
         else:
             flat[change.path] = change.after
-    assert flat == leaves(other)
+    assert flat == flattened(other)
     assert (diff(one, other) == []) is (one == other)
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_pieces_of_a_text_change_add_up_to_both_texts(before: str, after: str) -> None:
+    add_up(before, after)
+
+
+def add_up(before: str, after: str) -> None:
     pieces = list(Change("x", before, after).pieces())
     assert "".join(text for what, text in pieces if what != "added") == before
     assert "".join(text for what, text in pieces if what != "removed") == after
+
+
+def test_long_texts_are_compared_in_a_moment_and_small_edits_stay_small() -> None:
+    # Compared word by word with each other, as short texts are, these would take minutes.
+    rng = random.Random(3)
+    words = [rng.choice(["the", "of", "and", f"word{n}"]) for n in range(5_000)]
+    edited = words.copy()
+    edited[100], edited[4_900] = "here", "there"
+    long, mended = " ".join(words), " ".join(edited)
+    assert [text for what, text in Change("x", long, mended).pieces() if what == "added"] == ["here", "there"]
+    assert edited_characters(long, mended) < 25
+    assert text_distance(long, mended) < 0.001
+
+    alike, shuffled = (" ".join(rng.choices(["yes", "no"], k=8_000)) for _ in range(2))
+    pieces = list(Change("x", f"Start. {alike} End.", f"Start. {shuffled} End.").pieces())
+    assert pieces[0][1].startswith("Start. ")
+    assert pieces[-1][1].endswith(" End.")
+    assert edited_characters(alike, shuffled) > 20_000
+    assert text_distance(alike, shuffled) > 0.9
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_pieces_of_long_texts_add_up_to_both_texts(seed: int) -> None:
+    rng = random.Random(seed)
+    words = [f"w{rng.randint(0, rng.choice([3, 5_000]))}" for _ in range(800)]
+    other = rng.sample(words, 800) if seed % 2 else [word for word in words if rng.random() < 0.8]
+    add_up("\n".join(words), " ".join(other))
 
 
 def test_a_change_within_the_limits_is_no_excess() -> None:

@@ -35,6 +35,16 @@ def problems(document: object) -> dict[str, Any]:
         ({**ROLE, "steps": [{"name": "s", "role": "a"}]}, "steps[0]", "neither prompt nor sees", "something to answer"),
         ({**ROLE, "steps": [{"role": "a", "prompt": "x"}]}, "steps[0].name", "nothing", "a value"),
         ({**ROLE, "steps": [{"together": []}]}, "steps[0].together", "[]", "at least 1 item"),
+        ({"roles": {"a": {"temperature": 3}}}, "roles.a.temperature", "3", "at most 2"),
+        ({"roles": {"a": {"temperature": -1}}}, "roles.a.temperature", "-1", "at least 0"),
+        ({"roles": {"a": {"max_tokens": 0}}}, "roles.a.max_tokens", "0", "at least 1"),
+        ({"roles": {"a": {"system": "half \ud800"}}}, "document", "half of a character", "values that JSON can hold"),
+        (
+            {"parameters": {"p": "high"}, "rules": {"confirm_below": "p"}},
+            "rules.confirm_below",
+            '"p", which is "high"',
+            "a number's name",
+        ),
         ({**ROLE, "locked": ["roles.z"]}, "locked[0]", '"roles.z"', "the path of a gene"),
         ({**ROLE, "demos": {"b": []}}, "demos.b", "a step that does not exist", "one of: a"),
         ({"parameters": {"p": {"value": 5, "high": 1}}}, "parameters.p", "5", "at most 1"),
@@ -54,6 +64,7 @@ def test_each_mistake_is_told(document: object, path: str, found: str, expected:
     problem = problems(document)[path]
     assert found in problem.found
     assert expected in problem.expected
+    assert "input should" not in problem.expected
 
 
 def test_duplicate_step_names_are_told_also_across_groups() -> None:

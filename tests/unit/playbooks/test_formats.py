@@ -70,6 +70,8 @@ def edited(playbook: Playbook, data: st.DataObject) -> Playbook:
                     "integer": st.integers(1, 9),
                 }[gene.kind]
             )
+            if gene.kind == "number" and gene.low is not None:
+                changes[path] = max(changes[path], gene.low)  # a threshold only rises
     return with_genes(playbook, changes)
 
 

@@ -15,9 +15,9 @@ from seedbed.playbooks.genes import (
     built,
     distance,
     edited_characters,
+    flattened,
     genes,
     get,
-    leaves,
     text_distance,
     with_genes,
 )
@@ -110,7 +110,7 @@ def test_all_refused_values_are_told_at_once() -> None:
 @given(seeds)
 def test_leaves_put_together_give_the_playbook_back(seed: int) -> None:
     playbook = random_playbook(random.Random(seed))
-    assert built(leaves(playbook)) == playbook
+    assert built(flattened(playbook)) == playbook
 
 
 @settings(max_examples=200, deadline=None)

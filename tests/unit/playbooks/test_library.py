@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seedbed.errors import MergeClash, NotFound, PlaybookError, RefMoved
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.merging import mean
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.storage import open_store
 from seedbed.storage.store import short
 
@@ -237,6 +237,20 @@ def test_the_history_of_a_name_has_a_reason_and_an_author_for_each_move(library:
 def test_nothing_is_kept_without_a_reason(library: Library, because: str) -> None:
     with pytest.raises(PlaybookError, match="why it is kept"):
         library.keep(Playbook.from_document({"roles": {"w": {"system": "s"}}}), because=because)
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        Playbook(),
+        Playbook.model_construct(steps=(Step(name="draft", role="nobody", prompt="x"),)),
+        Playbook.model_construct(roles={"9": Role(system="x")}),
+    ],
+)
+def test_nothing_is_kept_that_could_not_be_read_again(library: Library, unread: Playbook) -> None:
+    with pytest.raises(PlaybookError):
+        library.keep(unread, because="try")
+    assert library.search().entries == ()
 
 
 @pytest.mark.parametrize("tag", ["", " ", "two\nlines"])

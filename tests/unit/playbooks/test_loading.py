@@ -69,6 +69,86 @@ def test_an_override_that_leads_nowhere_is_told(folder: Path) -> None:
         load(folder, "extends: base", steps__nope__prompt="x")
 
 
+def test_an_override_begins_what_a_step_or_a_section_leaves_out(folder: Path) -> None:
+    text = "extends: base\noverrides: {steps.facts.until.agreement: 0.5, meta.by.name: anna, rules.never: [pay]}\n"
+    child = load(folder, text)
+    facts = next(step for step in child.all_steps() if step.name == "facts")
+    assert facts.until is not None
+    assert facts.until.agreement == 0.5
+    assert child.meta == {"by": {"name": "anna"}}
+    assert child.rules.never == ("pay",)
+
+
+def test_an_override_reaches_the_bounds_of_a_bare_parameter(folder: Path) -> None:
+    child = load(folder, "parameters: {depth: 1}\noverrides: {parameters.depth.high: 2}\n")
+    assert (child.parameter("depth"), child.parameters["depth"].high) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("steps.facts.bogus.deep: 1", "no steps.facts.bogus to change"),
+        ("steps.facts.prompt.deep: 1", "no steps.facts.prompt.deep to change"),
+        ("roles.critic.bogus.deep: 1", "no roles.critic.bogus to change"),
+        ("roles.nobody.system: x", "no roles.nobody to change"),
+        ("roles.critic.temperature: null", "no roles.critic.temperature to remove"),
+        ("steps.nope: null", "no steps.nope to remove"),
+    ],
+)
+def test_no_override_is_dropped_in_silence(folder: Path, override: str, found: str) -> None:
+    with pytest.raises(PlaybookError) as wrong:
+        load(folder, f"extends: base\noverrides:\n  {override}\n  roles.critic.system: 3\n")
+    problems = {problem.path: problem.found for problem in wrong.value.problems}
+    assert problems == {
+        f"{override.split(':')[0]} ({folder / 'child.yaml'}:3)": found,
+        f"roles.critic.system ({folder / 'child.yaml'}:4)": "3",
+    }
+
+
+def test_an_override_of_a_value_no_step_has_names_its_path(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match=r"steps\[0\]\.bogus .*an unknown key"):
+        load(folder, "extends: base\noverrides: {steps.draft.bogus: 1}\n")
+
+
+def test_overrides_that_are_none_hide_no_other_problem(folder: Path) -> None:
+    with pytest.raises(PlaybookError) as wrong:
+        load(folder, "extends: base\nroles: {critic: {sistem: x}}\noverrides: 5\n")
+    first, second = wrong.value.problems
+    assert first.path == f"overrides ({folder / 'child.yaml'}:3)"
+    assert first.expected == "a mapping of paths to values"
+    assert second.path.startswith("roles.critic.sistem")
+
+
+def test_a_new_step_beside_a_known_one_is_added(folder: Path) -> None:
+    known, new = '{name: facts, prompt: "All of {draft}"}', '{name: style, role: critic, prompt: "Style of {draft}"}'
+    child = load(folder, f"extends: base\nsteps: [{{together: [{known}, {new}]}}]\n")
+    assert [[step.name for step in group] for group in child.plan] == [["draft"], ["facts", "logic"], ["style"]]
+    assert next(step.prompt for step in child.all_steps() if step.name == "facts") == "All of {draft}"
+
+
+def test_a_step_with_an_odd_name_is_told(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match=r"steps\[2\]\.name.*expected text"):
+        load(folder, "extends: base\nsteps: [{name: [facts], role: critic, prompt: x}]\n")
+
+
+def test_two_steps_of_one_name_in_a_child_are_told_with_both_lines(folder: Path) -> None:
+    with pytest.raises(PlaybookError) as wrong:
+        load(folder, "extends: base\nsteps:\n- {name: facts, prompt: a}\n- {together: [{name: facts, prompt: b}]}\n")
+    (problem,) = wrong.value.problems
+    assert problem.path == f"steps[1].together[0].name ({folder / 'child.yaml'}:4)"
+    assert problem.found == f'"facts", as in steps[0].name ({folder / "child.yaml"}:3)'
+
+
+def test_a_parent_that_is_no_playbook_is_told_with_who_extends_it(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "notes.txt").write_text("just words")
+    (folder / "deep" / "child.yaml").write_text("extends: ../notes.txt\n")
+    with pytest.raises(PlaybookError) as wrong:
+        Playbook.load(folder / "deep" / "child.yaml")
+    assert wrong.value.source == str((folder / "notes.txt").resolve())
+    assert f"{(folder / 'deep' / 'child.yaml').resolve()} extends it" in str(wrong.value)
+
+
 def test_several_parents_are_laid_over_each_other_in_order(folder: Path) -> None:
     (folder / "tone.json").write_text('{"roles": {"writer": {"system": "Sing."}}}')
     assert load(folder, "extends: [base, tone]").roles["writer"].system == "Sing."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from playbook_samples import random_edit, random_playbook
 
 from seedbed.errors import MergeClash
-from seedbed.playbooks.genes import leaves, with_genes
-from seedbed.playbooks.merging import Clash, manual, mean, merge, ours, theirs
+from seedbed.playbooks.genes import flattened, with_genes
+from seedbed.playbooks.merging import Clash, Resolver, manual, mean, merge, ours, theirs
 from seedbed.playbooks.playbook import Playbook
 
 BASE = Playbook.from_document(
@@ -33,6 +34,10 @@ def is_protection(path: str) -> bool:
     return path == "locked" or path.startswith("rules")
 
 
+def threshold_paths(*sides: Playbook) -> set[str]:
+    return {f"parameters.{side.threshold_parameter}" for side in sides if side.threshold_parameter}
+
+
 def attempt(base: Playbook, one: Playbook, other: Playbook) -> Playbook | set[str]:
     """The merged playbook, or the paths that clash."""
     try:
@@ -54,13 +59,16 @@ def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing(seed: int) -
             clashed += 1
             continue
         clean += 1
-        was, mine, yours, now = (leaves(each) for each in (base, one, other, result))
+        was, mine, yours, now = (flattened(each) for each in (base, one, other, result))
         for path in {**was, **mine, **yours, **now}:
-            if not is_protection(path):
+            if not is_protection(path) and path not in threshold_paths(one, other):
                 expected = yours.get(path) if mine.get(path) == was.get(path) else mine.get(path)
                 assert now.get(path) == expected, path
         for side in (one, other):
-            assert side.rules.loosened_by(result.rules) == []
+            assert side.loosened_by(result) == []
+            for action in ("pay", "send_mail", "bulk_delete"):
+                for confidence in (0.4, 0.65, 0.85):
+                    assert not result.may(action, confidence) or side.may(action, confidence)
     assert clean > 250
     assert clashed > 250
 
@@ -70,7 +78,7 @@ def test_what_both_sides_changed_differently_is_always_reported() -> None:
     for _ in range(1_000):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
-        was, mine, yours = (leaves(each) for each in (base, one, other))
+        was, mine, yours = (flattened(each) for each in (base, one, other))
         both = {
             path
             for path in {**was, **mine, **yours}
@@ -78,9 +86,59 @@ def test_what_both_sides_changed_differently_is_always_reported() -> None:
         }
         reported = attempt(base, one, other)
         for path in both:
-            if not is_protection(path):
+            if not is_protection(path) and path not in threshold_paths(one, other):
                 assert not isinstance(reported, Playbook), path
                 assert reported & {path, entity(path), "steps"}, path
+
+
+def lowest(clash: Clash) -> Any:
+    """Settles every clash as loosely as it can."""
+    numbers = [side for side in (clash.ours, clash.theirs) if isinstance(side, float | int)]
+    return min(numbers) if numbers else clash.ours
+
+
+@pytest.mark.parametrize("resolver", [ours, theirs, mean, lowest])
+def test_no_resolver_lowers_a_threshold(resolver: Resolver) -> None:
+    rng = random.Random(11)
+    lowered = 0
+    for _ in range(500):
+        base = random_playbook(rng)
+        one, other = random_edit(base, rng), random_edit(base, rng)
+        try:
+            result = merge(base, one, other, [resolver, ours]).playbook
+        except MergeClash:
+            continue  # both are valid, their union is not
+        assert one.loosened_by(result) == other.loosened_by(result) == []
+        lowered += bool(one.loosened_by(other) or other.loosened_by(one))
+    assert lowered > 50
+
+
+CAREFUL = {"prefer_confirm": ["bulk_*"], "confirm_below": "caution"}
+
+
+def careful(value: float, **more: Any) -> Playbook:
+    return Playbook.from_document({"parameters": {"caution": {"value": value, **more}}, "rules": CAREFUL})
+
+
+def test_a_threshold_ends_at_the_stricter_side_without_a_clash() -> None:
+    assert merge(careful(0.5), careful(0.7), careful(0.9)).playbook == careful(0.9)
+    assert merge(careful(0.5), careful(0.2), careful(0.5)).playbook == careful(0.5)
+    assert merge(careful(0.5), careful(0.3), careful(0.4)).playbook == careful(0.4)
+
+
+def test_a_threshold_that_stands_in_two_places_stays_at_the_stricter_one() -> None:
+    fixed = Playbook.from_document({**careful(0.2).content(), "rules": {**CAREFUL, "confirm_below": 0.6}})
+    for chosen in (0.1, "caution"):
+        result = merge(careful(0.2), careful(0.2), fixed, [manual({"rules.confirm_below": chosen})]).playbook
+        assert result.threshold == 0.6
+        assert not result.may("bulk_delete", 0.5)
+
+
+def test_a_threshold_the_rules_cannot_hold_is_a_clash() -> None:
+    # Above 1 nothing is sure enough; as a number of the rules it would be a mistake.
+    fixed = Playbook.from_document({"rules": {**CAREFUL, "confirm_below": 0.6}})
+    with pytest.raises(MergeClash, match=r"rules\.confirm_below"):
+        merge(careful(2), careful(2), fixed, [theirs])
 
 
 def test_merging_an_unchanged_side_gives_the_other_side() -> None:

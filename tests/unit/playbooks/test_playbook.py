@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 import random
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -16,7 +19,8 @@ from pydantic import ValidationError
 
 from seedbed import documents
 from seedbed.errors import PlaybookError
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, Step
+from seedbed.storage.store import digest
 
 PLAIN = {"roles": {"writer": {"system": "Summarise in one line."}}}
 
@@ -93,6 +97,91 @@ def test_a_playbook_cannot_be_changed() -> None:
     playbook = Playbook.from_document(PLAIN)
     with pytest.raises(ValidationError):
         playbook.program = "x:y"  # type: ignore[misc]
+
+
+FULL = Playbook.from_document(
+    {
+        "roles": {"writer": {"system": "Be brief."}},
+        "steps": [{"name": "draft", "role": "writer", "prompt": "{question}"}],
+        "demos": {"draft": [{"inputs": {"question": "Why?"}, "output": "So."}]},
+        "parameters": {"warmth": 0.5},
+        "meta": {"by": {"name": "anna"}, "tags": ["a", {"b": 1}]},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        FULL.roles,
+        FULL.parameters,
+        FULL.demos,
+        FULL.demos["draft"][0].inputs,
+        FULL.meta,
+        FULL.meta["by"],
+        FULL.meta["tags"][1],
+        Playbook.from_document(PLAIN).parameters,
+    ],
+)
+def test_no_mapping_of_a_playbook_can_be_changed(mapping: dict[str, Any]) -> None:
+    before = dict(mapping)
+    changes: list[Callable[[], object]] = [
+        lambda: mapping.__setitem__("x", 1),
+        lambda: mapping.__delitem__("x"),
+        lambda: mapping.__ior__({"x": 1}),
+        lambda: mapping.update(x=1),
+        lambda: mapping.setdefault("x", 1),
+        lambda: mapping.pop("x", None),
+        mapping.popitem,
+        mapping.clear,
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change()
+    assert mapping == before
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_copy_is_the_same_and_as_unchangeable(copied: Callable[[Playbook], Playbook]) -> None:
+    again = copied(FULL)
+    assert again.document() == FULL.document()
+    assert again.digest == digest("playbook", again.content())
+    with pytest.raises(TypeError, match="cannot be changed"):
+        again.parameters["warmth"] = FULL.parameters["warmth"]
+
+
+def test_a_copy_with_another_value_has_another_digest() -> None:
+    assert FULL.digest  # known, so that a copy might carry it along
+    changed = FULL.model_copy(update={"program": "my.agent:run"})
+    assert changed.digest == digest("playbook", changed.content()) != FULL.digest
+    with pytest.raises(TypeError, match="cannot be changed"):
+        FULL.model_copy(update={"parameters": {}}).parameters["warmth"] = FULL.parameters["warmth"]
+
+
+def test_a_document_is_ones_own_copy() -> None:
+    document = FULL.document()
+    document["meta"]["by"]["name"] = "bert"
+    document["parameters"]["warmth"]["value"] = 1
+    assert FULL.meta["by"]["name"] == "anna"
+    assert FULL.parameter("warmth") == 0.5
+
+
+STEP = Step(name="draft", role="nobody", prompt="{later.model}")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Playbook(steps=(STEP, STEP)),
+        lambda: Playbook.model_validate({"steps": (STEP, STEP)}),
+        lambda: Playbook.model_validate_json('{"steps": [{"name": "draft", "role": "nobody", "prompt": "{x.model}"}]}'),
+        lambda: FULL.model_copy(update={"steps": (STEP, STEP)}),
+    ],
+)
+def test_every_way_to_make_a_playbook_checks_it_as_a_whole(make: Callable[[], Playbook]) -> None:
+    with pytest.raises(PlaybookError, match="one of the roles") as wrong:
+        make()
+    assert any("which nothing fills" in problem.found for problem in wrong.value.problems)
 
 
 def test_a_single_role_without_steps_is_a_plan_of_one_step() -> None:

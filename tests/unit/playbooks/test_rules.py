@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seedbed.errors import PlaybookError
+from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules import Rules
 
@@ -48,6 +51,91 @@ def test_the_threshold_may_be_a_parameter() -> None:
     playbook = Playbook.from_document({"parameters": {"caution": {"value": 0.3, "low": 0, "high": 1}}, "rules": rules})
     assert playbook.may("pay", 0.4)
     assert not playbook.may("pay", 0.2)
+
+
+def careful(value: Any, below: Any = "caution", **bounds: Any) -> Playbook:
+    parameters = {"caution": {"value": value, **bounds}}
+    return Playbook.from_document(
+        {"parameters": parameters, "rules": {"prefer_confirm": ["bulk_*"], "confirm_below": below}}
+    )
+
+
+def test_a_threshold_that_is_a_parameter_may_rise_but_not_fall() -> None:
+    start = careful(0.6, low=0, high=1)
+    gene = genes(start)["parameters.caution"]
+    assert (gene.low, gene.high) == (0.6, 1)
+    assert with_genes(start, {"parameters.caution": 0.9}).threshold == 0.9
+    for lower in (0, 0.59):
+        with pytest.raises(PlaybookError, match=r"parameters\.caution.*a number from 0\.6 up to 1"):
+            with_genes(start, {"parameters.caution": lower})
+
+
+@pytest.mark.parametrize("lower", [0.3, "never", True])
+def test_options_of_a_threshold_that_would_lower_it_are_none(lower: Any) -> None:
+    start = careful(0.9, options=[0.3, 0.9, 1, "never"])
+    assert genes(start)["parameters.caution"].options == (0.9, 1)
+    assert with_genes(start, {"parameters.caution": 1}).threshold == 1
+    with pytest.raises(PlaybookError):
+        with_genes(start, {"parameters.caution": lower})
+
+
+def test_a_parameter_of_the_default_name_is_a_threshold_too() -> None:
+    rules = {"prefer_confirm": ["bulk_*"]}
+    start = Playbook.from_document({"parameters": {"confirm_below": 0.5}, "rules": rules})
+    with pytest.raises(PlaybookError, match=r"from 0\.5"):
+        with_genes(start, {"parameters.confirm_below": 0.4})
+
+
+def test_true_is_no_number_to_slip_in_where_1_is_an_option() -> None:
+    rules = {"prefer_confirm": ["bulk_*"]}
+    start = Playbook.from_document(
+        {"parameters": {"confirm_below": {"value": 0.9, "options": [0.9, 1]}}, "rules": rules}
+    )
+    with pytest.raises(PlaybookError, match=r"0\.9 → 0\.8"):
+        with_genes(start, {"parameters.confirm_below": True})
+
+
+def test_a_parameter_that_no_rule_asks_for_is_as_free_as_any() -> None:
+    free = Playbook.from_document({"parameters": {"confirm_below": 0.5}, "rules": {"never": ["pay"]}})
+    assert with_genes(free, {"parameters.confirm_below": 0.1}).parameter("confirm_below") == 0.1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (careful(0.6), careful(0.5), "0.6 → 0.5"),
+        (careful(0.6), careful(0.9, below=0.4), "0.6 → 0.4"),
+        (careful(0.1, below=0.7), careful(0.1), "0.7 → 0.1"),
+        (careful(0.1, below=0.7), careful(0.7), None),
+        (careful(0.5), careful(0.1, below=0.6), None),
+    ],
+)
+def test_a_playbook_is_loosened_by_a_lower_threshold_wherever_it_stands(
+    before: Playbook, after: Playbook, found: str | None
+) -> None:
+    assert [problem.found for problem in before.loosened_by(after)] == ([found] if found else [])
+
+
+def test_without_its_parameter_a_threshold_is_the_default() -> None:
+    rules = {"prefer_confirm": ["bulk_*"]}
+    bare = Playbook.from_document({"rules": rules})
+    loose, strict = (
+        Playbook.from_document({"rules": rules, "parameters": {"confirm_below": value}}) for value in (0.1, 0.9)
+    )
+    assert [problem.path for problem in bare.loosened_by(loose)] == ["rules.confirm_below"]
+    assert [problem.path for problem in strict.loosened_by(bare)] == ["rules.confirm_below"]
+    assert bare.loosened_by(strict) == []
+
+
+def test_a_playbook_is_loosened_by_a_rule_that_goes() -> None:
+    before = Playbook.from_document({"rules": {"never": ["pay"]}})
+    after = Playbook.from_document({"rules": {"confirm": ["pay"]}})
+    assert [problem.path for problem in before.loosened_by(after)] == ["rules.never"]
+    assert after.loosened_by(before) == []
+
+
+def test_letter_case_counts() -> None:
+    assert Rules(never=("pay",)).may("Pay")
 
 
 def test_without_a_threshold_the_cautious_default_holds() -> None:

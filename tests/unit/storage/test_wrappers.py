@@ -18,7 +18,7 @@ import pytest
 from seedbed.errors import SettingsError, StoreDamaged, StoreError
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.sql import SqlStore
-from seedbed.storage.store import Content, Fact, Json, Query, UpkeptStore, sealed
+from seedbed.storage.store import Content, Fact, Json, Query, UpkeptStore, sealed, short
 from seedbed.storage.upkeep import verify
 from seedbed.storage.wrappers import KEYRING, Encrypted, MasterKey
 
@@ -448,3 +448,28 @@ def test_processes_that_make_the_first_key_at_once_end_with_one_usable_store(tmp
         assert len(list(inner.contents(KEYRING))) == 1
         assert sorted(fact.body["worker"] for fact in store.facts(CELLS)) == [0, 1, 2]
         assert sorted(content.body["worker"] for content in store.contents()) == [0, 1, 2]
+
+
+# Verdicts and trials
+
+
+@pytest.mark.parametrize("kind", ["verdict", "trial"])
+def test_a_verdict_or_trial_is_proven_without_the_key_and_found_edited(
+    store: Encrypted, inner: MemoryStore, kind: str
+) -> None:
+    store.put("note", {"n": 1})
+    store.append([cell(f"{n}", kind=kind, body={"finding": "worse"}) for n in range(2)])
+    assert [fact.body for fact in inner.facts(Query(kind=kind))] == [{"finding": "worse"}] * 2
+    assert verify(inner).problems == verify(store).problems == ()
+    assert verify(inner).chained == 2
+    edited = rewritten(inner, fact=lambda old: replace(old, body={"finding": "better"}) if old.key == "0" else old)
+    assert [problem.path for problem in verify(edited).problems] == [f"{kind} fact 0"]
+
+
+def test_every_body_that_cannot_be_opened_is_listed(store: Encrypted, inner: MemoryStore) -> None:
+    names = [store.put("note", {"n": n}) for n in range(4)]
+    spoilt = {names[1]: {"sealed": "1:x"}, names[2]: {"n": 2}}
+    edited = rewritten(inner, content=lambda old: replace(old, body=spoilt.get(old.digest, old.body)))
+    report = verify(edited)
+    assert [short(name) in str(problem) for name, problem in zip(spoilt, report.problems, strict=True)] == [True, True]
+    assert report.contents == 2

@@ -19,6 +19,7 @@ from seedbed.errors import Problem
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Identifier, Import, Note, Original, RefName, part
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_number
 from seedbed.storage.store import Json
 
 FORMAT = "profile"
@@ -179,7 +180,7 @@ def _scores(document: Json) -> Iterator[Note]:
     """One fact for each number under the sections that hold scores; a new number is a new fact."""
     for section in SCORES:
         for metric, value in (document.get(section) or {}).items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 yield _score(_owner(document), metric, value)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from seedbed.errors import PlaybookError, Problem
 from seedbed.playbooks.formats.imports import unique
-from seedbed.playbooks.genes import leaves
+from seedbed.playbooks.genes import flattened
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import Placeholder, placeholders
 from seedbed.storage.store import Json, canonical
@@ -277,5 +277,5 @@ def _changed_settings(turn: Json, role: Json, declared: set[str], spelled: Mappi
 
 def plan(playbook: Playbook) -> Layout:
     """The steps of a playbook in the form of `layout`."""
-    found: Layout = leaves(playbook).get("steps", [])
+    found: Layout = flattened(playbook).get("steps", [])
     return found

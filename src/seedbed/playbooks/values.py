@@ -1,0 +1,42 @@
+"""Plain values: what counts as a number, and mappings that nobody can change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeGuard, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class ReadOnly(dict[K, V]):
+    """A dict that refuses every change. `dict(it)` is one that may be changed."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a playbook cannot be changed; make another one, with with_genes or from_document")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[ReadOnly[K, V]], tuple[dict[K, V]]]:
+        # The usual way fills an empty dict key by key, which this one refuses.
+        return type(self), (dict(self),)
+
+
+def frozen(value: Any) -> Any:
+    """JSON values that nobody can change, all the way down."""
+    if isinstance(value, Mapping):
+        return ReadOnly({key: frozen(item) for key, item in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def thawed(value: Any) -> Any:
+    """The same JSON values as a copy of one's own."""
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value

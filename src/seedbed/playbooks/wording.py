@@ -1,0 +1,99 @@
+"""How two texts differ, word by word."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+MAX_COMPARED = 100_000
+"""The most pairs of words that are compared. Longer texts are cut at the words that each has once; a part between two
+of those that is still longer counts as replaced. Without this two texts of 25 kB would take half a minute."""
+
+Places = tuple[int, int]
+
+
+def changed_parts(one: str, other: str) -> Iterator[tuple[str, str]]:
+    """Both texts in parts that belong together, in order: equal where nothing changed, else the old and the new."""
+    ours, theirs = (re.split(r"(\s+)", text) for text in (one, other))  # words at 0, 2, 4, …, white space between
+    kept_to = (0, 0)
+    for here, there in (*_same(ours[::2], theirs[::2]), (len(ours), len(theirs))):
+        mine, yours = ours[kept_to[0] : 2 * here], theirs[kept_to[1] : 2 * there]
+        yield from _trimmed(mine, yours)
+        if here < len(ours):
+            yield ours[2 * here], ours[2 * here]
+        kept_to = 2 * here + 1, 2 * there + 1
+
+
+def shared_words(one: str, other: str) -> tuple[int, int]:
+    """How many words both texts have in common, in the same order, and how many both have together."""
+    ours, theirs = one.split(), other.split()
+    return sum(1 for _ in _same(ours, theirs)), len(ours) + len(theirs)
+
+
+def _trimmed(mine: list[str], yours: list[str]) -> Iterator[tuple[str, str]]:
+    """What lies between two words that are the same: the white space around it may be the same too."""
+    start = 1 if mine and yours and mine[0] == yours[0] else 0
+    end = 1 if min(len(mine), len(yours)) > start and mine[-1] == yours[-1] else 0
+    parts = [
+        (mine[:start], yours[:start]),
+        (mine[start : len(mine) - end], yours[start : len(yours) - end]),
+        (mine[len(mine) - end :], yours[len(yours) - end :]),
+    ]
+    yield from (("".join(old), "".join(new)) for old, new in parts)
+
+
+def _same(ours: list[str], theirs: list[str]) -> Iterator[Places]:
+    """The places of words that both have, in order."""
+    start, end = _ends(ours, theirs)
+    yield from ((n, n) for n in range(start))
+    mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
+    cuts = _anchors(mine, yours) if len(mine) * len(yours) > MAX_COMPARED else []
+    here, there = 0, 0
+    for a, b in (*cuts, (len(mine), len(yours))):
+        for n, m in _same_between(mine[here:a], yours[there:b]):
+            yield start + here + n, start + there + m
+        if a < len(mine):
+            yield start + a, start + b
+        here, there = a + 1, b + 1
+    yield from ((len(ours) - end + n, len(theirs) - end + n) for n in range(end))
+
+
+def _same_between(ours: list[str], theirs: list[str]) -> Iterator[Places]:
+    start, end = _ends(ours, theirs)
+    yield from ((n, n) for n in range(start))
+    mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
+    if len(mine) * len(yours) <= MAX_COMPARED:
+        for block in SequenceMatcher(None, mine, yours, autojunk=False).get_matching_blocks():
+            yield from ((start + block.a + n, start + block.b + n) for n in range(block.size))
+    yield from ((len(ours) - end + n, len(theirs) - end + n) for n in range(end))
+
+
+def _ends(ours: list[str], theirs: list[str]) -> tuple[int, int]:
+    """How many words the beginning and the end have in common."""
+    shorter = min(len(ours), len(theirs))
+    start = next((n for n in range(shorter) if ours[n] != theirs[n]), shorter)
+    rest = shorter - start
+    return start, next((n for n in range(rest) if ours[-1 - n] != theirs[-1 - n]), rest)
+
+
+def _anchors(ours: list[str], theirs: list[str]) -> list[Places]:
+    """The longest series of words in the same order among those that each side has once."""
+    often, as_often = Counter(ours), Counter(theirs)
+    place = {word: n for n, word in enumerate(theirs)}
+    ends: list[int] = []  # the lowest place that a series of each length can end at
+    chains: list[tuple[Places, Any]] = []  # how such a series came about, linked backwards
+    for here, word in enumerate(ours):
+        if often[word] == as_often[word] == 1:
+            length = bisect_left(ends, place[word])
+            chain = (here, place[word]), chains[length - 1] if length else None
+            ends[length : length + 1] = [place[word]]
+            chains[length : length + 1] = [chain]
+    series, last = [], chains[-1] if chains else None
+    while last:
+        pair, last = last
+        series.append(pair)
+    return series[::-1]
