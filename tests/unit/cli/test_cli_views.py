@@ -89,14 +89,14 @@ def test_a_verdict_says_who_is_better_and_how_sure_that_is(finding: Any, told: s
     shown = printed(views.verdict_view(replace(VERDICT, finding=finding)))
     assert told in shown
     assert "+0.667 [-0.100, +1.400]" in shown
-    assert "3 of 20: W 2 T 1 L 0" in shown
+    assert "3 of 20: better 2, equal 1, worse 0" in shown
     assert "+=+" in shown
     assert "0.012 (error rate 0.05" in shown
 
 
 def test_a_verdict_from_one_task_has_no_interval() -> None:
     shown = printed(views.verdict_view(replace(VERDICT, low=None, high=None, p=None)))
-    assert "too few tasks for an interval" in shown
+    assert "no spread to tell an interval from" in shown
 
 
 def test_scores_are_means_over_all_cells_by_metric() -> None:
@@ -106,7 +106,7 @@ def test_scores_are_means_over_all_cells_by_metric() -> None:
         store.append([Fact(kind="cell", key=key, subject=A, at=NOON, by="ann", body=body, value=value)])
     assert views.scores(store, A) == {"exact_match": {"mean": 0.5, "cells": 2}}
     assert views.scores(store, B) == {}
-    assert views.scores_text({"exact_match": {"mean": 0.5, "cells": 4}}) == "exact_match 0.500 (4)"
+    assert views.scores_text({"exact_match": {"mean": 0.5, "cells": 4}}) == "exact_match 0.500 on 4 tasks"
 
 
 # Changes

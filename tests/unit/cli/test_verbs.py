@@ -248,7 +248,7 @@ def test_one_task_is_too_few_to_tell(evolved: Path, seedbed: Seedbed) -> None:
     write(evolved, one__jsonl=tasks(2).splitlines()[0])
     done = seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl")
     assert done.code == 2
-    assert "too few tasks for an interval" in done.out
+    assert "no spread to tell an interval from" in done.out
     assert seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl", "--json").json["low"] is None
 
 
