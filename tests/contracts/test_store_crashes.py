@@ -1,6 +1,6 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-10 seconds of racing and 100 kills for each store; SEEDBED_SOAK_SECONDS and SEEDBED_KILLS make it longer or shorter,
+10 seconds of racing and 100 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or shorter,
 and --log-cli-level=INFO tells what happened.
 """
 
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 WORKERS = 8
 ROUNDS = 10
-SOAK_SECONDS = float(os.environ.get("SEEDBED_SOAK_SECONDS", "10"))
-KILLS = int(os.environ.get("SEEDBED_KILLS", "100"))
+SOAK_SECONDS = float(os.environ.get("SEEDBED_TEST_SOAK_SECONDS", "10"))
+KILLS = int(os.environ.get("SEEDBED_TEST_KILLS", "100"))
 KINDS = ("cell", "turn", "approval", "cell", "key")
 
 # One clean process imports everything once; workers are forked off it.

@@ -1,6 +1,6 @@
 """A run that is killed at any moment goes on where it was, and pays at most for the calls under way again.
 
-`SEEDBED_RUN_KILLS=1000` kills more often.
+`SEEDBED_TEST_RUN_KILLS=1000` kills more often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_RUN_KILLS", "60"))
+KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "60"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time
