@@ -23,7 +23,8 @@ FEW = 10_000
 """Up to so many facts of a span of time are looked up; walking past a hundred times as many takes as long."""
 
 MANY = 20_000
-"""Up to so many contents that hold the words are listed; if there are more, each fact that is passed is asked."""
+"""Up to so many contents that hold the words are listed, or one for fifty facts in a large store; if there are more,
+each fact that is passed is asked."""
 
 WORTH = 13
 """Looking up K contents costs as much as filling a page on a walk when K² is so many times the number of facts."""
@@ -158,7 +159,7 @@ def _worded(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.text is None:
         return None
     given = {"words": dialect.all_of(words(query.text))}
-    return _listed(db, f"SELECT rowid FROM search WHERE {dialect.match}", given, MANY)
+    return _listed(db, f"SELECT rowid FROM search WHERE {dialect.match}", given, max(MANY, _count(db) // 50))
 
 
 def _about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
