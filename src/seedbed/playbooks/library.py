@@ -78,6 +78,8 @@ class Library:
         parents = tuple(parents)
         for parent in parents:
             self.entry(parent)
+        if any(self.store.facts(Query(kind="derivation", key=playbook.digest))):
+            return playbook.digest
         playbook = Playbook.from_document(playbook.document())
         digest = self.store.put("playbook", playbook.content())
         parents = tuple(parent for parent in dict.fromkeys(parents) if parent != digest)

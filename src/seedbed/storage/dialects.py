@@ -23,6 +23,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 CONTENT = ("digest", "kind", "body", "at")
 FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
+_TAGS = FACT.index("tags")
 
 _HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
 
@@ -137,11 +138,12 @@ class Sqlite:
         self._index_words(db, last)
 
     def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
-        last = self._last(db, "facts", "number")
-        _insert(db, "INSERT OR IGNORE INTO facts", FACT, rows)
-        self._index_tags(db, last)
-        count = "SELECT count(*) FROM facts WHERE number > ?"
-        return int(db.exec_driver_sql(count, (last,)).scalar_one())
+        tagged = any(row[_TAGS] for row in rows)
+        last = self._last(db, "facts", "number") if tagged else 0
+        added = _insert(db, "INSERT OR IGNORE INTO facts", FACT, rows)
+        if tagged:
+            self._index_tags(db, last)
+        return added
 
     def discard(self, db: Connection, digests: Sequence[str]) -> int:
         among = "digest IN (SELECT value FROM json_each(?))"
@@ -355,9 +357,10 @@ def _reader(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
 
 
-def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> int:
+    """How many rows were inserted."""
     marks = ", ".join("?" * len(columns))
-    db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows))
+    return db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows)).rowcount
 
 
 _TYPES = {"at": "bigint", "id": "bigint", "value": "float8"}
