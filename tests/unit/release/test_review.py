@@ -82,3 +82,11 @@ def test_approvals_are_chained(anna: Library, start: Digest) -> None:
     report = upkeep.verify(anna.store)
     assert report.clean
     assert report.chained == 1
+
+
+def test_an_approval_that_the_author_slipped_in_does_not_count(anna: Library, start: Digest) -> None:
+    approval = approve(replace(anna, by="ben"), "staging", start, because="read it")
+    body = {**approval.body, "channel": "production"}
+    anna.store.append([replace(approval, key="slipped in", by="anna", body=body)])
+    with pytest.raises(ReleaseRefused, match="somebody other than anna"):
+        put(anna, start, Review())

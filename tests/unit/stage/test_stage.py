@@ -279,3 +279,20 @@ async def test_what_nobody_can_do_is_told_with_everybodys_reason() -> None:
 async def test_a_preference_is_followed_where_it_fits() -> None:
     turn = await routed(MemoryStore(), prefer="blunt").ask("writer", "Why?")
     assert turn.model == "blunt"
+
+
+async def test_what_changes_the_world_is_announced_first_and_after_a_crash_named_and_not_repeated() -> None:
+    store = MemoryStore()
+    on = equipped(store)
+    await on.recorder.start()
+    await on.call("weather", city="Bern")
+    assert "intent" not in store.kinds()
+    assert await on.call("refund", order="7") == "refunded"
+    (intent,) = store.facts(Query(kind="intent"))
+    assert intent.body == {"what": "refund"}
+    killed = MemoryStore()  # as it was when the refund had begun and nothing more was known
+    killed.append(fact for kind in ("start", "intent") for fact in store.facts(Query(kind=kind)))
+    again = equipped(killed, resume=on.recorder.id)
+    with pytest.raises(RunError, match="refund begun and not ended, so it may have happened"):
+        await again.call("refund", order="7")
+    assert happened == []
