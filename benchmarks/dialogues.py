@@ -1,124 +1,78 @@
-"""What a turn costs above the model, alone and in a crowd, beside bare LangChain and LangGraph where it is installed.
+"""What a turn costs above the model, alone and in a crowd, beside the peers that are installed; see peers.py.
 
-    python benchmarks/dialogues.py [--crowd 1000]
+    python benchmarks/dialogues.py [--crowd 1000] [--repeats 30]
 
-Two speakers take ten turns; each sees all turns before. The model answers at once with 300 characters, so all that is
-measured is what lies around it. Durable means: every turn is synced to SQLite before the next one begins. Figures are
-medians; those in brackets are divided by the bare loop's.
+Each row is measured in a process of its own. Figures are medians; those in brackets are divided by the bare loop's.
+
+- µs per turn: a dialogue of ten turns on a model that answers at once, so all that is measured is what lies around it
+- peak, KB: the most that one such dialogue holds of Python's memory at a time
+- crowd: so many of them at once; how much the process grows for each, and how long the event loop stands still
+- on 100 ms: the same crowd on a model that takes so long; 1.0 s is the least
+- 3 x 100 ms: 100 ms divided by what three such turns together take
+
+And how long `seedbed run` takes from the start of its process to the first byte at a model's endpoint on loopback,
+beside what it takes others to be imported.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import json
+import os
+import resource
+import socket
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable
+import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from peers import PEERS, TURNS, Dialogue
 
-from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings
-from seedbed.storage import open_store
-from seedbed.workspace import Workspace
-
-TURNS = 10
-REPEATS = 30
-TALK = "x" * 300
-
-Dialogue = Callable[[], Awaitable[Any]]
-
-
-class Instant(BaseChatModel):
-    """Answers at once."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "instant"
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=TALK, usage_metadata=usage))])
-
-    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
-        return self._generate()
+WAIT = 0.1
+STARTS = 7
+COLUMNS = (
+    "µs per turn",
+    "peak, KB",
+    "{crowd} at once, s",
+    "KB each",
+    "loop stall p99, ms",
+    "max, ms",
+    "{crowd} on 100 ms, s",
+    "3 × 100 ms",
+)
+IMPORTS = {
+    "sys": "sys",
+    "langchain_core": "langchain_core.language_models",
+    "langgraph": "langgraph.graph",
+    "autogen_agentchat": "autogen_agentchat.teams",
+    "pydantic_ai": "pydantic_ai",
+}
 
 
-def bare() -> Dialogue:
-    model = Instant()
-
-    async def talk() -> None:
-        said: list[AnyMessage] = []
-        for _ in range(TURNS):
-            said.append(await model.ainvoke([*said, HumanMessage("go on")]))
-
-    return talk
+# One row
 
 
-def seedbed(url: str) -> Dialogue:
-    names = [f"s{number}" for number in range(TURNS)]
-    steps = [
-        {"name": name, "role": "ab"[number % 2], "prompt": "go on {q}", "sees": names[:number]}
-        for number, name in enumerate(names)
-    ]
-    playbook = Playbook.from_document({"roles": {"a": {"model": "m"}, "b": {"model": "m"}}, "steps": steps})
-    settings = Settings.model_validate({"by": "bench", "models": {"m": {"use": f"{__name__}.Instant"}}})
-    space = Workspace(settings, open_store(url))
-    space.library.keep(playbook, because="bench")
-
-    async def talk() -> None:
-        await space.run(playbook, q="why", seed=1)
-
-    return talk
-
-
-def langgraph(saver: Any = None) -> Dialogue:
-    from langgraph.graph import END, START, MessagesState, StateGraph
-
-    models = {"a": Instant(), "b": Instant()}
-
-    def node(name: str) -> Any:
-        async def speak(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [await models[name].ainvoke([*state["messages"], HumanMessage("go on")])]}
-
-        return speak
-
-    graph = StateGraph(MessagesState)
-    for name in models:
-        graph.add_node(name, node(name))
-    graph.add_edge(START, "a")
-    graph.add_edge("a", "b")
-    graph.add_conditional_edges("b", lambda state: END if len(state["messages"]) >= TURNS else "a", ["a", END])
-    app = graph.compile(checkpointer=saver)
-    threads = iter(range(10**9))
-
-    async def talk() -> None:
-        config = {"configurable": {"thread_id": str(next(threads))}, "recursion_limit": 100}
-        await app.ainvoke({"messages": []}, config, **({"durability": "sync"} if saver else {}))
-
-    return talk
-
-
-async def per_turn(talk: Dialogue) -> float:
-    """Microseconds."""
+async def seconds(talk: Dialogue, repeats: int) -> float:
+    """The median of some, after three to warm up."""
     for _ in range(3):
         await talk()
     times = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         began = time.perf_counter()
         await talk()
         times.append(time.perf_counter() - began)
-    return statistics.median(times) / TURNS * 1e6
+    return statistics.median(times)
 
 
-async def crowd(talk: Dialogue, size: int) -> tuple[float, float]:
-    """Seconds for so many dialogues at once, and the longest the event loop stood still, in milliseconds."""
+async def crowd(talk: Dialogue, size: int) -> tuple[float, list[float]]:
+    """Seconds for so many dialogues at once, and how long the event loop stood still each time, sorted."""
     stalls = [0.0]
 
     async def watch() -> None:
@@ -128,41 +82,142 @@ async def crowd(talk: Dialogue, size: int) -> tuple[float, float]:
             stalls.append(time.perf_counter() - began - 0.001)
 
     watcher = asyncio.ensure_future(watch())
+    await asyncio.sleep(0)
     began = time.perf_counter()
     await asyncio.gather(*(talk() for _ in range(size)))
-    seconds = time.perf_counter() - began
+    took = time.perf_counter() - began
+    await asyncio.sleep(0.002)  # or the watcher would never tell of the last time
     watcher.cancel()
-    return seconds, sorted(stalls)[int(0.99 * len(stalls))] * 1e3
+    return took, sorted(stalls)
 
 
-async def main() -> None:
+async def peak_kb(talk: Dialogue) -> float:
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    await talk()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (most - before) / 1024
+
+
+def resident_kb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+async def measured(name: str, size: int, repeats: int) -> list[float]:
+    peer = PEERS[name]
+    assert peer, f"{name} is not to be had"
+    with tempfile.TemporaryDirectory(prefix="seedbed-dialogues-") as folder:
+        async with peer.talk(0.0, Path(folder)) as talk:
+            alone = await seconds(talk, repeats)
+            gc.collect()
+            before = resident_kb()
+            together, stalls = await crowd(talk, size)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            peak = await peak_kb(talk)
+        async with peer.talk(WAIT, Path(folder)) as talk:
+            waiting, _ = await crowd(talk, size)
+        three = float("nan")
+        if peer.three:
+            async with peer.three(WAIT, Path(folder)) as talk:
+                three = WAIT / await seconds(talk, repeats)
+    stall = [stalls[int(0.99 * len(stalls))] * 1e3, stalls[-1] * 1e3]
+    return [alone / TURNS * 1e6, peak, together, max(0.0, grown) / size, *stall, waiting, three]
+
+
+def table(size: int, repeats: int) -> None:
+    print("| | " + " | ".join(COLUMNS).format(crowd=f"{size:,}") + " |\n|---|" + "---:|" * len(COLUMNS))
+    base = None
+    for name, peer in PEERS.items():
+        if peer is None or not peer.installed:
+            print(f"| {name} |" + " – |" * len(COLUMNS))
+            continue
+        command = [sys.executable, __file__, "--row", name, "--crowd", str(size), "--repeats", str(repeats)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        turn, peak, together, each, p99, most, waiting, three = json.loads(done.stdout)
+        base = base or turn
+        print(
+            f"| {name} | {turn:,.0f} ({turn / base:.1f}×) | {peak:,.0f} | {together:.2f} | {each:,.0f} |"
+            f" {p99:,.0f} | {most:,.0f} | {waiting:.2f} | {three:.3f} |",
+            flush=True,
+        )
+
+
+# From the command line to the model
+
+
+class Endpoint(threading.Thread):
+    """Speaks as OpenAI's does, and remembers when the first byte of each request came."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.came: list[float] = []
+        self.start()
+
+    def run(self) -> None:
+        reply = {"choices": [{"message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}
+        body = json.dumps({**reply, "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        while True:
+            caller, _ = self.door.accept()
+            with caller:
+                said = caller.recv(1)
+                self.came.append(time.perf_counter())
+                while b"\r\n\r\n" not in said or not said.rstrip().endswith(b"}"):
+                    said += caller.recv(65536)
+                caller.sendall(head + body)
+
+
+def start_ms(command: list[str], folder: str, came: list[float]) -> float:
+    """How long a command takes, or until the last of those that `came`; the median after one that writes bytecode."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    took = []
+    for _ in range(STARTS + 1):
+        began = time.perf_counter()
+        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        took.append((came[-1] if came else time.perf_counter()) - began)
+    return statistics.median(took[1:]) * 1e3
+
+
+def first_call() -> float:
+    """Milliseconds from the start of `seedbed run` to the first byte at the endpoint."""
+    endpoint = Endpoint()
+    with tempfile.TemporaryDirectory(prefix="seedbed-first-call-") as folder:
+        url = f"http://127.0.0.1:{endpoint.door.getsockname()[1]}/v1"
+        Path(folder, "seedbed.yaml").write_text(
+            f"models: {{m: {{use: openai, args: {{model: m, base_url: '{url}'}}, usd_per_million: [0, 0]}}}}"
+        )
+        Path(folder, "ask.yaml").write_text("roles: {a: {model: m}}\nsteps: [{name: s, role: a, prompt: '{q}'}]\n")
+        command = [str(Path(sys.executable).parent / "seedbed"), "run", "ask.yaml", "q=why"]
+        return start_ms(command, folder, endpoint.came)
+
+
+def import_ms(module: str) -> float:
+    return start_ms([sys.executable, "-c", f"import {module}"], ".", [])
+
+
+def starts() -> None:
+    print("\n| | ms |\n|---|---:|")
+    print(f"| `seedbed run`, to the first byte at the model | {first_call():,.0f} |", flush=True)
+    for package, module in IMPORTS.items():
+        if package == "sys" or find_spec(package):
+            print(f"| `import {module}` | {import_ms(module):,.0f} |", flush=True)
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--crowd", type=int, default=200, help="dialogues at once (default %(default)s)")
-    size = parser.parse_args().crowd
-    folder = Path(tempfile.mkdtemp(prefix="seedbed-dialogues-"))
-    runners: dict[str, Dialogue] = {
-        "bare LangChain loop": bare(),
-        "seedbed, in memory": seedbed("memory:"),
-        "seedbed, durable": seedbed(f"sqlite:///{folder / 'runs.db'}"),
-    }
-    if find_spec("langgraph"):
-        runners["LangGraph"] = langgraph()
-    print(f"| | µs per turn | {size} dialogues at once, s | loop stall p99, ms |\n|---|---:|---:|---:|")
-    base: float | None = None
-    for name, talk in runners.items():
-        await _told(name, talk, size, base := base or await per_turn(runners["bare LangChain loop"]))
-    if find_spec("langgraph") and find_spec("langgraph.checkpoint.sqlite"):
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-        async with AsyncSqliteSaver.from_conn_string(str(folder / "graph.db")) as saver:
-            await _told("LangGraph, durable", langgraph(saver), size, base or 1.0)
-
-
-async def _told(name: str, talk: Dialogue, size: int, base: float) -> None:
-    alone = await per_turn(talk)
-    seconds, stall = await crowd(talk, size)
-    print(f"| {name} | {alone:,.0f} ({alone / base:.1f}×) | {seconds:.2f} | {stall:.0f} |", flush=True)
+    parser.add_argument("--repeats", type=int, default=30, help="of what is measured alone (default %(default)s)")
+    parser.add_argument("--row", choices=PEERS, help="measure this one alone, and tell its figures as JSON")
+    given = parser.parse_args()
+    if given.row:
+        print(json.dumps(asyncio.run(measured(given.row, given.crowd, given.repeats))))
+        return
+    table(given.crowd, given.repeats)
+    starts()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

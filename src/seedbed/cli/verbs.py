@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,9 @@ def run(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was interrupted or failed.")
     ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Show what is said while it is said; without a terminal, turn by turn.")
+    ] = False,
     changes: Changes = None,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
@@ -51,26 +55,33 @@ def run(
     JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns.
     Exit code 2 if the money ran out before the end.
     """
-    from seedbed.cli import views
+    from seedbed.cli import live, views
 
     if (playbook is None) == (resume is None):
         raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")
+    if stream and as_json:
+        raise typer.BadParameter(
+            "found both; expected --stream for people or --json for programs", param_hint="--stream"
+        )
     given, values = _inputs(inputs), options.assignments(changes, "--set")
-    with options.opened(workspace) as space:
+    with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as hear:
         if playbook is None:
             from seedbed.cli.runs import whole
 
-            work = space.resume(whole(space.store, str(resume)), max_cost_usd=max_cost)
+            work = space.resume(whole(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
         else:
-            work = space.run(_changed(space, playbook, values), seed=seed, max_cost_usd=max_cost, **given)
+            changed = _changed(space, playbook, values)
+            work = space.run(changed, seed=seed, max_cost_usd=max_cost, hear=hear, **given)
         done = options.complete(work)
-    output.show(views.run_document(done), as_json, line(views.answer_text(done.output)), views.run_line(done))
+    told = stream and done.turns and done.turns[-1].text == done.output
+    answer = [] if told else [line(views.answer_text(done.output))]
+    output.show(views.run_document(done), as_json, *answer, views.run_line(done))
     raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)
 
 
 def _inputs(pairs: list[str] | None) -> dict[str, Any]:
     given: dict[str, Any] = {**options.texts(pairs, "NAME=VALUE")}
-    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd"}.items():
+    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "hear"}.items():
         if taken in given:
             raise typer.BadParameter(f"{taken} is no input of a task; expected {option}", param_hint="NAME=VALUE")
     return given

@@ -53,8 +53,7 @@ def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...
             limit = f"at most {context['max_length']:,}"
             problem = Problem(path, f"{len(given):,} characters", limit, "Keep long texts in a corpus.")
         elif kind == "string_pattern_mismatch":
-            what = "module:function" if ":" in context["pattern"] else "a name: a letter, then letters, digits or _"
-            problem = Problem(path, shown(given), what)
+            problem = Problem(path, shown(given), _shape(context["pattern"]))
         elif kind == "json_invalid":
             problem = Problem("document", _unreadable(each["msg"]), "values that JSON can hold")
         elif kind in LIMITS:
@@ -67,6 +66,12 @@ def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...
             problem = Problem(path, known.found, f"{known.expected} or {problem.expected}", known.remedy)
         problems[path] = problem
     return list(problems.values())
+
+
+def _shape(pattern: str) -> str:
+    if "b2" in pattern:
+        return "a digest, which is b2: and 64 characters; names may move"
+    return "module:function" if ":" in pattern else "a name: a letter, then letters, digits or _"
 
 
 def _unreadable(message: str) -> str:
@@ -151,6 +156,17 @@ def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[s
             yield f"{place}[{index}]", item, index
 
 
+def _conditions(path: str, condition: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A condition and all within it, each with its path."""
+    if not isinstance(condition, Mapping):
+        return
+    yield path, condition
+    for key in ("all", "any"):
+        inner = condition.get(key)
+        for index, each in enumerate(inner if isinstance(inner, list | tuple) else ()):
+            yield from _conditions(f"{path}.{key}[{index}]", each)
+
+
 class _Check:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -164,6 +180,9 @@ class _Check:
         if not self.document.keys() & {"roles", "steps", "parameters", "program", "rules"}:
             yield Problem("document", "no roles, steps, parameters, rules or program", "at least one of them")
         yield from self.step_problems()
+        yield from self.loop_problems()
+        yield from self.condition_problems()
+        yield from self.opening_problems()
         yield from self.prompt_problems()
         yield from self.parameter_problems()
         yield from self.demo_problems()
@@ -191,6 +210,67 @@ class _Check:
                 yield Problem(
                     path, "neither prompt nor sees", "something to answer", "Give the step a prompt, or steps to see."
                 )
+
+            summary = _mapping(step.get("context")).get("summary")
+            if isinstance(summary, str) and summary not in self.roles:
+                yield Problem(f"{path}.context.summary", shown(summary), f"one of the roles: {_listed(self.roles)}")
+            if "context" in step and not step.get("sees"):
+                yield Problem(f"{path}.context", "nothing to shorten", "steps to see", "Name them under sees.")
+
+    def loop_problems(self) -> Iterator[Problem]:
+        """Loops go back to a step that is there, and do not cut into each other."""
+        loops: list[tuple[int, int, str]] = []
+        for path, step, group in self.steps:
+            if not isinstance(until := step.get("until"), Mapping):
+                continue
+            back_to, first = until.get("back_to"), group
+            if isinstance(back_to, str):
+                if self.group_of.get(back_to, group + 1) > group:
+                    known = _listed(name for name, number in self.group_of.items() if number <= group)
+                    yield Problem(f"{path}.until.back_to", shown(back_to), f"a step up to this one: {known}")
+                    continue
+                first = self.group_of[back_to]
+            for low, high, other in loops:
+                alone = first == low == group == high and not (back_to or self._goes_back(other))
+                if first <= high and low <= group and not alone:
+                    remedy = "Let one end before the other begins."
+                    yield Problem(f"{path}.until", f"a loop that overlaps with that of {other}", "one apart", remedy)
+            loops.append((first, group, str(step.get("name"))))
+
+    def _goes_back(self, name: str) -> bool:
+        return any("back_to" in _mapping(step.get("until")) for _, step, _ in self.steps if step.get("name") == name)
+
+    def condition_problems(self) -> Iterator[Problem]:
+        for path, step, group in self.steps:
+            earlier = [name for name, number in self.group_of.items() if number < group]
+            for place, condition in _conditions(f"{path}.when", step.get("when")):
+                yield from self.condition_problem(place, condition, "an earlier step", earlier)
+            back_to = _mapping(step.get("until")).get("back_to")
+            in_round: list[Any] = [step.get("name")]
+            if isinstance(back_to, str):
+                first = self.group_of.get(back_to, group)
+                in_round = [name for name, number in self.group_of.items() if first <= number <= group]
+            for place, rule in _conditions(f"{path}.until", step.get("until")):
+                yield from self.condition_problem(place, rule, "a step of the round", in_round)
+
+    def condition_problem(
+        self, path: str, condition: Mapping[str, Any], what: str, steps: list[Any]
+    ) -> Iterator[Problem]:
+        named, tests = condition.get("step"), condition.keys() & {"says", "lacks", "at_least", "below"}
+        known = _listed(steps)
+        if isinstance(named, str) and named not in steps:
+            yield Problem(f"{path}.step", shown(named), f"{what}: {known}")
+        if named is not None and not tests:
+            yield Problem(path, f"step {shown(named)} and nothing about it", "says, lacks, at_least or below")
+        if ".when" in path and not named and not condition.keys() & {"all", "any"}:
+            yield Problem(path, "no step", f"the step it is about: {known}")
+
+    def opening_problems(self) -> Iterator[Problem]:
+        for path, step, _ in self.steps:
+            opens = _mapping(step.get("opens"))
+            name = opens.get("input")
+            if isinstance(name, str) and "playbook" not in opens and self.inputs and name not in self.inputs:
+                yield Problem(f"{path}.opens.input", shown(name), f"one of the inputs: {_listed(self.inputs)}")
 
     def before(self, group: int) -> str:
         return _listed(name for name, number in self.group_of.items() if number < group)

@@ -174,7 +174,9 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
         if playbook.steps:
             yield Gene(f"steps.{step.name}.prompt", "text", step.prompt)
         if step.until:
-            yield Gene(f"steps.{step.name}.until.agreement", "number", step.until.agreement, 0, 1, span=1)
+            for name in ("agreement", "settled"):
+                if (share := getattr(step.until, name)) is not None:
+                    yield Gene(f"steps.{step.name}.until.{name}", "number", share, 0, 1, span=1)
             yield Gene(f"steps.{step.name}.until.at_most", "integer", step.until.at_most, 1, 20, span=19)
         demos = [demo.model_dump(mode="json") for demo in playbook.demos.get(step.name, ())]
         yield Gene(f"demos.{step.name}", "demos", demos)

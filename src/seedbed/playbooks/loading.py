@@ -220,9 +220,8 @@ def _set(value: Any, path: list[str], new: object, above: tuple[str, ...] = ()) 
 def _may_begin(path: tuple[str, ...]) -> bool:
     """Whether a mapping that a file leaves out can be begun by setting one of its values."""
     sections = ("roles", "parameters", "rules", "demos", "meta")
-    return (
-        path[0] == "meta" or (len(path) == 1 and path[0] in sections) or (path[0] == "steps" and path[2:] == ("until",))
-    )
+    of_step = path[0] == "steps" and len(path) == 3 and path[2] in ("until", "when", "opens", "context")
+    return path[0] == "meta" or (len(path) == 1 and path[0] in sections) or of_step
 
 
 def _set_step(steps: Any, path: list[str], new: object) -> list[Any]:

@@ -11,12 +11,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -29,9 +28,10 @@ from pydantic import (
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem
 from seedbed.playbooks import checking, loading
+from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import Permission, Rules
-from seedbed.playbooks.values import ReadOnly, frozen, thawed
+from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, frozen, thawed
 from seedbed.storage.store import Digest, Json, digest
 
 MAX_TEXT = 200_000
@@ -40,13 +40,8 @@ CHECKED = object()
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Name = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
-StepName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", max_length=100)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+DigestText = Annotated[str, StringConstraints(pattern=r"^b2:[0-9a-f]{64}$")]
 Scalar: TypeAlias = bool | Number | Text
-
-
-class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False)
 
 
 class Role(Frozen):
@@ -61,21 +56,45 @@ class Role(Frozen):
     stop: tuple[Text, ...] = ()
 
 
-class Until(Frozen):
-    """Repeat a step until its answers agree, at most so often."""
+class Context(Frozen):
+    """How much a step is told of what it sees: at most so many tokens, chosen by what they say on its prompt, or summed
+    up by a role."""
 
-    agreement: Annotated[float, Field(ge=0, le=1)]
-    at_most: Annotated[int, Field(ge=1)] = 3
+    at_most_tokens: Annotated[int, Field(ge=50)]
+    summary: Name | None = None
+
+
+class Opens(Frozen):
+    """A dialogue of its own for each item of the list that a step answers; what they conclude is added to the answer.
+
+    Each is this playbook again, or the one of that digest, with the item for its `input` and all else as it is here;
+    it may open others down to `depth`.
+    """
+
+    input: StepName
+    playbook: DigestText | None = None
+    at_most: Annotated[int, Field(ge=1, le=20)] = 3
+    depth: Annotated[int, Field(ge=1, le=5)] = 1
 
 
 class Step(Frozen):
-    """One planned contribution: which role, which prompt, which earlier steps it sees besides."""
+    """One planned contribution: which role, which prompt, which earlier steps it sees besides.
+
+    What it needs of a model, prefers and may cost goes before what the role says. It is left out unless `when` holds.
+    """
 
     name: StepName
     role: Name
     prompt: Text = ""
     sees: tuple[StepName, ...] = ()
+    context: Context | None = None
+    when: Condition | None = None
     until: Until | None = None
+    opens: Opens | None = None
+    needs: tuple[Name, ...] = ()
+    prefer: Text | None = None
+    quality: Literal["balanced", "maximum"] | None = None
+    max_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Together(Frozen):
@@ -289,7 +308,11 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
     owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
     owner: type[BaseModel] = Playbook
     if names:
-        owner = Until if names[-1] == "until" else owners.get(names[0], Step)
+        inner: dict[str, type[BaseModel]] = {"until": Until, "when": Condition, "opens": Opens, "context": Context}
+        places = [inner[name] for name in names if name in inner and names[0] == "steps"]
+        owner = places[0] if places else owners.get(names[0], Step)
+        if owner is Until and names[-1] in ("all", "any"):
+            owner = StopRule
     return owner.model_fields
 
 

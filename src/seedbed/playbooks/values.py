@@ -1,12 +1,24 @@
-"""Plain values: what counts as a number, and mappings that nobody can change."""
+"""Plain values: what counts as a number and as a name, and mappings that nobody can change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeGuard, TypeVar
+from typing import Annotated, Any, NoReturn, TypeGuard, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+StepName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", max_length=100)]
+
+
+class Frozen(BaseModel):
+    """A part of a document: of exactly these types, without unknown keys, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from seedbed.errors import NotFound, RunError, shown
 from seedbed.runs.journal import Journal
-from seedbed.runs.run import Call, Decision, Run, Status, Turn
+from seedbed.runs.run import Call, Child, Decision, Run, Status, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
-ENTRIES = ("turn", "routing", "call", "decision", "reading", "remark")
-"""What a run is made of: answers, choices of models, uses of tools, decisions, the clock and chance, log lines."""
+ENTRIES = ("turn", "routing", "call", "decision", "child", "reading", "remark")
+"""What a run is made of: answers, choices of models, uses of tools, decisions, runs it opened, the clock and chance,
+log lines."""
 
 
 class Recorder:
@@ -40,13 +41,15 @@ class Recorder:
         by: str,
         models: Json,
         parent: str = "",
+        run: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.id = uuid.uuid4().hex
+        self.id = run or uuid.uuid4().hex
         self.playbook = playbook
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
+        self.children: list[Child] = []
         self.resumed = False
         self._journal = journal
         self._clock = clock
@@ -67,8 +70,8 @@ class Recorder:
         if ends and ends[-1].body["status"] == "completed":
             raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
         about = {name: start.body[name] for name in ("inputs", "seed", "models", "parent")}
-        made = cls(journal, start.subject, by=by, **about)
-        made.id, made._started, made._ends = run, start.at, len(ends)
+        made = cls(journal, start.subject, by=by, run=run, **about)
+        made._started, made._ends = start.at, len(ends)
         made.resumed = True
         for kind in (*ENTRIES, "intent"):
             made._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
@@ -81,6 +84,11 @@ class Recorder:
     @property
     def seed(self) -> int:
         return int(self._about["seed"])
+
+    @property
+    def cost_usd(self) -> float:
+        """What was paid for this run and those it opened, also before it was taken up again."""
+        return _cost_usd(self.turns, self.children)
 
     async def start(self) -> None:
         """Accept the run: from here on it can be taken up again."""
@@ -96,9 +104,7 @@ class Recorder:
         The n-th request of the same words gets the n-th answer. What is `risky` is announced before it is done, so that
         after a crash it is known to be in doubt, and is not done again: RunError says so.
         """
-        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
-        self._asked[place] += 1
-        key = f"{place}/{self._asked[place]}"
+        key = self._key(kind, name, request)
         if key in self._known:
             return self._known[key]
         if risky:
@@ -109,6 +115,11 @@ class Recorder:
             body = _kept(body)
         await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
         return body
+
+    def _key(self, kind: str, name: str, request: object) -> str:
+        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
+        self._asked[place] += 1
+        return f"{place}/{self._asked[place]}"
 
     async def _announced(self, key: str, name: str) -> None:
         intent = f"intent {key}"
@@ -129,6 +140,19 @@ class Recorder:
         self.turns.append(turn)
         return turn
 
+    async def child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
+        """Another run opened by this one. The work is given its id, the same one whenever this run is taken up."""
+        key = self._key("child", step, request)
+        if key in self._known:
+            child = Child(**self._known[key])
+        else:
+            run = await work(uuid.uuid5(uuid.UUID(self.id), key).hex)
+            told = ("status", "output", "error", "tokens", "cost_usd")
+            child = Child(run=run.id, step=step, **{name: getattr(run, name) for name in told})
+            await self._add("child", key, self.id, child.body(), child.cost_usd)
+        self.children.append(child)
+        return child
+
     async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
         """Record the outcome and return the whole run, just as `recall` will give it back."""
         run = Run(
@@ -141,8 +165,9 @@ class Recorder:
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
-            tokens=_tokens(self.turns),
-            cost_usd=_cost_usd(self.turns),
+            children=tuple(self.children),
+            tokens=_tokens(self.turns, self.children),
+            cost_usd=self.cost_usd,
             latency_seconds=time.perf_counter() - self._began,
             **self._about,
         )
@@ -159,7 +184,7 @@ class Recorder:
         """Tell those who listen how it ended, and what was paid since it was last taken up."""
         if listeners:
             seconds = time.perf_counter() - self._began
-            turns, tokens = len(self.turns), _tokens(self.turns)
+            turns, tokens = len(self.turns), _tokens(self.turns, ())
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self._paid_usd, latency_seconds=seconds))
 
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> None:
@@ -182,11 +207,13 @@ def recall(store: Store, run: str) -> Run:
     start, ends = _start(store, run), _ends(store, run)
     entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
     turns = tuple(map(Turn.from_body, entries["turn"]))
+    children = tuple(Child(**body) for body in entries["child"])
     return _run(
         ends[-1] if ends else start,
         turns=turns,
-        tokens=_tokens(turns),
-        cost_usd=_cost_usd(turns),
+        children=children,
+        tokens=_tokens(turns, children),
+        cost_usd=_cost_usd(turns, children),
         calls=tuple(Call(**body) for body in entries["call"]),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
@@ -228,9 +255,9 @@ def _run(fact: Fact, **entries: Any) -> Run:
     )
 
 
-def _tokens(turns: Sequence[Turn]) -> int:
-    return sum(turn.prompt_tokens + turn.completion_tokens for turn in turns)
+def _tokens(turns: Sequence[Turn], children: Sequence[Child]) -> int:
+    return sum(turn.prompt_tokens + turn.completion_tokens for turn in turns) + sum(child.tokens for child in children)
 
 
-def _cost_usd(turns: Sequence[Turn]) -> float:
-    return sum(turn.cost_usd for turn in turns)
+def _cost_usd(turns: Sequence[Turn], children: Sequence[Child]) -> float:
+    return sum(turn.cost_usd for turn in turns) + sum(child.cost_usd for child in children)

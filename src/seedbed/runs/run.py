@@ -75,8 +75,27 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A run that another opened: by which step, how it ended, and what it took with all that it opened itself."""
+
+    run: str
+    step: str
+    status: Status
+    output: Any
+    error: str
+    tokens: int
+    cost_usd: float
+
+    def body(self) -> Json:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One performance: what went in, every turn, what came out, or why nothing did."""
+    """One performance: what went in, every turn, what came out, or why nothing did.
+
+    `tokens` and `cost_usd` are those of its turns and of the runs it opened.
+    """
 
     id: str
     playbook: Digest
@@ -94,5 +113,24 @@ class Run:
     """What each model name stood for: its class, arguments, price and runtime."""
     calls: tuple[Call, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    children: tuple[Child, ...] = ()
     parent: str = ""
     """The run that opened this one, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What somebody who listens to a run hears of a turn that is under way.
+
+    A `piece` is the next part of the answer; `discarded` says why what was heard so far does not count, as it begins
+    anew; `turn` is the whole of it, when it is done; `failed` says why there will be none.
+    """
+
+    run: str
+    step: str
+    role: str
+    model: str
+    piece: str | None = None
+    turn: Turn | None = None
+    discarded: str = ""
+    failed: str = ""

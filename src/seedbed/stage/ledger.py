@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,16 +28,26 @@ class Reservation:
 class Ledger:
     """Money of one run and of everything it opens: what is under way counts as spent until it is settled.
 
-    `kept` is the share that only the last step may touch, so that every run comes to a conclusion.
+    `kept` is the share that only the last step may touch, so that every run comes to a conclusion. A ledger within
+    another holds its own limit, and that of the one it is `within`.
     """
 
-    def __init__(self, limit_usd: float | None = None, *, kept: float = 0.2) -> None:
+    def __init__(self, limit_usd: float | None = None, *, kept: float = 0.2, within: Ledger | None = None) -> None:
         self.limit_usd = limit_usd
         self.spent_usd = 0.0
         self.refused = False
         self._kept_usd = kept * (limit_usd or 0.0)
         self._reserved_usd = 0.0
         self._settled = asyncio.Event()
+        self._all: tuple[Ledger, ...] = (self, *(within._all if within else ()))
+
+    @property
+    def is_limited(self) -> bool:
+        return any(each.limit_usd is not None for each in self._all)
+
+    def left_usd(self, *, last: bool = False) -> float:
+        """What another call may cost now."""
+        return min(each._free_usd(last) - each._reserved_usd for each in self._all)
 
     @asynccontextmanager
     async def reserved(
@@ -47,42 +58,46 @@ class Ledger:
         The answer may be shorter than wanted if that is all there is money for. If others hold what is missing, wait
         for what they leave. Raises BudgetSpent if not even a short answer can be paid.
         """
-        if self.limit_usd is None:
-            reservation, most = Reservation(wanted), 0.0
-        else:
+        if self.is_limited:
             read, written = (price / 1_000_000 for price in prices)
-            least = prompt_tokens * read + LEAST_TOKENS * written
-            left = await self._left(least, 0.0 if last else self._kept_usd)
+            left = await self._left(prompt_tokens * read + LEAST_TOKENS * written, last)
             affordable = int((left - prompt_tokens * read) / written * (1 - 1e-9)) if written else USUAL_TOKENS
             reservation = Reservation(min(wanted or USUAL_TOKENS, affordable))
             most = prompt_tokens * read + (reservation.max_tokens or 0) * written
-        self._reserved_usd += most
+        else:
+            reservation, most = Reservation(wanted), 0.0
+        for each in self._all:
+            each._reserved_usd += most
         try:
             yield reservation
         finally:
-            self._reserved_usd -= most
+            for each in self._all:
+                each._reserved_usd -= most
             self.spend(reservation.spent_usd)
 
     def spend(self, usd: float) -> None:
         """Count what was paid, and let those look again who wait for money."""
-        self.spent_usd += usd
-        self._settled.set()
+        for each in self._all:
+            each.spent_usd += usd
+            each._settled.set()
 
-    async def _left(self, least_usd: float, kept_usd: float) -> float:
-        assert self.limit_usd is not None
-        while True:
-            free = self.limit_usd - self.spent_usd - kept_usd
-            left = free - self._reserved_usd
-            if left >= least_usd:
-                return left
-            if free < least_usd or not self._reserved_usd:
-                self.refused = True
+    def _free_usd(self, last: bool) -> float:
+        """What is not spent, also if it is held by calls under way."""
+        return math.inf if self.limit_usd is None else self.limit_usd - self.spent_usd - (not last) * self._kept_usd
+
+    async def _left(self, least_usd: float, last: bool) -> float:
+        while (left := self.left_usd(last=last)) < least_usd:
+            short = next(each for each in self._all if each._free_usd(last) - each._reserved_usd < least_usd)
+            if short._free_usd(last) < least_usd or not short._reserved_usd:
+                for each in self._all:
+                    each.refused = True
                 raise BudgetSpent(
-                    f"found ${max(left, 0):.4f} left of ${self.limit_usd:.2f}; expected enough for another answer. "
+                    f"found ${max(left, 0):.4f} left of ${short.limit_usd:.2f}; expected enough for another answer. "
                     "Raise the limit, or ask for less"
                 )
-            self._settled.clear()
-            await self._settled.wait()
+            short._settled.clear()
+            await short._settled.wait()
+        return left
 
 
 def most_tokens(text: str) -> int:

@@ -14,10 +14,14 @@ from seedbed.storage.store import Query, Store
 
 @dataclass
 class Expense:
-    """A run that counts against the quota: when it started, and what it has cost, once that is known."""
+    """A run that counts against the quota: when it started, and what it has cost, once that is known.
+
+    One that another run opened costs, but takes no place.
+    """
 
     at: datetime
     usd: float = 0.0
+    opened: bool = False
 
 
 class Spending:
@@ -43,7 +47,7 @@ class Spending:
         if quota == Quota():
             return expense
         recent = self._since(expense.at - timedelta(days=1))
-        runs, usd = len(recent), sum(each.usd for each in recent)
+        runs, usd = sum(not each.opened for each in recent), sum(each.usd for each in recent)
         over = []
         if quota.runs_per_day is not None and runs >= quota.runs_per_day:
             over.append(f"{runs} runs within a day; expected at most {quota.runs_per_day}")
@@ -58,7 +62,7 @@ class Spending:
     def _since(self, start: datetime) -> deque[Expense]:
         if self._recent is None:
             facts = self._store.facts(Query(kind="run", since=start))
-            known = [Expense(fact.at, fact.value or 0.0) for fact in facts]
+            known = [Expense(fact.at, fact.value or 0.0, bool(fact.body.get("parent"))) for fact in facts]
             self._recent = deque(sorted(known, key=lambda expense: expense.at))
         while self._recent and self._recent[0].at < start:
             self._recent.popleft()

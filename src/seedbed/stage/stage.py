@@ -5,22 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError, SettingsError
 from seedbed.models.chat import Message, Model
-from seedbed.models.fallback import Answered, answered
+from seedbed.models.fallback import Answered, Discard, answered, streamed
 from seedbed.models.limits import Lines
-from seedbed.playbooks.playbook import Playbook, Role
+from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Call, Decision, Turn
+from seedbed.runs.run import Call, Child, Decision, Heard, Run, Turn
 from seedbed.stage.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.stage.tools import Tool
-from seedbed.storage.store import Json
+from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 Confirm = Callable[[str, str], Awaitable[bool]]
 """Asks a person whether an action may be taken, with the reason why it is asked."""
+
+
+Open = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
+"""Performs a run opened by that of a stage: under which id, which playbook if not the same, on which inputs."""
 
 
 async def nobody(action: str, because: str) -> bool:
@@ -53,6 +58,9 @@ class Stage:
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
         confirm: Confirm | None = None,
+        hear: Callable[[Heard], None] | None = None,
+        open_run: Open | None = None,
+        depth: int = 0,
     ) -> None:
         self.playbook = playbook
         self.recorder = recorder
@@ -64,6 +72,11 @@ class Stage:
         self._router = router
         self._tools = tools or {}
         self._confirm = confirm or nobody
+        self.hear = hear
+        """Is told what is said, piece by piece."""
+        self.depth = depth
+        """How many runs are above this one."""
+        self._open_run = open_run
         self._draws = count()
 
     @property
@@ -77,31 +90,37 @@ class Stage:
         *,
         before: Sequence[Message] = (),
         system: str | None = None,
-        step: str = "",
+        step: Step | str = "",
         last: bool = False,
     ) -> Turn:
         """Have a role answer; `before` is what was said earlier, `system` stands in for the role's own words.
 
-        The `last` step of a run may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
+        `step` names the turn; what a Step needs and may cost goes before what the role says. The `last` one of a run
+        may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
         """
         asked = self._role(role)
+        wish = _wish(asked, step)
+        name = step if isinstance(step, str) else step.name
+        if wish.model is None and self._router is None:
+            remedy = "Name one, or say what it needs."
+            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
         instructions = asked.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]
         spoken = tuple((message.role, message.text) for message in messages)
-
         request = "\x1e".join((role, *(f"{speaker}\x1f{text}" for speaker, text in spoken)))
+        last = last and not self.depth  # what was kept is for the end of the run that is above all
         paid = False
 
         async def spoke() -> Turn:
             nonlocal paid
             paid = True
-            model = asked.model or await self._chosen(step or role, role, asked, request)
-            with within(step=step or role, model=model):
-                got = await self._answered(asked, model, messages, last)
+            model = wish.model or await self._chosen(name or role, wish, request, asked.max_tokens, last)
+            with within(step=name or role, model=model):
+                got = await self._answered(asked, wish, model, messages, last, name or role, role)
                 _tell(role, got)
             return Turn(
-                step=step,
+                step=name,
                 role=role,
                 model=got.reply.model,
                 messages=spoken,
@@ -114,71 +133,102 @@ class Stage:
                 seed=self.seed,
                 waited_seconds=got.waited_seconds,
                 confidence=got.reply.confidence,
-                notices=tuple(map(str, got.substitutions)),
+                notices=_notices(got),
             )
 
-        turn = await self.recorder.turn(step or role, request, spoke)
+        try:
+            turn = await self.recorder.turn(name or role, request, spoke)
+        except Exception as wrong:
+            self._let_hear(name or role, role, wish.model or "", failed=str(wrong) or type(wrong).__name__)
+            raise
         if not paid:  # before the run was taken up again
             self.ledger.spend(turn.cost_usd)
+        self._let_hear(name or role, role, turn.model, turn=turn)
         return turn
+
+    def _let_hear(self, step: str, role: str, model: str, **what: Any) -> None:
+        if self.hear:
+            self.hear(Heard(run=self.recorder.id, step=step, role=role, model=model, **what))
 
     def _role(self, name: str) -> Role:
         if name not in self.playbook.roles:
             known = ", ".join(self.playbook.roles) or "none"
             raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
-        role = self.playbook.roles[name]
-        if role.model is None and not (self._router and (role.needs or role.prefer)):
-            remedy = "Name one, or say what it needs."
-            raise PlaybookError([Problem(f"roles.{name}.model", "nothing", "a model of the workspace", remedy)])
-        return role
+        return self.playbook.roles[name]
 
-    async def _chosen(self, place: str, name: str, role: Role, request: str) -> str:
-        """The model for a role that names none: chosen once for a turn, and recorded with the chance of it."""
+    async def _chosen(self, place: str, wish: _Wish, request: str, max_tokens: int | None, last: bool) -> str:
+        """The model for a turn that names none: chosen once, and recorded with the chance of it."""
         assert self._router is not None
         router = self._router()
 
         async def choose() -> Json:
             choice = router.choose(
-                "+".join(sorted(role.needs)) or name,
-                role.needs,
-                role.prefer,
+                "+".join(sorted(wish.needs)) or place,
+                wish.needs,
+                wish.prefer,
                 prompt_tokens=len(request.encode()) // 4,
-                max_tokens=role.max_tokens or USUAL_TOKENS,
+                max_tokens=max_tokens or USUAL_TOKENS,
+                affordable=self.ledger.left_usd(last=last) if self.ledger.is_limited else None,
+                quality=wish.quality,
+                max_cost_usd=wish.max_cost_usd,
                 seed=f"{self.seed}/{place}/{len(self.recorder.turns)}",
             )
             return {**choice.document(), "step": place}
 
         return str((await self.recorder.once("routing", place, request, choose))["model"])
 
-    async def _answered(self, role: Role, model: str, messages: Sequence[Message], last: bool) -> Answered:
+    async def _answered(
+        self, role: Role, wish: _Wish, model: str, messages: Sequence[Message], last: bool, step: str, speaker: str
+    ) -> Answered:
         """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""
+        ledger = self.ledger
+        if wish.max_cost_usd is not None:
+            ledger = Ledger(wish.max_cost_usd, kept=0.0, within=ledger)
 
         def reserve(
             model: Model, messages: Sequence[Message], wanted: int | None
         ) -> AbstractAsyncContextManager[Reservation]:
             prompt_tokens = sum(most_tokens(message.text) for message in messages)
-            return self.ledger.reserved(prompt_tokens, self._price(model, prompt_tokens), wanted, last=last)
+            return ledger.reserved(prompt_tokens, _price(model, prompt_tokens, ledger), wanted, last=last)
 
-        return await answered(
-            self._models,
-            model,
-            messages,
-            lines=self._lines,
-            needs=role.needs,
-            reserve=reserve,
-            temperature=role.temperature,
-            max_tokens=role.max_tokens,
-            stop=role.stop,
-            seed=self.seed,
-        )
+        wishes: dict[str, Any] = {
+            "lines": self._lines,
+            "needs": wish.needs,
+            "reserve": reserve,
+            "temperature": role.temperature,
+            "max_tokens": role.max_tokens,
+            "stop": role.stop,
+            "seed": self.seed,
+        }
+        if self.hear is None:
+            return await answered(self._models, model, messages, **wishes)
+        async with aclosing(streamed(self._models, model, messages, **wishes)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Answered):
+                    return piece
+                void = piece.because if isinstance(piece, Discard) else ""
+                said = piece if isinstance(piece, str) else None
+                self._let_hear(step, speaker, model, piece=said, discarded=void)
+        raise AssertionError("a stream ends with its answer or an error")
 
-    def _price(self, model: Model, prompt_tokens: int) -> tuple[float, float]:
-        price = model.price(prompt_tokens)
-        if price is None and self.ledger.limit_usd is not None:
-            found = "a limit on costs and no price"
-            remedy = "Set usd_per_million on its card, or install the extra prices."
-            raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])
-        return price or (0.0, 0.0)
+    async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
+        """Perform another run, of this playbook or of the one with that digest, on money of this one.
+
+        Raises what it raises; a run that failed is tried again when this one is taken up again.
+        """
+        if self._open_run is None:
+            raise RunError("found a run that cannot open others; expected one of a workspace")
+        performed, opener = False, self._open_run
+
+        async def work(run: str) -> Run:
+            nonlocal performed
+            performed = True
+            return await opener(self, run, playbook, dict(inputs))
+
+        child = await self.recorder.child(step or "open", [playbook, dict(inputs)], work)
+        if not performed:  # before the run was taken up again
+            self.ledger.spend(child.cost_usd)
+        return child
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Use a tool. One that changes the world needs the rules' permission, and a person's where they ask for it.
@@ -283,6 +333,40 @@ class Stage:
             return {"name": name, "value": look()}
 
         return (await self.recorder.once("reading", name, None, looked))["value"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Which model a turn asks for: by name, or by what it needs and prefers."""
+
+    model: str | None
+    needs: Sequence[str]
+    prefer: str | None
+    quality: Literal["balanced", "maximum"]
+    max_cost_usd: float | None
+
+
+def _wish(role: Role, step: Step | str) -> _Wish:
+    if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
+        limit = None if isinstance(step, str) else step.max_cost_usd
+        return _Wish(role.model, role.needs, role.prefer, "balanced", limit)
+    # The role's own model goes first where it can do what the step needs, unless the best one is asked for.
+    prefer = step.prefer or (None if step.quality else role.model or role.prefer)
+    return _Wish(None, step.needs or role.needs, prefer, step.quality or "balanced", step.max_cost_usd)
+
+
+def _price(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
+    price = model.price(prompt_tokens)
+    if price is None and ledger.is_limited:
+        found = "a limit on costs and no price"
+        remedy = "Set usd_per_million on its card, or install the extra prices."
+        raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])
+    return price or (0.0, 0.0)
+
+
+def _notices(got: Answered) -> tuple[str, ...]:
+    told = tuple(map(str, got.substitutions))
+    return told if got.reply.text.strip() else (*told, f"{got.reply.model} answered nothing")
 
 
 def _tell(role: str, got: Answered) -> None:

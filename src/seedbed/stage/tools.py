@@ -23,7 +23,8 @@ class Tool:
     function: Callable[..., Any]
     changes: bool = False
     about: str = ""
-    timeout_seconds: float = TIMEOUT_SECONDS
+    timeout_seconds: float | None = TIMEOUT_SECONDS
+    """None leaves it to the function."""
 
     async def use(self, arguments: dict[str, Any]) -> Any:
         """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
@@ -33,7 +34,7 @@ class Tool:
                     return await self.function(**arguments)
                 return await asyncio.to_thread(self.function, **arguments)
         except TimeoutError:
-            limit = f"at most {self.timeout_seconds:g} seconds"
+            limit = "its own limit" if self.timeout_seconds is None else f"at most {self.timeout_seconds:g} seconds"
             raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
         except ValidationError as wrong:
             told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in wrong.errors())

@@ -232,6 +232,7 @@ _VIEWS = {
     "call": "calls call:key run:subject tool arguments result error changes latency_seconds#",
     "decision": "decisions decision:key run:subject point action because propensity# confidence#",
     "reading": "readings run:subject name value:body.value",
+    "child": "children child:body.run run:subject step status output error tokens# cost_usd#",
     "remark": "remarks run:subject text",
     "intent": "intents run:subject what",
     "cell": "cells playbook:subject task replicate# metric value:value answer reason run cost_usd# latency_seconds#",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -72,7 +73,43 @@ def test_a_run_is_exported_to_a_new_file_and_never_over_another(space: Path, see
     again = seedbed("runs", "export", run, "-o", "run.out")
     assert again.code == 1
     assert "a file that exists" in again.err
-    assert seedbed("runs", "export", run, "--format", "pdf").code == 64
+    assert seedbed("runs", "export", run, "--format", "paper").code == 64
+
+
+def test_a_run_is_exported_as_pdf_and_what_cannot_be_printed_is_told(space: Path, seedbed: Seedbed) -> None:
+    run = seedbed("run", "sorter.yaml", "text=hello \U00012000", "--json").json["run"]
+    told = seedbed("runs", "export", run[:8], "--format", "pdf", "-o", "run.pdf", "--json").json
+    assert keeps_promise(told, "runs", "export")
+    assert "\U00012000" in told["unprintable"]
+    assert (space / "run.pdf").read_bytes().startswith(b"%PDF")
+    said = seedbed("runs", "export", run, "--format", "pdf", "-o", "again.pdf").out
+    assert "wrote again.pdf" in said
+    assert "no glyph in the fonts" in said
+    again = seedbed("runs", "export", run, "--format", "pdf", "-o", "run.pdf")
+    assert again.code == 1
+    assert "a file that exists" in again.err
+    nowhere = seedbed("runs", "export", run, "--format", "pdf")
+    assert nowhere.code == 64
+    assert "expected a file" in nowhere.err
+
+
+def test_what_is_exported_says_how_a_model_was_chosen_that_nobody_named(space: Path, seedbed: Seedbed) -> None:
+    (space / "open.yaml").write_text((space / "sorter.yaml").read_text().replace("model: local", "needs: [sorting]"))
+    run = seedbed("run", "open.yaml", "text=hello", "--json").json["run"]
+    (row,) = seedbed("runs", "export", run).out.partition("## Routing")[2].strip().splitlines()[2:]
+    assert row.startswith("| label | local | 100% | ")
+    assert seedbed("runs", "export", run, "--format", "pdf", "-o", "run.pdf").code == 0
+
+
+def test_a_pdf_without_its_extra_says_what_to_install(
+    space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = seedbed("run", "sorter.yaml", "text=hello", "--json").json["run"]
+    monkeypatch.setitem(sys.modules, "typst", None)
+    done = seedbed("runs", "export", run, "--format", "pdf", "-o", "run.pdf")
+    assert done.code == 1
+    assert "pip install 'seedbed[pdf]'" in done.err
+    assert not (space / "run.pdf").exists()
 
 
 def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> None:

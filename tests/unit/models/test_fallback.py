@@ -62,6 +62,7 @@ class Actor(BaseChatModel):
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
         words = self._next(messages, given)
+        await asyncio.sleep(0)  # as over a network: others speak meanwhile
         text = " ".join([await self._word(word, words[-1] if word != words[-1] else None) for word in words])
         usage: Any = {"input_tokens": 10, "output_tokens": len(words), "total_tokens": 10 + len(words)}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, usage_metadata=usage))])

@@ -15,6 +15,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Turn
+from seedbed.stage.answers import likeness
 from seedbed.stage.dialogue import dialogue, told
 from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
@@ -346,11 +347,24 @@ async def test_a_step_is_repeated_until_two_answers_agree() -> None:
     assert [turn.text for turn in turns[1:]] == ["red green", "red blue", "red blue"]
 
 
-async def test_agreement_is_the_share_of_words_two_answers_have_in_common() -> None:
-    _, turns = await perform(until(0.5, 9), ["seen", "red green", "red blue"], q="why")
+async def test_agreement_is_how_alike_two_answers_are() -> None:
+    replies = ["seen", "The red door is open.", "The blue door is open.", "The blue door is open.", "never asked"]
+    alike = likeness(*replies[1:3])
+    _, turns = await perform(until(alike, 9), replies, q="why")
     assert len(turns) == 3
+    _, turns = await perform(until(alike + 0.01, 9), replies, q="why")
+    assert len(turns) == 4
+
+
+async def test_a_round_that_fails_leaves_what_the_one_before_it_came_to() -> None:
+    output, turns = await perform(until(1.0, 9), ["seen", "red", "blue"], q="why")
+    assert output == "blue"
+    assert len(turns) == 3
+
+
+async def test_a_first_round_that_fails_is_a_failure() -> None:
     with pytest.raises(ModelUnavailable, match="the script is over"):
-        await perform(until(0.51, 9), ["seen", "red green", "red blue"], q="why")
+        await perform(until(1.0, 9), ["seen"], q="why")
 
 
 async def test_without_agreement_a_step_ends_at_its_cap_with_its_last_answer() -> None:

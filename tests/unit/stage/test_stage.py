@@ -62,7 +62,7 @@ async def test_what_a_role_leaves_open_is_left_to_the_model() -> None:
     await stage({"writer": {"model": "fast"}}).ask("writer", "Why?")
     ((messages, given),) = asked
     assert messages == [("human", "Why?")]
-    assert given == {"seed": 7, "stop": None}
+    assert given == {"seed": 7}
 
 
 async def test_other_words_can_stand_in_for_the_roles_own() -> None:

