@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook, Together
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.recorder import recall, recent
+from seedbed.runs.run import Run, Turn
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.store import Json, Store, digest
@@ -31,11 +32,14 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 class StepByStep(ScriptedChat):
-    """Answers with the name of the step, and a digest of everything that was said to it.
+    """Answers with the name of the step and a digest of everything that was said to it, so that no round is like the
+    one before.
 
-    Steps of one of the `blocks` are answered when all of them were asked. After `answers` nobody is answered any more.
+    Of steps in `says`, that is the whole answer, whenever they are asked. Steps of one of the `blocks` are answered
+    when all of them were asked. After `answers` nobody is answered any more.
     """
 
+    says: dict[str, str] = Field(default_factory=dict)
     blocks: tuple[tuple[str, ...], ...] = ()
     answers: int = 1000
     _asked: list[str] = PrivateAttr(default_factory=list)
@@ -56,9 +60,8 @@ class StepByStep(ScriptedChat):
         if step in self._meetings:
             async with asyncio.timeout(30):
                 await self._meetings[step].wait()
-        # What is asked again in the same words gets the same answer, so that `until` is content.
-        heard = sorted({f"{message.type}: {message.text}" for message in messages if message.type != "ai"})
-        answer.content = f"{step} {digest('heard', heard)[3:13]}"
+        heard = digest("heard", [f"{message.type}: {message.text}" for message in messages])
+        answer.content = self.says.get(step, f"{step} {heard[3:13]}")
         return result
 
 
@@ -86,9 +89,30 @@ def inputs(playbook: Playbook) -> Json:
     return dict.fromkeys(playbook.inputs, "the bicycle that was gone on Monday")
 
 
-def planned(playbook: Playbook) -> Counter[str]:
-    """How often each step speaks if its answer never changes: what has an `until` says it twice to be sure."""
-    return Counter({step.name: 2 if step.until else 1 for step in playbook.all_steps()})
+def rounds(playbook: Playbook) -> dict[str, int]:
+    """How often each step speaks at most: those in a loop as often as it may go round, all others once."""
+    spoken = {step.name: 1 for step in playbook.all_steps()}
+    names = list(spoken)
+    for step in playbook.all_steps():
+        if step.until:
+            begin = names.index(step.until.back_to or step.name)
+            spoken |= dict.fromkeys(names[begin : names.index(step.name) + 1], step.until.at_most)
+    return spoken
+
+
+def outcomes(run: Run) -> dict[str, str]:
+    return {decision.point: decision.action for decision in run.decisions}
+
+
+async def performed(name: str, **args: Any) -> tuple[Workspace, Run]:
+    playbook = shipped(name)
+    space = workspace(playbook, open_store("memory:"), **args)
+    return space, await space.run(playbook, seed=1, **inputs(playbook))
+
+
+def everywhere(store: Store) -> list[Turn]:
+    """The turns of all runs, those that others opened included."""
+    return [turn for run in recent(store, 100) for turn in recall(store, run.id).turns]
 
 
 def test_all_that_were_promised_are_there_and_check_clean() -> None:
@@ -112,36 +136,97 @@ def test_each_says_first_when_to_use_it_and_the_readme_lists_it(name: str) -> No
 async def test_each_runs_as_planned_with_what_is_together_under_way_at_the_same_time(name: str) -> None:
     playbook = shipped(name)
     blocks = [[step.name for step in item.together] for item in playbook.steps if isinstance(item, Together)]
-    space = workspace(playbook, open_store("memory:"), blocks=blocks)
-    run = await space.run(playbook, seed=1, **inputs(playbook))
+    _, run = await performed(name, blocks=blocks, says={"plan": "Is it gone? Who had it?"})
     assert run.status == "completed"
-    assert Counter(turn.step for turn in run.turns) == planned(playbook)
+    assert Counter(turn.step for turn in run.turns) == rounds(playbook)
+    assert {point: action for point, action in outcomes(run).items() if point.endswith(" until")} == {
+        f"{step.name} until": "stalled" for step in playbook.all_steps() if step.until
+    }
     last = list(playbook.all_steps())[-1].name
     assert run.turns[-1].step == last
     assert run.output == run.turns[-1].text
     assert run.output.startswith(f"{last} ")
 
 
+@pytest.mark.parametrize(
+    ("name", "says", "spoken"),
+    [
+        ("debate", {"reply_for": "Position: lease ten.", "reply_against": "Position: lease ten of them."}, 2),
+        ("debate", {"reply_for": "Position: yes, buy.", "reply_against": "Position: no, wait."}, 3),
+        ("dynamic", {"objections": "As far as I see nothing is  wrong."}, 1),
+        ("dynamic", {"draft": "It was the wind.", "objections": "Which wind was it?"}, 3),
+        ("worker-reviewer", {"review": "Well done: 8/10."}, 1),
+        ("worker-reviewer", {"review": "Nothing must change."}, 1),
+        ("worker-reviewer", {"review": "The end must change: 7/10."}, 3),
+    ],
+)
+async def test_rounds_end_when_they_have_come_to_something(name: str, says: dict[str, str], spoken: int) -> None:
+    _, run = await performed(name, says=says)
+    (loop,) = (step for step in shipped(name).all_steps() if step.until)
+    assert Counter(turn.step for turn in run.turns)[loop.name] == spoken
+
+
+async def test_who_contradict_each_other_for_good_are_told_apart_from_who_agree() -> None:
+    told = {}
+    for reply in ("yes, buy", "no, wait"):
+        _, run = await performed(
+            "debate", says={"reply_for": "Position: yes, buy.", "reply_against": f"Position: {reply}."}
+        )
+        told[reply] = outcomes(run)["reply_against until"]
+    assert told == {"yes, buy": "converged", "no, wait": "deadlock"}
+
+
+async def test_in_later_rounds_the_thinker_hears_the_critic_and_the_worker_the_reviewer() -> None:
+    for name, speaker, other in (("dynamic", "draft", "objections"), ("worker-reviewer", "work", "review")):
+        _, run = await performed(name)
+        heard = [text for turn in run.turns if turn.step == speaker for _, text in turn.messages]
+        said = [turn.text for turn in run.turns if turn.step == other]
+        assert [f"{other}:\n{text}" in heard for text in said] == [True] * (len(said) - 1) + [False]
+
+
+async def test_research_opens_a_run_for_each_question_and_reports_on_what_they_found() -> None:
+    plan = "1. Who had the key?\n2. When was it seen last?\n3. Who came by?\n4. Was it locked?"
+    space, run = await performed("research", says={"plan": plan})
+    found = [recall(space.store, child.run) for child in run.children]
+    assert [each.inputs["question"] for each in found] == ["Who had the key?", "When was it seen last?", "Who came by?"]
+    assert [len(each.children) for each in found] == [0, 0, 0]
+    for child in found:
+        assert child.status == "completed"
+        assert any(child.output in text for _, text in run.turns[-1].messages)
+
+
+async def test_research_checks_nothing_where_nothing_was_split() -> None:
+    _, run = await performed("research", says={"plan": "It was the wind, I am sure."})
+    assert [turn.step for turn in run.turns] == ["plan", "report"]
+    assert outcomes(run) == {"check when": "left out"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 async def test_each_goes_on_from_half_of_its_turns_to_the_same_output(name: str) -> None:
-    playbook = shipped(name)
-    whole = await workspace(playbook, open_store("memory:")).run(playbook, seed=1, **inputs(playbook))
-    half = len(whole.turns) // 2
+    says = {"plan": "1. Who had it?\n2. When?"} if name == "research" else {}
+    first, whole = await performed(name, says=says)
+    turns = everywhere(first.store)
+    half = len(turns) // 2
 
-    store = open_store("memory:")
-    space = workspace(playbook, store, answers=half)
+    playbook, store = shipped(name), open_store("memory:")
+    space = workspace(playbook, store, answers=half, says=says)
     under_way = asyncio.create_task(space.run(playbook, seed=1, **inputs(playbook)))
-    while not (begun := list(recent(store, 1))) or len(recall(store, begun[0].id).turns) < half:
+    while len(everywhere(store)) < half:
         await asyncio.sleep(0)
     under_way.cancel()
     await asyncio.gather(under_way, return_exceptions=True)
-    assert recall(store, begun[0].id).status == "running"
+    (begun,) = (run for run in recent(store, 100) if not run.parent)
+    assert begun.status == "running"
 
-    space = workspace(playbook, store)
-    run = await space.resume(begun[0].id)
+    space = workspace(playbook, store, says=says)
+    run = await space.resume(begun.id)
     assert (run.status, run.output) == ("completed", whole.output)
-    assert {turn.step: turn.text for turn in run.turns} == {turn.step: turn.text for turn in whole.turns}
-    assert len(asked(space)) == len(whole.turns) - half
+    assert said(everywhere(store)) == said(turns)
+    assert len(asked(space)) == len(turns) - half
+
+
+def said(turns: list[Turn]) -> list[tuple[str, str, tuple[tuple[str, str], ...]]]:
+    return sorted((turn.step, turn.text, turn.messages) for turn in turns)
 
 
 def asked(space: Workspace) -> list[str]:
@@ -159,11 +244,9 @@ async def test_each_runs_on_the_embedded_model(name: str) -> None:
     space = Workspace(Settings.model_validate({"by": "ada", "models": models}), open_store("memory:"))
     run = await space.run(playbook, seed=1, **inputs(playbook))
     assert run.status == "completed"
-    spoken = Counter(turn.step for turn in run.turns)
-    for step in playbook.all_steps():
-        if step.until:
-            assert 2 <= spoken[step.name] <= step.until.at_most
-        else:
-            assert spoken[step.name] == 1
+    spoken, most = Counter(turn.step for turn in run.turns), rounds(playbook)
+    left_out = {step.name for step in playbook.all_steps() if outcomes(run).get(f"{step.name} when") == "left out"}
+    assert {*spoken} == {*most} - left_out
+    assert [step for step in spoken if spoken[step] > most[step]] == []
     assert [turn.step for turn in run.turns if not turn.text or turn.completion_tokens > 12] == []
     assert run.output == run.turns[-1].text

@@ -395,7 +395,7 @@ the bad coffee. Please send me your parts of the protocol as they are; I would r
     ),
 )
 
-# Written when everything that chooses the parts had been settled.
+# Written after the weights in context.py had been set on the others; one of them, for neighbours, was changed since.
 HARBOUR = Conversation(
     "a ferry gets a new engine",
     {

@@ -8,7 +8,7 @@ import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
-from seedbed.cli.output import line, money
+from seedbed.cli.output import counted, line, money
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Its name in the workspace file.")]
 
 
-def _card(space: Workspace, name: str) -> Json:
+def _card(space: Workspace, name: str, measured: dict[str, Json]) -> Json:
     """A model's card as it stands in the file: secrets stay references, and those of a variable are left out."""
     from seedbed.settings import without_secrets
 
@@ -40,6 +40,7 @@ def _card(space: Workspace, name: str) -> Json:
         "requests_per_minute": card.requests_per_minute,
         "tokens_per_minute": card.tokens_per_minute,
         "timeout_seconds": card.timeout_seconds,
+        "measured": measured.get(name),
     }
 
 
@@ -48,15 +49,25 @@ def list_models(workspace: WorkspaceFile = None, as_json: AsJson = False) -> Non
     """Show the models of the workspace. A price nobody knows is null.
 
     JSON: models (model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds).
+    tokens_per_minute, timeout_seconds, measured).
     """
+    from seedbed.runs.speed import measured
+
     with options.opened(workspace) as space:
-        cards = [_card(space, name) for name in space.models]
+        known = measured(space.store)
+        cards = [_card(space, name, known) for name in space.models]
     rows = [
-        (line((card["model"], "bold")), card["use"], _abilities(card), _price(card), ", ".join(card["then"]))
+        (
+            line((card["model"], "bold")),
+            card["use"],
+            _abilities(card),
+            _price(card),
+            f"{card['measured']['median_seconds']:.2f} s" if card["measured"] else "",
+            ", ".join(card["then"]),
+        )
         for card in cards
     ]
-    table = output.table("model", "use", "can", "$ per million tokens", "then", rows=rows)
+    table = output.table("model", "use", "can", "$ per million tokens", "latency#", "then", rows=rows)
     output.show({"models": cards}, as_json, table if rows else line("no models: add some under models in seedbed.yaml"))
 
 
@@ -79,11 +90,13 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
     """Show the card of a model. A price nobody knows is null.
 
     JSON: model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds.
+    tokens_per_minute, timeout_seconds, measured (turns, median_seconds, slowest_seconds, tokens_per_second).
     JSON of the embedded model also: identity (runtime, weights, cpu).
     """
+    from seedbed.runs.speed import measured
+
     with options.opened(workspace) as space:
-        card = _card(space, model)
+        card = _card(space, model, measured(space.store))
     if card["use"] == "embedded":
         from seedbed.models.local import identity
 
@@ -101,9 +114,19 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
         ("context", f"{card['context_tokens']:,} tokens" if card["context_tokens"] else ""),
         ("limits", ", ".join(f"{number:,} {what} per minute" for what, number in limits.items() if number)),
         ("timeout", f"{card['timeout_seconds']:g} s"),
+        ("measured", _speed(card["measured"])),
         *card.get("identity", {}).items(),
     ]
     output.show(card, as_json, output.facts(pairs))
+
+
+def _speed(measured: Json | None) -> str:
+    if not measured:
+        return ""
+    told = f"{measured['median_seconds']:.2f} s, 95 of 100 turns within {measured['slowest_seconds']:.2f} s"
+    if measured["tokens_per_second"]:
+        told += f", {measured['tokens_per_second']:.0f} tokens per second"
+    return f"{told}, in {counted(measured['turns'], 'turn')}"
 
 
 @app.command("try")

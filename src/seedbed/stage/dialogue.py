@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seedbed.errors import BudgetSpent, PlaybookError, Problem
+from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError
 from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
@@ -188,7 +188,11 @@ class _Dialogue:
                 async def summarise(prompt: str, tokens: int) -> str:
                     return (await self.stage.ask(speaker, prompt, step=f"{step.name}_context")).text
 
-                self.contexts[key] = await summarised(seen, about, at_most, summarise)
+                try:
+                    self.contexts[key] = await summarised(seen, about, at_most, summarise)
+                except RunError as wrong:  # an extract is better than nothing
+                    await self.stage.log(f"{step.name}: {speaker} did not sum up: {wrong}")
+                    self.contexts[key] = condensed(seen, about, at_most)
         return self.contexts[key]
 
     def _mentions(self, step: Step) -> Iterator[Placeholder]:

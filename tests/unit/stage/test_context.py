@@ -106,6 +106,19 @@ def test_what_is_asked_for_is_found_among_much_else(about: str, fact: str) -> No
     assert fact in shown(Said("talk", filled(fact)), about=about, tokens=40)
 
 
+def test_sentences_without_spaces_between_them_are_told_apart() -> None:
+    others = "".join(f"我们谈了第{each}个湖边的天气。" for each in "一二三四五六七八九十百千")
+    seen = shown(Said("talk", f"{others}会场的租金已经谈好了。{others}"), about="会场的租金是多少？", tokens=25)
+    assert seen == "… 会场的租金已经谈好了。 …"
+
+
+def test_in_lines_that_never_end_a_sentence_something_is_found() -> None:
+    lines = [f"worker {at} reports that all of its queues are empty and waiting" for at in range(900)]
+    text = "\n".join([*lines[:450], "worker x reports that the lamp of the hall is broken", *lines[450:]])
+    seen = shown(Said("log", text), about="Which lamp is broken?", tokens=400)
+    assert "worker x reports that the lamp of the hall is broken" in seen
+
+
 def test_who_never_writes_a_capital_is_understood_too() -> None:
     text = filled("the hall costs 350 euros.").lower()
     assert shown(Said("talk", text), about="what does the hall cost?", tokens=20) == "… the hall costs 350 euros. …"
@@ -113,7 +126,7 @@ def test_who_never_writes_a_capital_is_understood_too() -> None:
 
 def test_a_sentence_that_says_it_with_they_is_found_beside_the_one_that_names_them() -> None:
     text = filled("We talked to Kowalski about the removal.", "They want a lot of money for that.")
-    assert "They want a lot of money" in shown(Said("talk", text), about="What does Kowalski ask?", tokens=60)
+    assert "They want a lot of money" in shown(Said("talk", text), about="What does Kowalski ask?", tokens=35)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +189,7 @@ def test_what_is_said_again_is_seen_once_where_it_was_said_last() -> None:
     [
         ("The lease of the old printing works costs 4,200.", "The lease of the old printing works costs 4,800."),
         ("Anna signs the lease of the printing works.", "Peter signs the lease of the printing works."),
+        ("Petersen signs the lease of the printing works.", "Petershagen signs the lease of the printing works."),
         ("We want the lease of the printing works.", "We do not want the lease of the printing works."),
         ("Accepted:\n- the lease of the printing works", "Refused:\n- the lease of the printing works"),
     ],
@@ -228,6 +242,14 @@ async def test_older_turns_are_summed_up_and_the_newest_kept() -> None:
     assert at_most <= 100 - total(TALK[2:])
     assert all(text in prompt for text in ("What does Anna want?", str(TALK[0]), str(TALK[1])))
     assert TALK[2].text not in prompt
+
+
+async def test_the_newest_turns_take_half_of_the_budget_at_most() -> None:
+    said = [Said(f"turn{at}", "The hall is free on Monday and on Friday.") for at in range(9)]
+    one = total(said[:1])
+    for budget, kept in ((8 * one, 4), (8 * one - 1, 3), (6 * one, 3), (2 * one, 1), (2 * one - 1, 0)):
+        seen = await summarised(said, "", budget, Summariser("Free."))
+        assert seen == [Said("earlier", "Free."), *said[9 - kept :]]
 
 
 async def test_what_fits_is_not_summed_up() -> None:

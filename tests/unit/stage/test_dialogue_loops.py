@@ -229,6 +229,26 @@ async def test_a_context_can_be_summed_up_by_a_role_and_the_summary_is_a_turn_of
     assert "They spoke at length." in stage.recorder.turns[-1].messages[1][1]
 
 
+async def test_an_extract_stands_in_for_a_summary_that_nobody_gives() -> None:
+    document = {
+        "roles": {"one": {"model": "fast"}, "scribe": {"model": "fast"}},
+        "steps": [
+            {"name": "long", "role": "one", "prompt": "talk"},
+            {
+                "name": "short",
+                "role": "one",
+                "prompt": "And the fee?",
+                "sees": ["long"],
+                "context": {"at_most_tokens": 100, "summary": "scribe"},
+            },
+        ],
+    }
+    talk = "It rained all day. " * 100 + "The fee is 30 euros. " + "It rained all night. " * 100
+    stage = on_stage(document, {"^talk$": talk, "^And": "30 euros"})  # and nothing for the scribe
+    assert await dialogue({}, stage) == "30 euros"
+    assert "The fee is 30 euros." in stage.recorder.turns[-1].messages[0][1]
+
+
 async def test_what_was_decided_is_in_the_record() -> None:
     stage = on_stage(CHECKED, ["w", "nothing must change", "printed"])
     await dialogue({}, stage)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,3 +73,9 @@ async def test_many_runs_at_the_same_time_are_all_performed() -> None:
     runs = await asyncio.gather(*(space.run(playbook, q=str(number)) for number in range(50)))
     assert {run.output for run in runs} == {"yes"}
     assert len({run.id for run in runs}) == len(list(space.store.facts(Query(kind="run")))) == 50
+
+
+def test_to_perform_runs_loads_neither_a_model_library_nor_statistics() -> None:
+    script = "import sys, seedbed.stage.house; print({'langchain_core', 'scipy', 'numpy', 'mcp'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

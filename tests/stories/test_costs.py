@@ -1,0 +1,236 @@
+"""A run never costs more than it may: random dialogues, prices and limits, and models that take all they can get.
+
+Every case is made from its number alone, and a failure tells it: `one_case(number)` does the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import PrivateAttr
+
+from seedbed.errors import BudgetSpent, ModelUnavailable
+from seedbed.models.limits import Lines, Retry, Tolerance
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.recorder import recall
+from seedbed.runs.run import Run, Turn
+from seedbed.settings import Settings
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query
+from seedbed.workspace import Workspace
+
+RUNS = 1_000
+BATCHES = 10
+A_TRIFLE = 1e-9
+REFUSED = ("expected enough for another answer", "is left", "would cut its reply short", "is allowed")
+"""How it is told that there was no money for something."""
+
+
+class Greedy(BaseChatModel):
+    """Reads as many tokens as there can be in what it is told, and writes up to all that it may: at random.
+
+    Some calls fail, and of those that run out of time the provider wants to be paid.
+    """
+
+    habits: str
+    fails: float = 0.0
+    lists: float = 0.5
+    usd_per_million: tuple[float, float]
+    _calls: int = PrivateAttr(default=0)
+    _charged_usd: float = PrivateAttr(default=0.0)
+
+    @property
+    def _llm_type(self) -> str:
+        return "greedy"
+
+    @property
+    def charged_usd(self) -> float:
+        return self._charged_usd
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise NotImplementedError
+
+    def _charge(self, read: int, written: int) -> None:
+        self._charged_usd += (read * self.usd_per_million[0] + written * self.usd_per_million[1]) / 1e6
+
+    async def _answer(self, messages: list[BaseMessage], max_tokens: int | None) -> tuple[str, dict[str, Any], bool]:
+        """An answer, its usage, and whether it breaks off."""
+        assert max_tokens is not None, "whoever has a limit says how long an answer may be"
+        self._calls += 1
+        chance = random.Random(f"{self.habits} {self._calls}")
+        for _ in range(chance.choice([0, 1, 1, 3, 10])):
+            await asyncio.sleep(0)
+        size = [len(str(message.text).encode()) for message in messages]
+        usual, most = sum(each // 4 for each in size), sum(each + 16 for each in size)
+        if chance.random() < self.fails:
+            if chance.random() < 0.5:
+                raise ConnectionError("refused")
+            self._charge(usual, max_tokens)
+            raise TimeoutError
+        read = chance.choice([usual, most, chance.randint(0, most)])
+        written = chance.choice([max_tokens, max_tokens, chance.randint(0, max_tokens)])
+        text = "".join(f"- point {n}\n" for n in range(chance.randint(1, 4))) if chance.random() < self.lists else ""
+        text += " ".join(chance.choices(["so", "it", "is", "8", "nevertheless", "übrigens"], k=min(written, 12)))
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        return text, usage, chance.random() < self.fails
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], *_: Any, max_tokens: int | None = None, **__: Any
+    ) -> ChatResult:
+        text, usage, _breaks_off = await self._answer(messages, max_tokens)
+        self._charge(usage["input_tokens"], usage["output_tokens"])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])  # type: ignore[arg-type]
+
+    async def _astream(
+        self, messages: list[BaseMessage], *_: Any, max_tokens: int | None = None, **__: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        text, usage, breaks_off = await self._answer(messages, max_tokens)
+        if breaks_off:
+            self._charge(sum(len(str(message.text).encode()) // 4 for message in messages), len(text) // 5)
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text[: len(text) // 2]))
+            raise ConnectionResetError("broken off")
+        self._charge(usage["input_tokens"], usage["output_tokens"])
+        yield ChatGenerationChunk(message=AIMessageChunk(content=text))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage))  # type: ignore[arg-type]
+
+
+# Cases made of chance
+
+
+def cards(chance: random.Random, number: int) -> dict[str, Any]:
+    """Three models of different prices; some stand in for others, some fail."""
+    fails = chance.choice([0.0, 0.0, 0.1, 0.3])
+    made: dict[str, Any] = {}
+    names = chance.sample(["one", "two", "three"], 3)
+    for place, name in enumerate(names, 1):
+        prices = [chance.choice([0.0, 10 ** chance.uniform(-2, 3)]) for _ in range(2)]
+        made[name] = {
+            "use": f"{__name__}.Greedy",
+            "args": {"habits": f"{number} {name}", "fails": fails, "usd_per_million": prices},
+            "usd_per_million": prices,
+            "skill": {"thinking": chance.random()},
+            "then": chance.sample(names[place:], chance.randint(0, 3 - place)),
+        }
+    return made
+
+
+def playbook(chance: random.Random) -> Playbook:
+    """Steps alone and together, loops, and steps that open others like it."""
+    roles: dict[str, Any] = {}
+    for name in ("a", "b", "c"):
+        roles[name] = chance.choice([{"model": "one"}, {"model": "two"}, {"model": "three"}, {"needs": ["thinking"]}])
+        if chance.random() < 0.6:
+            roles[name] = {**roles[name], "max_tokens": chance.choice([1, 20, 300, 5_000])}
+    names: list[str] = []
+    items: list[Any] = []
+
+    def step() -> dict[str, Any]:
+        seen = chance.sample(names, min(len(names), chance.randint(0, 2)))
+        made: dict[str, Any] = {"name": f"s{len(names) + len(block)}", "role": chance.choice(["a", "b", "c"])}
+        made["prompt"] = " ".join(["{q}", "on" * chance.randint(1, 30), *(f"{{{name}}}" for name in seen)])
+        if chance.random() < 0.3:
+            made["max_cost_usd"] = 10 ** chance.uniform(-6, 0)
+        if chance.random() < 0.15:
+            made["quality"] = "maximum"
+        return made
+
+    for _ in range(chance.randint(2, 4)):
+        block: list[dict[str, Any]] = []
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            block.append(step())
+        names += [each["name"] for each in block]
+        items.append(block[0] if len(block) == 1 else {"together": block})
+    single = [number for number, item in enumerate(items) if "together" not in item]
+    if single and chance.random() < 0.5:
+        end = chance.choice(single)
+        start = chance.randint(0, end)
+        first = items[start]["together"][0] if "together" in items[start] else items[start]
+        rule = chance.choice([{"settled": 0.9}, {"at_least": 8}, {}])
+        items[end]["until"] = {"back_to": first["name"], "at_most": chance.randint(1, 3), **rule}
+    if single and chance.random() < 0.6:
+        depth = chance.randint(1, 3)
+        items[chance.choice(single)]["opens"] = {"input": "q", "depth": depth, "at_most": chance.randint(1, 5 - depth)}
+    return Playbook.from_document({"inputs": ["q"], "roles": roles, "steps": items})
+
+
+def workspace(models: dict[str, Any], store: MemoryStore | None = None) -> Workspace:
+    space = Workspace(Settings.model_validate({"models": models, "by": "ada"}), store or MemoryStore())
+    patient = Tolerance(failures=1_000_000, share=1.1)
+    space.house.lines = Lines(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
+    return space
+
+
+async def outcome(space: Workspace, doing: Any) -> tuple[Run, Exception | None]:
+    """The run that all others are under, also if it failed."""
+    wrong: Exception | None = None
+    try:
+        async with asyncio.timeout(30):
+            await doing
+    except (BudgetSpent, ModelUnavailable) as error:
+        wrong = error
+    (top,) = [fact for fact in space.store.facts(Query(kind="start")) if not fact.body["parent"]]
+    return recall(space.store, top.key), wrong
+
+
+def all_turns(space: Workspace) -> list[Turn]:
+    return [Turn.from_body(fact.body) for fact in space.store.facts(Query(kind="turn"))]
+
+
+def charged_usd(space: Workspace) -> float:
+    return sum(chat.charged_usd for name in space.models if isinstance(chat := space.models[name].chat, Greedy))
+
+
+def told(space: Workspace) -> str:
+    """All that was said about what could not be done."""
+    remarks = [fact.body["text"] for fact in space.store.facts(Query(kind="remark"))]
+    notices = [notice for turn in all_turns(space) for notice in turn.notices]
+    errors = [fact.body["error"] for fact in space.store.facts(Query(kind="run"))]
+    return "\n".join([*remarks, *notices, *errors])
+
+
+async def one_case(number: int) -> tuple[str, bool]:
+    """How it ended, and whether money was refused."""
+    chance = random.Random(f"costs {number}")
+    space = workspace(cards(chance, number))
+    plan, limit = playbook(chance), 10 ** chance.uniform(-6, 1)
+    hear = chance.choice([None, None, lambda _: None])
+    run, wrong = await outcome(space, space.run(plan, q="why", seed=number, max_cost_usd=limit, hear=hear))
+    turns = all_turns(space)
+    paid = sum(turn.cost_usd for turn in turns)
+    assert paid <= limit + A_TRIFLE
+    assert charged_usd(space) <= limit + A_TRIFLE
+    at_most = {step.name: step.max_cost_usd for step in plan.all_steps()}
+    for turn in turns:
+        assert turn.cost_usd <= (at_most[turn.step] or limit) + A_TRIFLE, turn.step
+    assert run.cost_usd == pytest.approx(paid, abs=A_TRIFLE), "the run tells what it and those under it cost"
+    refused = any(words in told(space) for words in REFUSED)
+    assert run.status != "running"
+    if refused and not isinstance(wrong, ModelUnavailable):
+        assert run.status == "cost_limited"
+    if run.status == "cost_limited" and run.turns:
+        assert run.output
+        assert wrong is None
+    if isinstance(wrong, ModelUnavailable):
+        assert run.status == "failed"
+    return run.status, refused
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+async def test_a_thousand_random_runs_never_cost_more_than_they_may(batch: int) -> None:
+    ends = {"completed": 0, "cost_limited": 0, "failed": 0}
+    for number in range(batch * RUNS // BATCHES, (batch + 1) * RUNS // BATCHES):
+        try:
+            status, _ = await one_case(number)
+        except Exception as wrong:
+            wrong.add_note(f"one_case({number})")
+            raise
+        ends[status] += 1
+    assert ends["completed"] > 10
+    assert ends["cost_limited"] > 10
