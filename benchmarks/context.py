@@ -3,8 +3,9 @@
     python benchmarks/context.py
 
 Five conversations of ten turns, with questions about three to five facts each (tests/stories/test_seen_facts.py). The
-weights were set on the first four; the last one, written afterwards, is shown apart. The peer keeps the newest tokens,
-as most frameworks do when a conversation gets too long; the other one is chance: sentences drawn at random.
+weights were set on the first four, so that only the last one, written afterwards, says how it does on others; one
+weight, for neighbours, was changed since. The peer keeps the newest tokens, as most frameworks do when a conversation
+gets too long; the other one is chance: sentences drawn at random.
 """
 
 from __future__ import annotations

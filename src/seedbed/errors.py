@@ -9,7 +9,8 @@ SeedbedError
 ├─ RunError               a run could not go on
 │  ├─ ModelUnavailable
 │  ├─ BudgetSpent
-│  └─ ActionForbidden
+│  ├─ ActionForbidden
+│  └─ RunTaken            another worker is at it
 ├─ StoreError             the store refused or failed
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
@@ -39,6 +40,7 @@ __all__ = [
     "RefMoved",
     "ReleaseRefused",
     "RunError",
+    "RunTaken",
     "SeedbedError",
     "SettingsError",
     "StoreDamaged",
@@ -118,6 +120,10 @@ class BudgetSpent(RunError): ...
 
 
 class ActionForbidden(RunError): ...
+
+
+class RunTaken(RunError):
+    """Another worker is at this run, or was quicker to begin with it."""
 
 
 class StoreError(SeedbedError): ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from seedbed.models.registry import Registry
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.house import House
+    from seedbed.stage.ledger import Ledger
     from seedbed.stage.stage import Confirm, Stage
 
 T = TypeVar("T")
@@ -198,18 +199,24 @@ class Workspace:
         self,
         playbook: Playbook | str,
         tasks: Dataset,
-        metric: Metric,
+        metrics: Metric | Sequence[Metric],
         *,
         replicates: int = 1,
+        max_cost_usd: float | None = None,
         watch: CellWatcher | None = None,
     ) -> Scorecard:
-        """Score a playbook over tasks; cells already paid for are reused."""
+        """Score a playbook over tasks, by the first metric above all; what was paid before is reused.
+
+        It never costs more than `max_cost_usd`; what the money does not last for has no score, and is tried next time.
+        """
         from seedbed.evaluation.evaluate import evaluate
 
         chosen = self.playbook(playbook)
         self.library.keep(chosen, because="evaluated")
         self.store.put("dataset", tasks.content())
-        return await evaluate(chosen, tasks, metric, self.bench, replicates=replicates, watch=watch)
+        return await evaluate(
+            chosen, tasks, metrics, self.bench, replicates=replicates, max_cost_usd=max_cost_usd, watch=watch
+        )
 
     async def compare(
         self,
@@ -279,8 +286,8 @@ class Workspace:
     def bench(self) -> Bench:
         from seedbed.evaluation.evaluate import Bench
 
-        async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
-            return await self.house.perform(playbook, dict(task.inputs), seed)
+        async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
+            return await self.house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
         return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE)
 

@@ -10,11 +10,13 @@ from typing import Any
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench
 from seedbed.models.registry import Registry
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run
-from seedbed.stage.perform import perform
+from seedbed.settings import Settings
+from seedbed.stage.house import House
+from seedbed.stage.ledger import Ledger
+from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Query, Store
 
@@ -51,14 +53,13 @@ def bench(
     identity: str = "oracle 1",
 ) -> Bench:
     """A bench whose runs are real; `before` is called at the beginning of each."""
-    registry = Registry(models or {"oracle": oracle})
-    journal = Journal(store)
+    settings = Settings(by="ada", models=dict(models or {"oracle": oracle}))
+    house = House(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
 
-    async def performed(playbook: Playbook, task: Task, seed: int) -> Run:
+    async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         if before:
             await before(playbook, task, seed)
-        recorder = Recorder(journal, playbook.digest, dict(task.inputs), seed=seed, by="ada", models={})
-        return await perform(Stage(playbook, registry.__getitem__, recorder), task.inputs)
+        return await house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
     return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
 

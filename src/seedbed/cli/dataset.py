@@ -3,116 +3,396 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seedbed.cli import output
-from seedbed.cli.options import AsJson, DatasetFile, DryRun
-from seedbed.cli.output import clipped, counted, line
+from seedbed.cli import options, output
+from seedbed.cli.options import AsJson, DatasetName, DryRun, WorkspaceFile
+from seedbed.cli.output import clipped, counted, line, when
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
+    from seedbed.storage.store import Json, Ref
+    from seedbed.workspace import Workspace
 
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.command()
-def show(
-    dataset: DatasetFile,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
-    as_json: AsJson = False,
-) -> None:
-    """Show what a dataset holds. Needs no workspace.
+class Respect(StrEnum):
+    """What a draw minds."""
 
-    JSON: dataset, tasks, inputs, expected (how often each answer), without_answer, first.
+    TAG = "tag"
+    EXPECTED = "expected"
+    SOURCE = "source"
+
+
+Seed = Annotated[int, typer.Option("--seed", help="Draws which.")]
+Stratify = Annotated[
+    Respect | None,
+    typer.Option(
+        "--stratify",
+        metavar="BY",
+        help="Keep the share of each answer (expected) or tag (tag), or keep whole sources together (source).",
+    ),
+]
+
+
+@app.command("list")
+def list_datasets(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
+    """Show the datasets that are kept.
+
+    JSON: datasets (name, dataset, tasks, splits, version, because, by, at).
     """
-    from seedbed.evaluation.dataset import Dataset
     from seedbed.storage.store import short
 
-    found = Dataset.load(dataset)
+    with options.opened(workspace) as space:
+        found = [_kept_document(space, ref) for ref in space.store.refs("datasets/")]
+    rows = [
+        (
+            line((each["name"], "bold")),
+            line((short(each["dataset"]), "yellow")),
+            f"{each['tasks']:,}",
+            _splits_told(each["splits"]),
+            each["because"],
+            when(each["at"]),
+        )
+        for each in found
+    ]
+    table = output.table("dataset", "digest", "tasks#", "splits", "because", "since", rows=rows)
+    output.show({"datasets": found}, as_json, table if rows else line("no datasets yet"))
+
+
+def _kept_document(space: Workspace, ref: Ref) -> Json:
+    body = space.store.get(str(ref.target))
+    return {
+        "name": ref.name.removeprefix("datasets/"),
+        "dataset": ref.target,
+        "tasks": len(body["tasks"]),
+        "splits": {name: len(ids) for name, ids in body.get("splits", {}).items()},
+        "version": ref.version,
+        "because": ref.because,
+        "by": ref.by,
+        "at": ref.at,
+    }
+
+
+@app.command()
+def add(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder of splits.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="What it is called from now on. Unless given: as the file.")
+    ] = None,
+    expected: Annotated[
+        str | None, typer.Option("--expected", metavar="FIELD", help="The field that is the expected answer.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="[NAME=]FIELD", help="A field that is an input. Unless given: all that are nothing else."
+        ),
+    ] = None,
+    own: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="The field that names a task.")] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="FIELD", help="A field that holds tags.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="FIELD", help="What tasks share: the field of a document or a customer."),
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="FIELD", help="The field that names a split.")] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FIELD", help="The list of tasks within a JSON document.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Leave out tasks that are there a second time.")] = False,
+    because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a dataset under a name, which then works wherever a DATASET is asked for.
+
+    Under a name that is known the new tasks take the place of the old ones, which stay in the store.
+
+    JSON: name, dataset, tasks, splits, repeated, version, dry_run.
+    """
+    from seedbed.evaluation import loading
+    from seedbed.evaluation.dataset import Dataset
+
+    named = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in inputs or ()}
+    columns = loading.columns(named, expected, own, tags or (), source, split, rows)
+    loaded = loading.read(file, columns, once=once)
+    tasks = Dataset.made(loaded)
+    called = name or re.sub(r"(\.\w+?)(\.gz)?$", "", file.resolve().name)
+    with options.opened(workspace, dry_run=dry_run) as space:
+        ref = _keep(space, called, tasks, because or f"from {file.name}")
+    document = {**_told(called, tasks, ref), "repeated": loaded.repeated, "dry_run": dry_run}
+    more = f"; {counted(loaded.repeated, 'repeated row')} left out" if loaded.repeated else ""
+    output.show(document, as_json, _kept_line(called, tasks, dry_run, more))
+
+
+@app.command()
+def show(
+    dataset: DatasetName,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a dataset holds. A file needs no workspace.
+
+    JSON: dataset, tasks, splits, tags (how many tasks of each), sources (how many), inputs, expected (how often each
+    answer), without_answer, first.
+    """
+    from seedbed.storage.store import short
+
+    with options.opened_for_dataset(workspace, dataset) as space:
+        found = options.dataset(space, dataset)
     answers = Counter(str(task.expected) for task in found if task.expected is not None)
+    tags = Counter(tag for task in found for tag in task.tags)
+    sources = len({task.source for task in found} - {""})
     inputs = list(dict.fromkeys(name for task in found for name in task.inputs))
     unanswered = sum(task.expected is None for task in found)
-    first = [task.body() for task in found.tasks[:limit]]
+    splits = {name: len(ids) for name, ids in found.splits.items()}
+    first = list(found.rows())[:limit]
     document = {
         "dataset": found.digest,
         "tasks": len(found),
+        "splits": splits,
+        "tags": dict(tags.most_common()),
+        "sources": sources,
         "inputs": inputs,
         "expected": dict(answers.most_common()),
         "without_answer": unanswered,
         "first": first,
     }
-    common = ", ".join(f"{clipped(answer, 30)} ×{count}" for answer, count in answers.most_common(8))
     pairs = [
         ("dataset", short(found.digest)),
         ("tasks", f"{len(found):,}"),
-        ("inputs", ", ".join(inputs)),
-        ("answers", f"{common}, …" if len(answers) > 8 else common),
+        ("splits", _splits_told(splits)),
+        ("tags", _common(tags)),
+        ("sources", f"{sources:,}" if sources else ""),
+        ("inputs", clipped(", ".join(inputs), 300)),
+        ("answers", _common(answers)),
         ("no answer", f"{unanswered:,}" if unanswered else ""),
     ]
-    rows = [
-        (task["id"], clipped(", ".join(map(str, task["inputs"].values()))), clipped(_told(task["expected"]), 30))
-        for task in first
-    ]
-    table = [output.table("task", "inputs", "expected", rows=rows)] if rows else []
+    table = [output.table(*_HEADINGS, rows=map(_row, first))] if first else []
     output.show(document, as_json, output.facts(pairs), *table)
 
 
-def _told(answer: object) -> object:
-    return "" if answer is None else answer
+_HEADINGS = ("task", "inputs", "expected", "split", "tags")
+
+
+def _row(task: Json) -> tuple[str, ...]:
+    answer, splits = task["expected"], task.get("split", "")
+    return (
+        clipped(task["id"], 40),
+        clipped(", ".join(map(str, task["inputs"].values()))),
+        clipped("" if answer is None else answer, 30),
+        clipped(splits if isinstance(splits, str) else ", ".join(splits), 30),
+        clipped(", ".join(task.get("tags", ())), 30),
+    )
+
+
+def _common(counts: Counter[str]) -> str:
+    told = ", ".join(f"{clipped(each, 30)} ×{count}" for each, count in counts.most_common(8))
+    return f"{told}, …" if len(counts) > 8 else told
+
+
+def _splits_told(splits: Mapping[str, int]) -> str:
+    return clipped(", ".join(f"{name} {count:,}" for name, count in splits.items()), 200)
 
 
 @app.command()
 def split(
-    dataset: DatasetFile,
-    share: Annotated[float, typer.Option("--share", help="The share of tasks in the first file.")] = 0.5,
-    seed: Annotated[int, typer.Option("--seed", help="Draws which.")] = 0,
+    dataset: DatasetName,
+    share: Annotated[float, typer.Option("--share", help="The share of tasks in the first part.")] = 0.5,
+    folds: Annotated[
+        int | None,
+        typer.Option("--folds", metavar="K", help="Instead: K folds, named fold-1-train and fold-1-test and so on."),
+    ] = None,
+    stratify: Stratify = None,
+    seed: Seed = 0,
+    into: Annotated[
+        str, typer.Option("--into", metavar="A,B", help="What the two parts of a kept dataset are called.")
+    ] = "train,test",
     train: Annotated[Path | None, typer.Option("--train", metavar="FILE", help="The first file.")] = None,
     test: Annotated[Path | None, typer.Option("--test", metavar="FILE", help="The second file.")] = None,
+    workspace: WorkspaceFile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Split tasks into those to evolve on and those held out, NAME-train.jsonl and NAME-test.jsonl.
+    """Split tasks into those to evolve on and those held out: NAME:train and NAME:test from now on.
 
-    The same seed always draws the same tasks. Needs no workspace.
+    A file stays as it is, and its parts are written to FILE-train.jsonl and FILE-test.jsonl, or with their folds to
+    FILE-folds.jsonl. The same seed always draws the same tasks. A file needs no workspace.
 
-    JSON: train (file, dataset, tasks), test (file, dataset, tasks), dry_run.
+    JSON: dataset, parts (split, file, dataset, tasks), dry_run.
     """
-    from seedbed.errors import DatasetError, Problem
-    from seedbed.evaluation.dataset import Dataset
-
     if not 0 < share < 1:
         raise typer.BadParameter(f"found {share}; expected more than 0 and less than 1", param_hint="--share")
-    parts = Dataset.load(dataset).split(share, seed)
-    if not all(parts):
-        found = f"{counted(len(parts[0]), 'task')} and {counted(len(parts[1]), 'task')}"
-        raise DatasetError([Problem("--share", found, "at least one in each file", "Give more tasks.")], str(dataset))
-    files = [
-        train or dataset.with_name(f"{dataset.stem}-train.jsonl"),
-        test or dataset.with_name(f"{dataset.stem}-test.jsonl"),
+    names = [each.strip() for each in into.split(",")]
+    if len({*names}) != 2:
+        raise typer.BadParameter(f"found {into}; expected two names", param_hint="--into")
+    with options.opened_for_dataset(workspace, dataset) as space:
+        tasks = options.dataset(space, dataset)
+        parts = _drawn(tasks, share, folds, stratify, seed, names)
+        kept, part = options.dataset_and_split(dataset)
+        if space and space.store.ref(f"datasets/{kept}") and not (train or test):
+            from seedbed.errors import DatasetError, Problem
+
+            remedy = "Name others with --into, or add the dataset again."
+            taken = [Problem(f"splits.{name}", "a split that exists", "a new one", remedy) for name in parts]
+            whole = options.dataset(space, kept)
+            if known := [each for each, name in zip(taken, parts, strict=True) if name in whole.splits]:
+                raise DatasetError(known, dataset)
+            if not dry_run:
+                _keep(space, kept, whole.with_splits(parts), f"split {', '.join(parts)} by seed {seed}")
+            files: dict[str, Path | None] = dict.fromkeys(parts)
+        else:
+            beside = Path(kept if not part else f"{kept}-{part}")
+            files = _files(beside, tasks, parts, train, test, folded=folds is not None, dry_run=dry_run)
+    told = [
+        {"split": name, "file": str(files[name]) if files[name] else None, "dataset": each.digest, "tasks": len(each)}
+        for name, each in parts.items()
     ]
-    if files[0].resolve() == files[1].resolve():
-        raise typer.BadParameter(f"found {files[0]} twice; expected two files", param_hint="--train, --test")
-    remedy = "Remove it, or name others with --train and --test."
+    wrote, keeps = ("would write ", "would keep ") if dry_run else ("✓ wrote ", "✓ kept ")
+    style = "yellow" if dry_run else "bold green"
+    lines = [
+        line((wrote if file else keeps, style), f"{file or f'{kept}:{name}'}, {counted(len(parts[name]), 'task')}")
+        for name, file in files.items()
+    ]
+    output.show({"dataset": tasks.digest, "parts": told, "dry_run": dry_run}, as_json, *lines)
+
+
+def _drawn(
+    tasks: Dataset, share: float, folds: int | None, stratify: Respect | None, seed: int, names: list[str]
+) -> dict[str, Dataset]:
+    from seedbed.errors import DatasetError, Problem
+
+    by: Any = stratify.value if stratify else None
+    if folds is not None:
+        pairs = enumerate(tasks.folds(folds, seed, by=by), 1)
+        return {f"fold-{n}-{name}": part for n, pair in pairs for name, part in zip(names, pair, strict=True)}
+    halves = tasks.stratified(share, seed, by=by) if by else tasks.split(share, seed)
+    if not all(halves):
+        found = f"{counted(len(halves[0]), 'task')} and {counted(len(halves[1]), 'task')}"
+        raise DatasetError([Problem("--share", found, "at least one in each part", "Give more tasks.")])
+    return dict(zip(names, halves, strict=True))
+
+
+def _files(
+    beside: Path,
+    tasks: Dataset,
+    parts: dict[str, Dataset],
+    train: Path | None,
+    test: Path | None,
+    *,
+    folded: bool,
+    dry_run: bool,
+) -> dict[str, Path | None]:
+    """Write parts to files of their own, or the folds, which overlap, to one with their names."""
+    from seedbed.evaluation.rows import ending
+
+    stem = beside.name.partition(ending(beside) or "\0")[0]
+    if folded:
+        file = train or beside.with_name(f"{stem}-folds.jsonl")
+        _refuse_existing([file], "Remove it, or name another with --train.")
+        if not dry_run:
+            write(file, tasks.with_splits(parts))
+        return dict.fromkeys(parts, file)
+    given = dict(zip(parts, (train, test), strict=True))
+    files = {name: file or beside.with_name(f"{stem}-{name}.jsonl") for name, file in given.items()}
+    if len({file.resolve() for file in files.values()}) == 1:
+        raise typer.BadParameter(f"found {train} twice; expected two files", param_hint="--train, --test")
+    _refuse_existing([*files.values()], "Remove it, or name others with --train and --test.")
+    if not dry_run:
+        for name, file in files.items():
+            write(file, parts[name])
+    return {**files}
+
+
+@app.command()
+def sample(
+    dataset: DatasetName,
+    n: Annotated[int, typer.Option("-n", "--tasks", min=1, help="How many tasks.")],
+    seed: Seed = 0,
+    stratify: Stratify = None,
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write them to a new file of JSON lines.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Keep them under this name.")] = None,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a smaller dataset, into a file (-o) or kept under a name. The same seed always draws the same tasks.
+
+    JSON: name, dataset, tasks, splits, version, file, dry_run.
+    """
+    if (file is None) == (name is None):
+        raise typer.BadParameter("expected -o FILE or --name NAME, one of the two", param_hint="-o, --name")
+    by: Any = stratify.value if stratify else None
+    ref = None
+    with options.opened_for_dataset(workspace, dataset) as space:
+        drawn = options.dataset(space, dataset).sample(n, seed, by=by)
+    if name:
+        with options.opened(workspace, dry_run=dry_run) as home:
+            ref = _keep(home, name, drawn, f"{counted(len(drawn), 'task')} of {Path(dataset).name} by seed {seed}")
+        told = _kept_line(name, drawn, dry_run)
+    elif file:
+        _refuse_existing([file], "Remove it or choose another.")
+        if not dry_run:
+            write(file, drawn)
+        mark = ("would write ", "yellow") if dry_run else ("✓ wrote ", "bold green")
+        told = line(mark, f"{file}, {counted(len(drawn), 'task')}")
+    document = {**_told(name, drawn, ref), "file": str(file) if file else None, "dry_run": dry_run}
+    output.show(document, as_json, told)
+
+
+def _keep(space: Workspace, name: str, tasks: Dataset, because: str) -> Ref:
+    """Point a name at these tasks; one that does so already is left alone."""
+    from seedbed.errors import DatasetError, Problem, shown
+    from seedbed.evaluation.rows import KINDS, ending
+    from seedbed.playbooks.library import REF_NAME
+
+    if not REF_NAME.fullmatch(name) or ending(Path(name)) in KINDS:
+        remedy = "Give one with --name."
+        raise DatasetError([Problem("--name", shown(name), "a word such as mail, not that of a file", remedy)])
+    digest = space.store.put("dataset", tasks.content())
+    current = space.store.ref(f"datasets/{name}")
+    if current and current.target == digest:
+        return current
+    return space.store.move(f"datasets/{name}", digest, expected=current, because=because, by=space.by)
+
+
+def _told(name: str | None, tasks: Dataset, ref: Ref | None) -> Json:
+    splits = {each: len(ids) for each, ids in tasks.splits.items()}
+    version = ref.version if ref else None
+    return {"name": name, "dataset": tasks.digest, "tasks": len(tasks), "splits": splits, "version": version}
+
+
+def _kept_line(name: str, tasks: Dataset, dry_run: bool, more: str = "") -> Any:
+    from seedbed.storage.store import short
+
+    mark = ("would keep ", "yellow") if dry_run else ("✓ kept ", "bold green")
+    splits = f" ({_splits_told({each: len(ids) for each, ids in tasks.splits.items()})})" if tasks.splits else ""
+    return line(mark, f"{name}, {counted(len(tasks), 'task')}{splits}, {short(tasks.digest)}{more}")
+
+
+def _refuse_existing(files: list[Path], remedy: str) -> None:
+    from seedbed.errors import DatasetError, Problem
+
     taken = [Problem(str(file), "a file that exists", "a new one", remedy) for file in files if file.exists()]
     if taken:
         raise DatasetError(taken)
-    if not dry_run:
-        for file, tasks in zip(files, parts, strict=True):
-            write(file, tasks)
-    told = [
-        {"file": str(file), "dataset": tasks.digest, "tasks": len(tasks)}
-        for file, tasks in zip(files, parts, strict=True)
-    ]
-    mark = ("would write ", "yellow") if dry_run else ("✓ wrote ", "bold green")
-    lines = [line(mark, f"{file}, {counted(len(tasks), 'task')}") for file, tasks in zip(files, parts, strict=True)]
-    output.show({"train": told[0], "test": told[1], "dry_run": dry_run}, as_json, *lines)
 
 
 def write(file: Path, tasks: Dataset) -> None:
     """A dataset as JSON lines; `Dataset.load` gives it back."""
-    lines = (json.dumps(task.body(), ensure_ascii=False) for task in tasks)
+    lines = (json.dumps(row, ensure_ascii=False) for row in tasks.rows())
     file.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
     from seedbed.playbooks.playbook import Playbook
     from seedbed.workspace import Workspace
@@ -34,7 +35,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable key
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")]
 Because = Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")]
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel.")]
-DatasetFile = Annotated[Path, typer.Argument(metavar="DATASET", help="A file of tasks, one JSON object on each line.")]
+DatasetName = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET", help="A file or folder of tasks, or a kept dataset; NAME:SPLIT is one split of it."
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
@@ -160,6 +166,60 @@ def is_file(name: str) -> bool:
 def kept(space: Workspace, name: str, because: str) -> str:
     """The digest of a playbook that is in the store, once this returns."""
     return space.library.keep(space.playbook(name), because=because) if is_file(name) else space.library.find(name)
+
+
+def dataset(space: Workspace | None, name: str) -> Dataset:
+    """The tasks of a file, a folder, a kept name or a digest; `:SPLIT` after it takes one split of them.
+
+    Files and folders need no workspace.
+    """
+    from seedbed.evaluation.dataset import Dataset
+
+    whole, split = dataset_and_split(name)
+    named = space.store.ref(f"datasets/{whole}") if space else None
+    if is_tasks(whole) and not named:
+        found = Dataset.load(whole)
+    else:
+        assert space is not None
+        digest = named.target if named else whole
+        body = space.store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
+        if "tasks" not in body:
+            from seedbed.errors import NotFound, shown
+
+            known = ", ".join(ref.name.removeprefix("datasets/") for ref in space.store.refs("datasets/")) or "none yet"
+            remedy = "A file such as tasks.jsonl works too; seedbed dataset add keeps one"
+            raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
+        found = Dataset.from_content(body)
+    return found.only(split=split) if split else found
+
+
+def dataset_and_split(name: str) -> tuple[str, str | None]:
+    """`mail:test` as `mail` and `test`; a file whose own name has a colon is meant first."""
+    parts = None if Path(name).exists() else re.fullmatch(r"(b2:[0-9a-f]{64}|.+?):([^:/\\]+)", name)
+    return (parts[1], parts[2]) if parts and parts[1] != "b2" else (name, None)
+
+
+def is_tasks(name: str) -> bool:
+    """Whether a dataset is meant as a file or folder: by its ending, or because it is there."""
+    from seedbed.evaluation.rows import KINDS, ending
+
+    return ending(Path(name)) in KINDS or Path(name).exists()
+
+
+@contextmanager
+def opened_for_dataset(given: Path | None, name: str) -> Iterator[Workspace | None]:
+    """The workspace, or None where there is none and the dataset is a file or folder, which needs none."""
+    from seedbed.errors import SettingsError
+
+    try:
+        path = workspace_file(given)
+    except SettingsError:
+        if given or not is_tasks(dataset_and_split(name)[0]):
+            raise
+        yield None
+    else:
+        with opened(path) as space:
+            yield space
 
 
 def metric(name: str) -> Metric:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, Because, Changes, DatasetFile, DryRun, MetricName, PlaybookName, WorkspaceFile
+from seedbed.cli.options import AsJson, Because, Changes, DatasetName, DryRun, MetricName, PlaybookName, WorkspaceFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _changed(space: Workspace, name: str, values: dict[str, Any]) -> Playbook:
 @app.command(rich_help_panel="Verbs do the work")
 def evaluate(
     playbook: PlaybookName,
-    dataset: DatasetFile,
+    dataset: DatasetName,
     metric: MetricName = "exact_match",
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
     workspace: WorkspaceFile = None,
@@ -111,10 +111,10 @@ def evaluate(
     Exit code 2 if nothing could be scored.
     """
     from seedbed.cli import views
-    from seedbed.evaluation.dataset import Dataset
 
-    by, tasks = options.metric(metric), Dataset.load(dataset)
+    by = options.metric(metric)
     with options.opened(workspace) as space:
+        tasks = options.dataset(space, dataset)
         card = evaluated(space, space.playbook(playbook), tasks, by, replicates)
     output.show(views.card_document(card, tasks), as_json, views.card_view(card))
     raise typer.Exit(PASS if card.scored else INCONCLUSIVE)
@@ -132,7 +132,7 @@ def evaluated(space: Workspace, playbook: Playbook, tasks: Dataset, by: Metric, 
 def compare(
     control: Annotated[str, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")],
     candidate: Annotated[str, typer.Argument(metavar="B", help="What may be better.")],
-    on: Annotated[Path, typer.Option("--on", metavar="DATASET", help="Tasks that B was not evolved on.")],
+    on: Annotated[str, typer.Option("--on", metavar="DATASET", help="Tasks that B was not evolved on.")],
     metric: MetricName = "exact_match",
     alpha: Alpha = 0.05,
     seed: Annotated[int, typer.Option("--seed", help="Draws the order of the tasks.")] = 0,
@@ -148,12 +148,12 @@ def compare(
     Exit code 0 if B is better, 1 if it is worse, 2 if these tasks do not tell.
     """
     from seedbed.cli import views
-    from seedbed.evaluation.dataset import Dataset
 
-    by, tasks = options.metric(metric), Dataset.load(on)
+    by = options.metric(metric)
     if not 0 < alpha < 0.5:
         raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     with options.opened(workspace) as space:
+        tasks = options.dataset(space, on)
         verdict = compared(space, space.playbook(control), space.playbook(candidate), tasks, by, alpha, seed)
     output.show(views.verdict_document(verdict), as_json, views.verdict_view(verdict))
     raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(verdict.finding, INCONCLUSIVE))
@@ -173,7 +173,7 @@ def compared(
 @app.command(rich_help_panel="Verbs do the work")
 def evolve(
     playbook: PlaybookName,
-    dataset: DatasetFile,
+    dataset: DatasetName,
     bank: Annotated[
         Path, typer.Option("--bank", metavar="FILE", help="Texts to try: one on each line, or a YAML list.")
     ],
@@ -202,12 +202,11 @@ def evolve(
     Exit code 2 if nothing was better than the start.
     """
     from seedbed.cli import views
-    from seedbed.evaluation.dataset import Dataset
 
-    by, tasks = options.metric(metric), Dataset.load(dataset)
+    by = options.metric(metric)
     with options.opened(workspace, dry_run=dry_run) as space:
         start = space.playbook(playbook)
-        shown, tasks = _apart(tasks, demos, seed)
+        shown, tasks = _apart(options.dataset(space, dataset), demos, seed)
         offered = variants(start, _bank(bank), gene, demos, shown, seed)
         if dry_run:
             _show_plan(start, offered, len(tasks), as_json)
@@ -215,7 +214,7 @@ def evolve(
         found = evolved(space, start, tasks, by, offered, f"over {bank.name}")
         improved = found.best != start.digest
         if branch and improved:
-            space.library.name(branch, found.best, because=f"best of {len(found.tried)} on {dataset.name}")
+            space.library.name(branch, found.best, because=f"best of {len(found.tried)} on {Path(dataset).name}")
         view = views.evolution_view(found, space.library)
     document = views.evolution_document(found, tasks, branch if improved else None)
     output.show(document, as_json, view)

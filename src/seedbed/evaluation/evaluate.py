@@ -1,74 +1,33 @@
-"""evaluate(): a playbook over tasks gives a Scorecard; cells already paid for are reused."""
+"""evaluate(): a playbook over tasks gives a Scorecard; what was paid before is reused."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from seedbed.errors import BudgetSpent, RunError
+from seedbed.evaluation.cells import Cell, Cells, Naming, recorded
 from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Metric
+from seedbed.evaluation.metrics import Metric, Score
+from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
+from seedbed.stage.ledger import Ledger
+from seedbed.storage.store import Json, Store, digest
 
-if TYPE_CHECKING:
-    from seedbed.stats.estimates import Interval
+Item = tuple[Task, int]
+"""A task, and which of its replicates."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One (playbook, task, replicate) by one metric: the unit of evaluation, caching and resume."""
-
-    key: str
-    playbook: Digest
-    task: str
-    replicate: int
-    metric: str
-    value: float | None
-    reason: str = ""
-    answer: str = ""
-    run: str = ""
-    cost_usd: float = 0.0
-    latency_seconds: float = 0.0
-    reused: bool = False
+Perform = Callable[[str, Playbook, Task, int, Ledger], Awaitable[Run]]
+"""Gives the run of that id: performed now with that seed and money, or by whoever was quicker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scorecard:
-    """The cells of one playbook over one set of tasks."""
-
-    playbook: Digest
-    metric: str
-    cells: tuple[Cell, ...]
-
-    @property
-    def scored(self) -> tuple[Cell, ...]:
-        return tuple(cell for cell in self.cells if cell.value is not None)
-
-    @property
-    def interval(self) -> Interval:
-        """The mean over tasks, replicates averaged within each, with its interval."""
-        from seedbed.stats.estimates import mean_interval, wilson
-
-        by_task: dict[str, list[float]] = {}
-        for cell in self.cells:
-            if cell.value is not None:
-                by_task.setdefault(cell.task, []).append(cell.value)
-        means = [sum(values) / len(values) for values in by_task.values()]
-        # A t interval of a rate near 0 or 1 is too narrow, and has no width at all when every task agrees.
-        return wilson(round(sum(means)), len(means)) if {*means} <= {0.0, 1.0} else mean_interval(means)
-
-    @property
-    def cost_usd(self) -> float:
-        return sum(cell.cost_usd for cell in self.cells if not cell.reused)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bench:
     """Where evaluations happen: who performs, where cells are kept, and how many run at once.
 
@@ -76,11 +35,16 @@ class Bench:
     """
 
     store: Store
-    perform: Callable[[Playbook, Task, int], Awaitable[Run]]
+    perform: Perform
     identity: Callable[[Playbook], Json]
     by: str
     at_once: int = 8
+    timeout_seconds: float | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    journal: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "journal", Journal(self.store))
 
 
 Watcher = Callable[[Cell], None]
@@ -89,86 +53,115 @@ Watcher = Callable[[Cell], None]
 async def evaluate(
     playbook: Playbook,
     tasks: Iterable[Task],
-    metric: Metric,
+    metrics: Metric | Sequence[Metric],
     bench: Bench,
     *,
     replicates: int = 1,
+    max_cost_usd: float | None = None,
     watch: Watcher | None = None,
 ) -> Scorecard:
-    """Score a playbook. Each cell is a fact the moment it is paid; known ones cost nothing.
+    """Score a playbook, by the first metric above all. Each cell is a fact the moment it is paid; known ones are free.
 
-    A run that fails leaves its cell without a value, to be tried again next time; BudgetSpent ends the evaluation.
+    A run that fails leaves its cells without a value, to be tried again next time, and so does one that the money does
+    not last for: `max_cost_usd` is never exceeded. A spent quota ends the evaluation with BudgetSpent.
     """
-    plan = [(task, replicate) for task in tasks for replicate in range(replicates)]
-    cell_of = cells_of(playbook, plan, metric, bench)
-    done = []
-    async with aclosing(in_order(plan, cell_of, at_once=bench.at_once)) as cells:
-        async for cell in cells:
-            done.append(cell)
+    chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
+    todo = list(tasks)
+    plan = [(task, replicate) for task in todo for replicate in range(replicates)]
+    cells_at = cells_of(playbook, plan, chosen, bench, Ledger(max_cost_usd, kept=0.0))
+    done = Cells(playbook.digest)
+    async with aclosing(in_order(plan, cells_at, at_once=bench.at_once)) as results:
+        async for cells in results:
+            for cell in cells:
+                done.append(cell)
             if watch:
-                watch(cell)
-    return Scorecard(playbook.digest, metric.name, tuple(done))
+                watch(cells[0])
+    return scorecard(playbook.digest, chosen[0].name, done, todo)
 
 
 def cells_of(
-    playbook: Playbook, plan: Sequence[tuple[Task, int]], metric: Metric, bench: Bench
-) -> Callable[[tuple[Task, int]], Awaitable[Cell]]:
-    """A function that gives the cell of a (task, replicate): from the store if it is there, else by running."""
-    about = {"playbook": playbook.digest, "metric": metric.identity, "models": bench.identity(playbook)}
+    playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger | None = None
+) -> Callable[[Item], Awaitable[list[Cell]]]:
+    """A function that gives the cells of a (task, replicate), one for each metric: known ones, or by running."""
+    naming = Naming(playbook.digest, bench.identity(playbook), metrics)
+    runs = {(task.id, replicate): naming.run(task, replicate) for task, replicate in plan}
+    keys = {naming.cell(runs[task.id, n], task, metric.name) for task, n in plan for metric in metrics}
+    known = recorded(bench.store, playbook.digest, keys)
+    money = ledger or Ledger()
 
-    def key_of(task: Task, replicate: int) -> str:
-        return digest("cell", {**about, "task": task.digest, "replicate": replicate})
+    async def cells_at(item: Item) -> list[Cell]:
+        task, replicate = item
+        run = runs[task.id, replicate]
+        cells = {metric.name: known.get(naming.cell(run, task, metric.name)) for metric in metrics}
+        missing = [metric for metric in metrics if cells[metric.name] is None]
+        if missing:
+            paid = await _pay(naming, run, playbook, *item, missing, bench, money)
+            cells |= {cell.metric: cell for cell in paid}
+        return [cell for cell in cells.values() if cell]
 
-    known = _recorded({key_of(*item) for item in plan}, bench)
-
-    async def cell_of(item: tuple[Task, int]) -> Cell:
-        key = key_of(*item)
-        return known[key] if key in known else await _pay(key, playbook, *item, metric, bench)
-
-    return cell_of
+    return cells_at
 
 
 def seed_of(task: Task, replicate: int) -> int:
     """The seed of a task's replicate: the same for every playbook, so that comparisons are paired."""
-    return int(digest("seed", [task.digest, replicate])[3:11], 16)
+    return int(digest("seed", [dict(task.inputs), replicate])[3:11], 16)
 
 
-async def _pay(key: str, playbook: Playbook, task: Task, replicate: int, metric: Metric, bench: Bench) -> Cell:
-    cell = Cell(key=key, playbook=playbook.digest, task=task.id, replicate=replicate, metric=metric.name, value=None)
+async def _pay(
+    naming: Naming,
+    run: str,
+    playbook: Playbook,
+    task: Task,
+    replicate: int,
+    metrics: Sequence[Metric],
+    bench: Bench,
+    ledger: Ledger,
+) -> list[Cell]:
+    def cell(metric: Metric, score: Score, done: Run | None = None) -> Cell:
+        return Cell(
+            key=naming.cell(run, task, metric.name),
+            playbook=playbook.digest,
+            task=task.id,
+            replicate=replicate,
+            metric=metric.name,
+            value=score.value,
+            reason=score.reason,
+            answer=score.answer,
+            run=done.id if done else "",
+            cost_usd=done.cost_usd if done else 0.0,
+            latency_seconds=done.latency_seconds if done else 0.0,
+        )
+
+    done = await _performed(run, playbook, task, replicate, bench, ledger)
+    if isinstance(done, str):
+        return [cell(metric, Score(None, done)) for metric in metrics]
+    cells = [cell(metric, await metric(done, task), done) for metric in metrics]
+    scored = [each for each in cells if each.value is not None]
+    kept = await asyncio.gather(*(bench.journal.add(each.fact(bench.clock(), bench.by)) for each in scored))
+    if not all(kept):  # somebody was quicker, and there is one truth
+        known = recorded(bench.store, playbook.digest, [each.key for each in scored])
+        cells = [known.get(each.key, each) for each in cells]
+    return cells
+
+
+async def _performed(
+    run: str, playbook: Playbook, task: Task, replicate: int, bench: Bench, ledger: Ledger
+) -> Run | str:
+    """The run, or why there is none that can be scored."""
+    if ledger.refused:
+        return "the money for this evaluation was spent"
     try:
-        run = await bench.perform(playbook, task, seed_of(task, replicate))
-    except BudgetSpent:
-        raise  # no fault of the playbook's
+        async with asyncio.timeout(bench.timeout_seconds):
+            done = await bench.perform(run, playbook, task, seed_of(task, replicate), ledger)
+    except BudgetSpent as spent:
+        if not ledger.refused:
+            raise  # it is the quota's, and no fault of the playbook's
+        return str(spent)
     except RunError as wrong:
-        return replace(cell, reason=str(wrong))
-    score = await metric(run, task)
-    cell = replace(
-        cell,
-        value=score.value,
-        reason=score.reason,
-        answer=score.answer,
-        run=run.id,
-        cost_usd=run.cost_usd,
-        latency_seconds=run.latency_seconds,
-    )
-    if score.value is not None and not bench.store.append([_fact(cell, bench)]):
-        return _recorded({key}, bench)[key]  # somebody was quicker, and there is one truth
-    return cell
+        return str(wrong)
+    except TimeoutError:
+        return f"it took longer than {bench.timeout_seconds:g} s"
+    return done if done.status == "completed" else f"its run was not completed: {done.status}"
 
 
-_IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "latency_seconds")
-
-
-def _fact(cell: Cell, bench: Bench) -> Fact:
-    body = {name: getattr(cell, name) for name in _IN_BODY}
-    return Fact(
-        kind="cell", key=cell.key, subject=cell.playbook, at=bench.clock(), by=bench.by, body=body, value=cell.value
-    )
-
-
-def _recorded(keys: Collection[str], bench: Bench) -> dict[str, Cell]:
-    facts = bench.store.facts(Query(kind="cell", keys=sorted(keys))) if keys else ()
-    return {
-        fact.key: Cell(key=fact.key, playbook=fact.subject, value=fact.value, reused=True, **fact.body)
-        for fact in facts
-    }
+__all__ = ["Bench", "Cell", "Scorecard", "Watcher", "cells_of", "evaluate", "seed_of"]

@@ -48,10 +48,10 @@ async def compare(
     by_id = {task.id: task for task in tasks}
     order = [(by_id[name], 0) for name in plan.order]
     # A playbook against itself is one arm: each of its cells is paid once, so every task is a tie.
-    arms = [cells_of(playbook, order, metric, bench) for playbook in dict.fromkeys((control, candidate))]
+    arms = [cells_of(playbook, order, [metric], bench) for playbook in dict.fromkeys((control, candidate))]
 
     async def pair(item: tuple[Task, int]) -> tuple[Cell, Cell]:
-        cells = [cell async for cell in in_order(arms, lambda arm: arm(item), at_once=bench.at_once)]
+        cells = [cell async for (cell,) in in_order(arms, lambda arm: arm(item), at_once=bench.at_once)]
         return cells[0], cells[-1]
 
     rule = plan.start()

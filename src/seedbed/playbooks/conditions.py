@@ -52,7 +52,9 @@ class StopRule(Condition):
 class Until(StopRule):
     """Repeat a round until the rule holds, or it is plain that it never will; at most so often.
 
-    A round is the step itself, or all steps from the one it goes `back_to`.
+    A round is the step itself, or all steps from the one it goes `back_to`. Recommended for speakers on the same
+    question: `any: [{agreement: 0.5, stable: 2}, {stable: 4}]`; for one who revises a text: `settled: 0.75, rounds: 2`;
+    for different jobs, such as work and review: what the judge says, such as `at_least: 8`.
     """
 
     back_to: StepName | None = None

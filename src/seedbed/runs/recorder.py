@@ -7,12 +7,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from itertools import count
 from typing import Any, Literal
 
-from seedbed.errors import NotFound, RunError, shown
+from seedbed.errors import NotFound, RunError, RunTaken, shown
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call, Child, Decision, Run, Status, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
@@ -21,6 +23,9 @@ from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 ENTRIES = ("turn", "routing", "call", "decision", "child", "reading", "remark")
 """What a run is made of: answers, choices of models, uses of tools, decisions, runs it opened, the clock and chance,
 log lines."""
+
+
+NOBODY = ""
 
 
 class Recorder:
@@ -58,6 +63,7 @@ class Recorder:
         self._started = clock()
         self._began = time.perf_counter()
         self._ends = 0
+        self._claims = 0
         self._paid_usd = 0.0
         self._known: dict[str, Json] = {}
         self._asked: Counter[str] = Counter()
@@ -71,7 +77,7 @@ class Recorder:
             raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
         about = {name: start.body[name] for name in ("inputs", "seed", "models", "parent")}
         made = cls(journal, start.subject, by=by, run=run, **about)
-        made._started, made._ends = start.at, len(ends)
+        made._started, made._ends, made._claims = start.at, len(ends), len(_claims(store, run))
         made.resumed = True
         for kind in (*ENTRIES, "intent"):
             made._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
@@ -90,10 +96,26 @@ class Recorder:
         """What was paid for this run and those it opened, also before it was taken up again."""
         return _cost_usd(self.turns, self.children)
 
+    @property
+    def paid_before_usd(self) -> float:
+        """What is known to have been paid for this run and all under it, also those that have not ended."""
+        store, family = self._journal.store, {self.id}
+        for start in store.facts(Query(kind="start", since=self._started)):  # whoever opens a run started before it
+            if start.body["parent"] in family:
+                family.add(start.key)
+        turns = (fact.body for run in family for fact in store.facts(Query(kind="turn", subject=run)))
+        return sum(float(turn["cost_usd"]) for turn in turns)
+
     async def start(self) -> None:
-        """Accept the run: from here on it can be taken up again."""
-        if not self.resumed:
-            await self._add("start", self.id, self.playbook, {**self._about, "seedbed": _version()})
+        """Accept the run: from here on it can be taken up again. Raises RunTaken if another worker has accepted it."""
+        worker = self._journal.worker
+        if self.resumed:
+            mine = await self._add("claim", f"{self.id}@{self._claims + 1}", self.id, {"worker": worker})
+        else:
+            about = {**self._about, "seedbed": _version(), "worker": worker}
+            mine = await self._add("start", self.id, self.playbook, about)
+        if not mine:
+            raise RunTaken(f"run {self.id[:10]}: found that another worker has just begun with it; expected it free")
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
     async def once(
@@ -141,17 +163,33 @@ class Recorder:
         return turn
 
     async def child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
-        """Another run opened by this one. The work is given its id, the same one whenever this run is taken up."""
-        key = self._key("child", step, request)
-        if key in self._known:
-            child = Child(**self._known[key])
-        else:
-            run = await work(uuid.uuid5(uuid.UUID(self.id), key).hex)
+        """Another run opened by this one. The work is given its id, the same one whenever this run is taken up.
+
+        One that fails is kept too, with what it cost; one that was not completed goes on when this run does.
+        """
+        key = first = self._key("child", step, request)
+        tries = count(2)
+        while key in self._known and self._known[key]["status"] != "completed":
+            key = f"{first}@{next(tries)}"
+
+        async def ended(run: Run) -> Child:
             told = ("status", "output", "error", "tokens", "cost_usd")
             child = Child(run=run.id, step=step, **{name: getattr(run, name) for name in told})
             await self._add("child", key, self.id, child.body(), child.cost_usd)
-        self.children.append(child)
-        return child
+            self.children.append(child)
+            return child
+
+        if key in self._known:
+            self.children.append(Child(**self._known[key]))
+            return self.children[-1]
+        run = uuid.uuid5(uuid.UUID(self.id), first).hex
+        try:
+            done = await work(run)
+        except Exception:
+            with suppress(NotFound):  # it may not even have begun
+                await ended(recall(self._journal.store, run))
+            raise
+        return await ended(done)
 
     async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
         """Record the outcome and return the whole run, just as `recall` will give it back."""
@@ -173,12 +211,25 @@ class Recorder:
         )
         told = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
         outcome = {name: getattr(run, name) for name in told}
-        body = {**self._about, **outcome, "turns": len(run.turns), "seedbed": _version()}
+        claim = self._claims + self.resumed  # which of those who took it up this is the end of
+        body = {**self._about, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": claim}
         # A run that was taken up again ends again; what it paid before was told by the end before.
         key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
         await self._add("run", key, self.playbook, body, self._paid_usd)
         self.tell(status)
         return run
+
+    def leave(self) -> None:
+        """Say that nobody is at this run any more, so that others need not wait; if it was this recorder that was."""
+        body, store = {"worker": NOBODY}, self._journal.store
+        try:
+            mine = worker_at(store, self.id) == self._journal.worker
+        except NotFound:  # it has not even begun
+            return
+        if not mine:
+            return
+        key = f"{self.id}@{len(_claims(store, self.id)) + 1}"
+        store.append([Fact(kind="claim", key=key, subject=self.id, at=self._clock(), by=self._by, body=body)])
 
     def tell(self, status: Status | Literal["interrupted"]) -> None:
         """Tell those who listen how it ended, and what was paid since it was last taken up."""
@@ -187,9 +238,11 @@ class Recorder:
             turns, tokens = len(self.turns), _tokens(self.turns, ())
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self._paid_usd, latency_seconds=seconds))
 
-    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> None:
+    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
-        await self._journal.add(Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value))
+        return await self._journal.add(
+            Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value)
+        )
 
 
 @cache
@@ -207,7 +260,7 @@ def recall(store: Store, run: str) -> Run:
     start, ends = _start(store, run), _ends(store, run)
     entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
     turns = tuple(map(Turn.from_body, entries["turn"]))
-    children = tuple(Child(**body) for body in entries["child"])
+    children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
     return _run(
         ends[-1] if ends else start,
         turns=turns,
@@ -230,6 +283,18 @@ def _start(store: Store, run: str) -> Fact:
     for fact in store.facts(Query(kind="start", key=run)):
         return fact
     raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
+
+
+def _claims(store: Store, run: str) -> list[Fact]:
+    return list(store.facts(Query(kind="claim", subject=run)))
+
+
+def worker_at(store: Store, run: str) -> str | None:
+    """The worker who began with a run, or took it up last, and neither ended nor left it. Raises NotFound."""
+    claims = _claims(store, run)
+    if any(end.body["claim"] == len(claims) for end in _ends(store, run)):
+        return None
+    return str([_start(store, run), *claims][-1].body["worker"]) or None
 
 
 def _ends(store: Store, run: str) -> list[Fact]:

@@ -67,12 +67,13 @@ class _Dialogue:
     async def output(self) -> str:
         ended: Ended = {}
         await self._take(_parts(self.playbook, self.needs), ended)
-        for name, wrong in ended.items():
-            if wrong and name != self.last:
-                await self.stage.log(f"{name} was not answered: {wrong}")
         said = [text for text in self.answers.values() if text and text != UNANSWERED]
         wrong = ended[self.last]
-        if wrong and not (isinstance(wrong, BudgetSpent) and said):
+        fatal = wrong and not (isinstance(wrong, BudgetSpent) and said)
+        for name, why in ended.items():
+            if why and not (fatal and name == self.last):
+                await self.stage.log(f"{name} was not answered: {why}")
+        if wrong and fatal:
             raise wrong
         return said[-1] if said and (wrong or not self.answers[self.last]) else self.answers[self.last]
 

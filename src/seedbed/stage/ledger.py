@@ -37,7 +37,7 @@ class Ledger:
         self.spent_usd = 0.0
         self.refused = False
         self._kept_usd = kept * (limit_usd or 0.0)
-        self._reserved_usd = 0.0
+        self._held: list[float] = []  # for calls under way; a running sum would not come back to nothing
         self._settled = asyncio.Event()
         self._all: tuple[Ledger, ...] = (self, *(within._all if within else ()))
 
@@ -45,9 +45,9 @@ class Ledger:
     def is_limited(self) -> bool:
         return any(each.limit_usd is not None for each in self._all)
 
-    def left_usd(self, *, last: bool = False) -> float:
-        """What another call may cost now."""
-        return min(each._free_usd(last) - each._reserved_usd for each in self._all)
+    def left_usd(self, *, last: bool = False, held: bool = False) -> float:
+        """What another call may cost now; or, with all that is `held`, if calls under way turn out to cost nothing."""
+        return max(0.0, min(each._free_usd(last) - (0.0 if held else sum(each._held)) for each in self._all))
 
     @asynccontextmanager
     async def reserved(
@@ -67,12 +67,12 @@ class Ledger:
         else:
             reservation, most = Reservation(wanted), 0.0
         for each in self._all:
-            each._reserved_usd += most
+            each._held.append(most)
         try:
             yield reservation
         finally:
             for each in self._all:
-                each._reserved_usd -= most
+                each._held.remove(most)
             self.spend(reservation.spent_usd)
 
     def spend(self, usd: float) -> None:
@@ -81,22 +81,30 @@ class Ledger:
             each.spent_usd += usd
             each._settled.set()
 
+    def refuse(self) -> None:
+        """Remember that there was no money for something."""
+        for each in self._all:
+            each.refused = True
+
+    async def settled(self) -> None:
+        """Wait until something was paid."""
+        self._settled.clear()
+        await self._settled.wait()
+
     def _free_usd(self, last: bool) -> float:
         """What is not spent, also if it is held by calls under way."""
         return math.inf if self.limit_usd is None else self.limit_usd - self.spent_usd - (not last) * self._kept_usd
 
     async def _left(self, least_usd: float, last: bool) -> float:
         while (left := self.left_usd(last=last)) < least_usd:
-            short = next(each for each in self._all if each._free_usd(last) - each._reserved_usd < least_usd)
-            if short._free_usd(last) < least_usd or not short._reserved_usd:
-                for each in self._all:
-                    each.refused = True
+            short = next(each for each in self._all if each._free_usd(last) - sum(each._held) < least_usd)
+            if short._free_usd(last) < least_usd:
+                self.refuse()
                 raise BudgetSpent(
-                    f"found ${max(left, 0):.4f} left of ${short.limit_usd:.2f}; expected enough for another answer. "
+                    f"found ${left:.4f} left of ${short.limit_usd:.2f}; expected enough for another answer. "
                     "Raise the limit, or ask for less"
                 )
-            short._settled.clear()
-            await short._settled.wait()
+            await short.settled()
         return left
 
 

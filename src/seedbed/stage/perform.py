@@ -53,7 +53,11 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
     recorder = stage.recorder
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
     with within(run=recorder.id):
-        await recorder.start()
+        try:
+            await recorder.start()
+        except asyncio.CancelledError:
+            recorder.leave()
+            raise
         try:
             yield ended
             _check_output(stage.output)
@@ -64,6 +68,7 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             raise
         except BaseException:
             recorder.tell("interrupted")
+            recorder.leave()
             raise
         ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
 

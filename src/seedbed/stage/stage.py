@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError, SettingsError
+from seedbed.errors import ActionForbidden, BudgetSpent, PlaybookError, Problem, RunError, SettingsError
 from seedbed.models.chat import Message, Model
 from seedbed.models.fallback import Answered, Discard, answered, streamed
 from seedbed.models.limits import Lines
@@ -25,7 +25,7 @@ from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
 if TYPE_CHECKING:
-    from seedbed.models.routing import Router
+    from seedbed.models.routing import Choice, Router
 
 Confirm = Callable[[str, str], Awaitable[bool]]
 """Asks a person whether an action may be taken, with the reason why it is asked."""
@@ -78,6 +78,8 @@ class Stage:
         """How many runs are above this one."""
         self._open_run = open_run
         self._draws = count()
+        if recorder.resumed and not depth and self.ledger.is_limited:
+            self.ledger.spend(recorder.paid_before_usd)  # at once: what is asked anew may not count on that money
 
     @property
     def seed(self) -> int:
@@ -110,11 +112,8 @@ class Stage:
         spoken = tuple((message.role, message.text) for message in messages)
         request = "\x1e".join((role, *(f"{speaker}\x1f{text}" for speaker, text in spoken)))
         last = last and not self.depth  # what was kept is for the end of the run that is above all
-        paid = False
 
         async def spoke() -> Turn:
-            nonlocal paid
-            paid = True
             model = wish.model or await self._chosen(name or role, wish, request, asked.max_tokens, last)
             with within(step=name or role, model=model):
                 got = await self._answered(asked, wish, model, messages, last, name or role, role)
@@ -141,8 +140,6 @@ class Stage:
         except Exception as wrong:
             self._let_hear(name or role, role, wish.model or "", failed=str(wrong) or type(wrong).__name__)
             raise
-        if not paid:  # before the run was taken up again
-            self.ledger.spend(turn.cost_usd)
         self._let_hear(name or role, role, turn.model, turn=turn)
         return turn
 
@@ -157,23 +154,36 @@ class Stage:
         return self.playbook.roles[name]
 
     async def _chosen(self, place: str, wish: _Wish, request: str, max_tokens: int | None, last: bool) -> str:
-        """The model for a turn that names none: chosen once, and recorded with the chance of it."""
-        assert self._router is not None
-        router = self._router()
+        """The model for a turn that names none: chosen once, and recorded with the chance of it.
 
-        async def choose() -> Json:
-            choice = router.choose(
+        If there is none for what is left now, wait for what calls under way leave.
+        """
+        assert self._router is not None
+        router, ledger = self._router(), self.ledger
+
+        def choice(*, held: bool) -> Choice:
+            return router.choose(
                 "+".join(sorted(wish.needs)) or place,
                 wish.needs,
                 wish.prefer,
                 prompt_tokens=len(request.encode()) // 4,
                 max_tokens=max_tokens or USUAL_TOKENS,
-                affordable=self.ledger.left_usd(last=last) if self.ledger.is_limited else None,
+                affordable=ledger.left_usd(last=last, held=held) if ledger.is_limited else None,
                 quality=wish.quality,
                 max_cost_usd=wish.max_cost_usd,
                 seed=f"{self.seed}/{place}/{len(self.recorder.turns)}",
             )
-            return {**choice.document(), "step": place}
+
+        async def choose() -> Json:
+            while True:
+                with suppress(BudgetSpent):
+                    return {**choice(held=False).document(), "step": place}
+                try:
+                    choice(held=True)
+                except BudgetSpent:
+                    ledger.refuse()
+                    raise
+                await ledger.settled()
 
         return str((await self.recorder.once("routing", place, request, choose))["model"])
 
@@ -218,17 +228,12 @@ class Stage:
         """
         if self._open_run is None:
             raise RunError("found a run that cannot open others; expected one of a workspace")
-        performed, opener = False, self._open_run
+        opener = self._open_run
 
         async def work(run: str) -> Run:
-            nonlocal performed
-            performed = True
             return await opener(self, run, playbook, dict(inputs))
 
-        child = await self.recorder.child(step or "open", [playbook, dict(inputs)], work)
-        if not performed:  # before the run was taken up again
-            self.ledger.spend(child.cost_usd)
-        return child
+        return await self.recorder.child(step or "open", [playbook, dict(inputs)], work)
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Use a tool. One that changes the world needs the rules' permission, and a person's where they ask for it.

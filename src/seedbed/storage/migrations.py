@@ -223,7 +223,9 @@ _VIEWS = {
     "move": "moves ref:subject target:body.to previous:body.from because link:link",
     "approval": "approvals playbook:subject channel because link:link",
     "key": "key_changes generation# link:link",
-    "start": "starts run:key playbook:subject inputs seed# parent",
+    "start": "starts run:key playbook:subject inputs seed# parent worker",
+    "claim": "claims run:subject worker",
+    "heartbeat": "heartbeats worker:subject",
     "run": "runs run:key playbook:subject status inputs output error seed# turns# tokens# cost_usd# latency_seconds#",
     "turn": "turns turn:key run:subject step role model text finish_reason"
     " prompt_tokens# completion_tokens# cost_usd# latency_seconds#",

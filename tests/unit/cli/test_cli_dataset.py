@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from command_line import Seedbed, keeps_promise, tasks, write
+from command_line import SORTER, WORKSPACE, Seedbed, held, keeps_promise, tasks, write
 
 from seedbed.evaluation.dataset import Dataset
 
@@ -42,7 +43,7 @@ def test_split_loses_no_task_and_shares_none(tmp_path: Path, seedbed: Seedbed) -
     assert keeps_promise(done.json, "dataset", "split")
     train, test = (Dataset.load(tmp_path / f"tasks-{name}.jsonl") for name in ("train", "test"))
     assert (len(train), len(test)) == (6, 14)
-    assert (train.digest, test.digest) == (done.json["train"]["dataset"], done.json["test"]["dataset"])
+    assert [train.digest, test.digest] == [part["dataset"] for part in done.json["parts"]]
     whole = {task.id: task for task in Dataset.load(tmp_path / "tasks.jsonl")}
     assert {task.id: task for task in (*train, *test)} == whole
 
@@ -57,7 +58,7 @@ def test_the_same_seed_draws_the_same_tasks(tmp_path: Path, seedbed: Seedbed) ->
     def drawn(seed: int, name: str) -> str:
         files = ("--train", f"{name}.jsonl", "--test", f"{name}-rest.jsonl")
         done = seedbed("dataset", "split", "tasks.jsonl", "--seed", str(seed), *files, "--json")
-        return str(done.json["train"]["dataset"])
+        return str(done.json["parts"][0]["dataset"])
 
     assert drawn(1, "a") == drawn(1, "b") != drawn(2, "c")
 
@@ -83,7 +84,7 @@ def test_a_split_overwrites_nothing_and_writes_neither_file_then(tmp_path: Path,
 def test_a_split_leaves_no_file_empty(share: str, tmp_path: Path, seedbed: Seedbed) -> None:
     done = seedbed("dataset", "split", "tasks.jsonl", "--share", share)
     assert done.code == 1
-    assert "at least one in each file" in done.err
+    assert "at least one in each part" in done.err
     assert not (tmp_path / "tasks-train.jsonl").exists()
 
 
@@ -100,3 +101,168 @@ def test_every_bad_line_is_told(command: str, tmp_path: Path, seedbed: Seedbed) 
     assert done.code == 1
     assert "line 2" in done.err
     assert "line 3" in done.err
+
+
+# Kept datasets
+
+PLAIN = "".join(
+    json.dumps({"prompt": f"I {word} {n}", "answer": answer, "no": f"{answer}-{n}", "lang": "en", "doc": n // 2}) + "\n"
+    for n in range(6)
+    for word, answer in (("love", "good"), ("hate", "bad"))
+)
+FIELDS = ("--expected", "answer", "--input", "text=prompt", "--id", "no", "--tag", "lang", "--source", "doc")
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    write(tmp_path, seedbed__yaml=WORKSPACE, sorter__yaml=SORTER, plain__jsonl=PLAIN)
+    return tmp_path
+
+
+def added(seedbed: Seedbed, *more: str) -> None:
+    assert seedbed("dataset", "add", "plain.jsonl", "--name", "mail", *FIELDS, *more).code == 0
+
+
+def test_add_keeps_a_dataset_under_its_name(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("dataset", "add", "plain.jsonl", *FIELDS, "--json")
+    assert keeps_promise(done.json, "dataset", "add")
+    assert (done.json["name"], done.json["tasks"], done.json["version"]) == ("plain", 12, 1)
+    (space / "plain.jsonl").unlink()
+    shown = seedbed("dataset", "show", "plain", "--json").json
+    assert keeps_promise(shown, "dataset", "show")
+    assert (shown["inputs"], shown["expected"], shown["tags"], shown["sources"]) == (
+        ["text"],
+        {"good": 6, "bad": 6},
+        {"en": 12},
+        3,
+    )
+    assert seedbed("dataset", "show", done.json["dataset"], "--json").json == shown
+    listed = seedbed("dataset", "list", "--json").json
+    assert keeps_promise(listed, "dataset", "list")
+    assert [(each["name"], each["tasks"]) for each in listed["datasets"]] == [("plain", 12)]
+    assert "plain" in seedbed("dataset", "list").out
+
+
+def test_the_same_again_changes_nothing_and_other_tasks_move_the_name(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    before = held()
+    added(seedbed)
+    assert held() == before
+    done = seedbed("dataset", "add", "tasks.jsonl", "--name", "mail", "--json").json
+    assert (done["version"], done["tasks"]) == (2, 20)
+
+
+def test_adding_can_be_rehearsed(space: Path, seedbed: Seedbed) -> None:
+    assert seedbed("dataset", "list").out.strip() == "no datasets yet"
+    before = held()
+    done = seedbed("dataset", "add", "plain.jsonl", *FIELDS, "--dry-run")
+    assert (done.code, "would keep plain, 12 tasks" in done.out) == (0, True)
+    assert held() == before
+
+
+@pytest.mark.parametrize("name", ["mail.jsonl", "a b", "a:b", ""])
+def test_a_name_that_could_not_be_typed_is_refused(name: str, space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("dataset", "add", "tasks.jsonl", "--name", name or "/")
+    assert done.code == 1
+    assert "--name" in done.err
+
+
+def test_repeated_rows_are_counted(space: Path, seedbed: Seedbed) -> None:
+    write(space, plain__jsonl=PLAIN + PLAIN)
+    assert seedbed("dataset", "add", "plain.jsonl", *FIELDS).code == 1
+    assert "12 repeated rows left out" in seedbed("dataset", "add", "plain.jsonl", *FIELDS, "--once").out
+
+
+def test_splits_of_a_kept_dataset_are_kept_with_it(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    before = sorted(space.iterdir())
+    done = seedbed("dataset", "split", "mail", "--share", "0.75", "--stratify", "expected", "--json")
+    assert keeps_promise(done.json, "dataset", "split")
+    assert [(part["split"], part["file"], part["tasks"]) for part in done.json["parts"]] == [
+        ("train", None, 9),
+        ("test", None, 3),
+    ]
+    assert seedbed("dataset", "show", "mail", "--json").json["splits"] == {"train": 9, "test": 3}
+    assert seedbed("dataset", "show", "mail:test", "--json").json["dataset"] == done.json["parts"][1]["dataset"]
+    assert sorted(space.iterdir()) == before
+    again = seedbed("dataset", "split", "mail")
+    assert (again.code, "a split that exists" in again.err) == (1, True)
+    assert seedbed("dataset", "split", "mail:train", "--into", "fit,tune").code == 0
+    splits = seedbed("dataset", "show", "mail", "--json").json["splits"]
+    assert sum(splits[name] for name in ("fit", "tune")) == 9
+
+
+def test_a_split_by_source_tears_none_apart(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    assert seedbed("dataset", "split", "mail", "--share", "0.6", "--stratify", "source").code == 0
+    sources = [
+        {task["source"] for task in seedbed("dataset", "show", f"mail:{part}", "--limit", "99", "--json").json["first"]}
+        for part in ("train", "test")
+    ]
+    assert all(sources)
+    assert not sources[0] & sources[1]
+
+
+def test_folds_are_kept_by_name_or_written_to_one_file(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    assert seedbed("dataset", "split", "mail", "--folds", "3", "--dry-run").code == 0
+    assert seedbed("dataset", "show", "mail", "--json").json["splits"] == {}
+    assert seedbed("dataset", "split", "mail", "--folds", "3").code == 0
+    splits = seedbed("dataset", "show", "mail", "--json").json["splits"]
+    assert splits == {f"fold-{n}-{part}": size for n in (1, 2, 3) for part, size in (("train", 8), ("test", 4))}
+    done = seedbed("dataset", "split", "tasks.jsonl", "--folds", "4", "--json").json
+    assert {part["file"] for part in done["parts"]} == {"tasks-folds.jsonl"}
+    shown = seedbed("dataset", "show", "tasks-folds.jsonl:fold-2-test", "--json").json
+    assert shown["tasks"] == 5
+    assert seedbed("dataset", "split", "tasks.jsonl", "--folds", "99").code == 1
+
+
+def test_a_sample_is_written_or_kept(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    options = ("-n", "4", "--seed", "3", "--stratify", "expected")
+    rehearsed = seedbed("dataset", "sample", "mail", *options, "-o", "few.jsonl", "--dry-run")
+    assert (rehearsed.code, (space / "few.jsonl").exists()) == (0, False)
+    done = seedbed("dataset", "sample", "mail", *options, "-o", "few.jsonl", "--json").json
+    assert keeps_promise(done, "dataset", "sample")
+    few = Dataset.load(space / "few.jsonl")
+    assert sorted(task.expected for task in few) == ["bad", "bad", "good", "good"]
+    assert few.digest == done["dataset"]
+    kept = seedbed("dataset", "sample", "mail", *options, "--name", "few", "--json").json
+    assert (kept["dataset"], kept["version"], kept["file"]) == (few.digest, 1, None)
+    assert seedbed("dataset", "sample", "mail", *options, "-o", "few.jsonl").code == 1
+    assert seedbed("dataset", "sample", "mail", *options).code == 64
+
+
+def test_a_kept_dataset_and_its_splits_work_wherever_one_is_asked_for(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    assert seedbed("dataset", "split", "mail", "--share", "0.5").code == 0
+    write(space, bank__txt="Good or bad? {text}\n")
+    assert seedbed("evaluate", "sorter.yaml", "mail:train", "--json").json["tasks"] == 6
+    whole = seedbed("evaluate", "sorter.yaml", "mail", "--json").json
+    assert (whole["tasks"], whole["reused"]) == (12, 6)
+    assert seedbed("evolve", "sorter.yaml", "mail:train", "--bank", "bank.txt", "--branch", "best").code == 0
+    assert seedbed("compare", "sorter.yaml", "best", "--on", "mail:test", "--json").json["at_most"] == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nail", "Known names: mail"),
+        ("mail:tset", "tset"),
+        ("nail:test", '"nail"'),
+        ("absent.jsonl:test", "absent.jsonl"),
+    ],
+)
+def test_a_dataset_that_is_not_there_is_told(name: str, told: str, space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    for command in (("dataset", "show", name), ("evaluate", "sorter.yaml", name)):
+        done = seedbed(*command)
+        assert done.code == 1
+        assert told in done.err
+
+
+def test_splits_of_a_file_need_no_workspace(tmp_path: Path, seedbed: Seedbed) -> None:
+    row = '{{"inputs": {{"q": "{0}"}}, "split": "{0}"}}\n'
+    write(tmp_path, parts__jsonl=row.format("train") + row.format("test"))
+    assert seedbed("dataset", "show", "parts.jsonl:test", "--json").json["tasks"] == 1
+    assert "--workspace" in seedbed("dataset", "show", "mail").err

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.dataset import By, Dataset, Task
+from seedbed.storage.store import digest
 
 
 def load(folder: Path, text: str | bytes) -> Dataset:
@@ -86,7 +89,7 @@ def test_every_bad_line_is_told_at_once(tmp_path: Path) -> None:
         "line 6.id",
         "line 7.number",
         "line 8.q",
-        "line 9.task",
+        "line 9.inputs.q",
         "line 10.text",
         "line 11.inputs",
         "line 11.id",
@@ -118,7 +121,7 @@ def test_a_file_without_tasks_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
-    assert "file" in wrong(tmp_path, b'{"inputs": {"q": "\xff"}}')
+    assert "line 1, byte 19" in wrong(tmp_path, b'{"inputs": {"q": "\xff"}}')
     with pytest.raises(DatasetError, match=r"absent\.jsonl"):
         Dataset.load(tmp_path / "absent.jsonl")
     with pytest.raises(DatasetError, match="directory"):
@@ -201,3 +204,198 @@ def test_splits_do_not_favour_the_beginning_of_a_file() -> None:
 def test_a_share_that_leaves_nothing_to_split_is_refused(share: Any) -> None:
     with pytest.raises(DatasetError, match="more than 0 and less than 1"):
         dataset(4).split(share, seed=1)
+
+
+# Tags, sources and named splits
+
+
+def test_tags_and_source_leave_the_task_the_same_and_make_another_dataset() -> None:
+    plain, told = Task("a", {"q": 1}, 2), Task("a", {"q": 1}, 2, tags=("hard",), source="doc-7")
+    # The digest is that of the tasks known before there were tags, so their cells stay valid.
+    assert plain.digest == told.digest == digest("task", {"id": "a", "inputs": {"q": 1}, "expected": 2})
+    assert plain.body() == {"id": "a", "inputs": {"q": 1}, "expected": 2}
+    assert len({Dataset((plain,)).digest, Dataset((told,)).digest, Dataset((told,), {"test": ("a",)}).digest}) == 3
+
+
+def test_a_task_keeps_its_id_when_it_is_tagged(tmp_path: Path) -> None:
+    (before,) = load(tmp_path, '{"inputs": {"q": 1}}')
+    (after,) = load(tmp_path, '{"inputs": {"q": 1}, "tags": ["a", "b", "a"], "source": "s", "split": "test"}')
+    assert (after.id, after.digest) == (before.id, before.digest)
+    assert (after.tags, after.source) == (("a", "b"), "s")
+
+
+def test_lines_hold_all_that_a_dataset_is(tmp_path: Path) -> None:
+    tasks = tagged(9).with_splits({"test": ["t1", "t0"], "odd": ["t1", "t3"], "last": ["t8"]})
+    assert load(tmp_path, "".join(f"{json.dumps(row)}\n" for row in tasks.rows())) == tasks
+    again = Dataset.from_content(json.loads(json.dumps(tasks.content())))
+    assert (again, again.digest) == (tasks, tasks.digest)
+
+
+def test_parts_are_chosen_by_tag_split_and_id() -> None:
+    tasks = tagged(12).with_splits({"test": ["t0", "t3", "t5"], "train": ["t1"]})
+    assert [task.id for task in tasks.only(split="test")] == ["t0", "t3", "t5"]
+    assert [task.id for task in tasks.only(split="test", tag="tag0")] == ["t0", "t3"]
+    assert [task.id for task in tasks.only(ids=["t7", "t2"])] == ["t2", "t7"]
+    assert tasks.only(tag="tag0").splits == {"test": ("t0", "t3")}
+    assert tasks.only(split="test").splits == {}
+
+
+def test_names_that_nobody_knows_are_told_with_those_that_are_known() -> None:
+    tasks = tagged(3).with_splits({"test": ["t0"], "train": ["t1"]})
+    with pytest.raises(DatasetError, match='split: found "tset"; expected one of: test, train'):
+        tasks.only(split="tset")
+    with pytest.raises(DatasetError, match="expected one of: tag0, tag1, tag2"):
+        tasks.only(tag="tag9")
+    with pytest.raises(DatasetError, match='found "t9"'):
+        tasks.only(ids=["t1", "t9"])
+    with pytest.raises(DatasetError, match="none for which all of that holds"):
+        tasks.only(split="test", tag="tag1")
+
+
+@pytest.mark.parametrize("splits", [{"test": ["t9"]}, {"test": []}, {"a:b": ["t0"]}, {"": ["t0"]}])
+def test_a_split_has_a_name_that_can_be_typed_and_tasks_that_are_there(splits: dict[str, list[str]]) -> None:
+    with pytest.raises(DatasetError, match="splits"):
+        tagged(3).with_splits(splits)
+
+
+# Draws that mind something
+
+
+def tagged(size: int) -> Dataset:
+    return Dataset(
+        tuple(Task(f"t{n}", {"n": n}, n % 2, tags=(f"tag{n % 3}",), source=f"s{n // 4}") for n in range(size))
+    )
+
+
+GROUPS = st.lists(st.integers(0, 5), min_size=2, max_size=40)
+
+
+def grouped(numbers: list[int]) -> Dataset:
+    """Tasks of so many kinds; number 0 has no source."""
+    return Dataset(
+        tuple(
+            Task(f"t{place}", {"n": place}, number, (f"tag{number}",), f"s{number}" if number else "")
+            for place, number in enumerate(numbers)
+        )
+    )
+
+
+def ids(tasks: Dataset) -> list[str]:
+    return [task.id for task in tasks]
+
+
+def torn(parts: list[Dataset]) -> set[str]:
+    """Sources that are in more than one part."""
+    within = [{task.source for task in part} - {""} for part in parts]
+    return {each for first, part in enumerate(within) for other in within[first + 1 :] for each in part & other}
+
+
+@given(GROUPS, st.floats(0.05, 0.95), st.integers(0, 9))
+def test_a_stratified_split_keeps_every_share_up_to_one_task(numbers: list[int], share: float, seed: int) -> None:
+    tasks = grouped(numbers)
+    bys: list[By] = ["expected", "tag"]
+    for by in bys:
+        first, second = tasks.stratified(share, seed, by=by)
+        assert len(first) == round(share * len(tasks))
+        assert sorted([*ids(first), *ids(second)]) == sorted(ids(tasks))
+        for number in {*numbers}:
+            inside = sum(task.expected == number for task in first)
+            assert abs(inside - share * numbers.count(number)) < 1
+
+
+@given(GROUPS, st.floats(0.05, 0.95), st.integers(0, 9))
+def test_a_split_by_source_tears_none_apart(numbers: list[int], share: float, seed: int) -> None:
+    tasks = grouped(numbers)
+    first, second = tasks.stratified(share, seed, by="source")
+    assert sorted([*ids(first), *ids(second)]) == sorted(ids(tasks))
+    assert not torn([first, second])
+    largest = max([1, *(numbers.count(number) for number in {*numbers} - {0})])
+    assert abs(len(first) - share * len(tasks)) <= largest
+
+
+@given(GROUPS, st.integers(2, 6), st.integers(0, 9))
+def test_every_task_is_in_one_fold_and_folds_are_as_equal_as_can_be(numbers: list[int], k: int, seed: int) -> None:
+    tasks = grouped(numbers)
+    bys: list[By | None] = [None, "expected", "tag"]
+    for by in bys if k <= len(tasks) else []:
+        pairs = tasks.folds(k, seed, by=by)
+        assert sorted(each for _, fold in pairs for each in ids(fold)) == sorted(ids(tasks))
+        sizes = [len(fold) for _, fold in pairs]
+        assert (len(sizes), max(sizes) - min(sizes) <= 1) == (k, True)
+        assert all(sorted([*ids(rest), *ids(fold)]) == sorted(ids(tasks)) for rest, fold in pairs)
+        if by:
+            for number in {*numbers}:
+                counts = [sum(task.expected == number for task in fold) for _, fold in pairs]
+                assert max(counts) - min(counts) <= 1
+
+
+@given(GROUPS, st.integers(2, 6), st.integers(0, 9))
+def test_folds_by_source_tear_none_apart_and_none_is_empty(numbers: list[int], k: int, seed: int) -> None:
+    tasks = grouped(numbers)
+    sources = numbers.count(0) + len({*numbers} - {0})
+    if k > sources:
+        with pytest.raises(DatasetError, match="the number of sources"):
+            tasks.folds(k, seed, by="source")
+        return
+    pairs = tasks.folds(k, seed, by="source")
+    assert sorted(each for _, fold in pairs for each in ids(fold)) == sorted(ids(tasks))
+    assert not torn([fold for _, fold in pairs])
+    assert all(not torn([rest, fold]) and len(fold) for rest, fold in pairs)
+
+
+@given(GROUPS, st.data())
+def test_a_sample_has_its_size_and_its_shares(numbers: list[int], data: st.DataObject) -> None:
+    tasks = grouped(numbers)
+    n = data.draw(st.integers(1, len(tasks)))
+    assert len(tasks.sample(n, seed=1)) == n
+    chosen = tasks.sample(n, seed=1, by="expected")
+    assert len(chosen) == n
+    for number in {*numbers}:
+        assert abs(sum(task.expected == number for task in chosen) - n * numbers.count(number) / len(tasks)) < 1
+    whole = tasks.sample(n, seed=1, by="source")
+    drawn = {task.source for task in whole} - {""}
+    assert {task.id for task in tasks if task.source in drawn} <= {*ids(whole)}
+    assert len(whole)
+
+
+def test_draws_depend_on_what_is_asked_and_not_on_tags_sources_and_names() -> None:
+    told = tagged(40).with_splits({"old": ["t1"]})
+    bare = Dataset(tuple(Task(task.id, task.inputs, task.expected) for task in told))
+    for draw in (
+        lambda tasks: tasks.split(0.5, seed=1)[0],
+        lambda tasks: tasks.stratified(0.3, seed=1)[0],
+        lambda tasks: tasks.sample(7, seed=1),
+        lambda tasks: tasks.folds(4, seed=1)[2][1],
+    ):
+        assert ids(draw(told)) == ids(draw(bare))
+
+
+def test_draws_are_the_same_in_another_process() -> None:
+    tasks = tagged(40)
+    script = (
+        "from seedbed.evaluation.dataset import Dataset, Task\n"
+        "tasks = Dataset(tuple(Task(f't{n}', {'n': n}, n % 2, tags=(f'tag{n % 3}',), source=f's{n // 4}') "
+        "for n in range(40)))\n"
+        "print(tasks.stratified(0.3, 1, by='tag')[0].digest, tasks.stratified(0.3, 1, by='source')[0].digest,"
+        " tasks.folds(3, 1, by='source')[0][1].digest, tasks.sample(9, 1, by='expected').digest)"
+    )
+    environ = {"PYTHONHASHSEED": "777"}
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
+    assert told.stdout.split() == [
+        tasks.stratified(0.3, 1, by="tag")[0].digest,
+        tasks.stratified(0.3, 1, by="source")[0].digest,
+        tasks.folds(3, 1, by="source")[0][1].digest,
+        tasks.sample(9, 1, by="expected").digest,
+    ]
+
+
+@pytest.mark.parametrize("k", [0, 1, 7])
+def test_folds_are_at_least_two_and_none_is_empty(k: int) -> None:
+    with pytest.raises(DatasetError, match="from 2 to 6"):
+        dataset(6).folds(k, seed=0)
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_a_sample_is_not_larger_than_the_whole(n: int) -> None:
+    with pytest.raises(DatasetError, match="from 1 to 4"):
+        dataset(4).sample(n, seed=0)

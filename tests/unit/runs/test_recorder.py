@@ -186,7 +186,7 @@ async def test_a_run_that_is_taken_up_again_is_given_what_it_was_told() -> None:
     assert (again.inputs, again.seed, again.playbook) == ({"question": "Why?"}, 7, PLAYBOOK)
     run = await again.end("completed", output="x")
     assert recall(store, record.id) == run
-    assert store.kinds() == {"start": 1, "turn": 1, "run": 1}
+    assert store.kinds() == {"start": 1, "turn": 1, "claim": 1, "run": 1}
 
 
 async def test_the_nth_question_of_the_same_words_gets_the_nth_answer() -> None:

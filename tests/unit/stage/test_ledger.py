@@ -83,6 +83,30 @@ async def test_a_call_that_fails_gives_back_what_it_held() -> None:
 async def test_a_free_model_needs_no_money() -> None:
     async with Ledger(0.0).reserved(10**6, (0.0, 0.0), None) as held:
         assert held.max_tokens == USUAL_TOKENS
+    ledger = Ledger(1.0, kept=0.2)
+    ledger.spend(0.9)  # by the last step: of what was kept for it nothing is left for others
+    async with ledger.reserved(10**6, (0.0, 0.0), 10) as held:
+        assert held.max_tokens == 10
+    assert (ledger.left_usd(), ledger.refused) == (0.0, False)
+
+
+async def test_sums_that_do_not_come_out_even_keep_nobody_waiting() -> None:
+    """0.1 + 0.2 − 0.1 − 0.2 is not nothing: whoever needs all that is left would wait for calls that are over."""
+    prices = (0.0, 40_000.0)
+    ledger = Ledger(LEAST_TOKENS * 0.04, kept=0.0)
+    ended = [asyncio.Event() for _ in range(3)]
+
+    async def call(usd: float, end: asyncio.Event) -> None:
+        async with ledger.reserved(1, (usd * 1e6, 0.0), 1):
+            await end.wait()
+
+    calls = [asyncio.ensure_future(call(usd, end)) for usd, end in zip((0.1, 0.2, 0.3), ended, strict=True)]
+    for end in ended:
+        await asyncio.sleep(0)
+        end.set()
+    await asyncio.gather(*calls)
+    async with asyncio.timeout(20), ledger.reserved(0, prices, 16) as held:
+        assert held.max_tokens
 
 
 @given(st.integers(0, 2**32), st.floats(0, 3), st.integers(1, 12))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
+from seedbed.errors import ModelUnavailable
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall, recent
@@ -124,8 +125,25 @@ async def test_a_sub_dialogue_that_fails_does_not_lose_the_others() -> None:
     space = workspace(replies)
     run = await space.run(opening(), question="why")
     assert run.status == "completed"
-    assert [child.output for child in run.children] == ["at noon"]
+    assert [(child.status, child.output) for child in run.children] == [("failed", None), ("completed", "at noon")]
     assert "how:\n(not answered: " in run.turns[-1].messages[-1][1]
+
+
+async def test_what_a_sub_dialogue_cost_counts_also_if_it_failed_and_it_goes_on_when_the_run_does() -> None:
+    replies = {key: text for key, text in REPLIES.items() if key not in ("^Report on how", "^Report on why")}
+    space = workspace(replies)
+    with pytest.raises(ModelUnavailable):
+        await space.run(opening(), question="why")
+    (parent,) = [run for run in recent(space.store, 10) if not run.parent]
+    paid = sum(fact.body["cost_usd"] for fact in space.store.facts(Query(kind="turn")))
+    assert recall(space.store, parent.id).cost_usd == pytest.approx(paid)
+
+    richer = Workspace(workspace().settings, space.store)
+    run = await richer.resume(parent.id)
+    assert {child.output for child in run.children} == {"by hand", "at noon"}
+    assert recall(space.store, parent.id).cost_usd == pytest.approx(run.cost_usd)
+    paid = sum(fact.body["cost_usd"] for fact in space.store.facts(Query(kind="turn")))
+    assert run.cost_usd == pytest.approx(paid)
 
 
 async def test_an_answer_without_a_list_opens_nothing_and_says_so() -> None:

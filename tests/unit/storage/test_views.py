@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from seedbed.release.review import approve
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run, Turn
+from seedbed.runs.workers import heartbeat
+from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.dialects import dialect
@@ -69,7 +72,7 @@ async def use(store: Store) -> None:
 
     start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
 
-    async def perform(playbook: Playbook, task: Task, seed: int) -> Run:
+    async def perform(_: str, playbook: Playbook, task: Task, seed: int, __: Ledger) -> Run:
         recorder = Recorder(journal, playbook.digest, dict(task.inputs), seed=seed, by="ann", models={}, parent="p")
         await recorder.start()
         answer = task.expected if playbook == better else "0"
@@ -97,6 +100,11 @@ async def use(store: Store) -> None:
             return await child.end("completed", answer)
 
         await recorder.child("say", "x", open_another)
+        async with heartbeat(journal.worker, journal.add, "ann"):
+            await asyncio.sleep(0)
+        interrupted = Recorder(journal, playbook.digest, {}, seed=1, by="ann", models={}, parent="p")
+        await interrupted.start()
+        interrupted.leave()
         return await recorder.end("completed", answer)
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))

@@ -1,4 +1,4 @@
-"""Contract suites: what anything plugged into seedbed must keep to. Needs pytest.
+"""What a store must keep to.
 
 A store proves itself by a class that inherits StoreContract and gives it two fixtures:
     class TestMyStore(StoreContract):

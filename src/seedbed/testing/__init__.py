@@ -1,0 +1,8 @@
+"""Contract suites: what anything plugged into seedbed must keep to. Needs pytest."""
+
+from __future__ import annotations
+
+from seedbed.testing.metric import MetricContract
+from seedbed.testing.store import BODIES, NOON, StoreContract, everything, fact, keys, move
+
+__all__ = ["BODIES", "NOON", "MetricContract", "StoreContract", "everything", "fact", "keys", "move"]

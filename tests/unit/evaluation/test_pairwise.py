@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judge_samples import TASK, Court, answered, says
+
+from seedbed.errors import BudgetSpent
+from seedbed.evaluation.pairwise import Pairwise, Preference, position_bias
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.run import Run
+from seedbed.storage.store import Json, digest
+
+
+@pytest.mark.parametrize(
+    ("a_first", "b_first", "value"),
+    [
+        ("second", "first", 1),
+        ("first", "second", -1),
+        ("tie", "tie", 0),
+        ("first", "first", 0),
+        ("second", "second", 0),
+        ("tie", "first", 0),
+        ("second", "tie", 0),
+    ],
+)
+async def test_an_answer_is_better_only_if_it_is_so_in_both_orders(a_first: str, b_first: str, value: int) -> None:
+    court = Court([says(a_first), says(b_first)])
+    told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Lyon"), TASK)
+    assert (told.value, told.said) == (value, (a_first, b_first))
+    assert told.cost_usd == sum(run.cost_usd for run in court.runs)
+    there, back = court.prompts
+    assert there.index("\nParis\n") < there.index("\nLyon\n")
+    assert back.index("\nLyon\n") < back.index("\nParis\n")
+
+
+class Fickle(Court):
+    """A judge whose answer depends on all that it is shown, in no sensible way."""
+
+    async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
+        choices = ["first", "second", "tie", "garbage"]
+        shown = re.sub(r"[0-9a-f]{12}", "", inputs["material"])
+        answer = choices[int(digest("choice", shown)[3:11], 16) % 4]
+        return await Court({"": says(answer)}).perform(playbook, inputs, seed)
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+@settings(max_examples=60, deadline=None)
+async def test_swapping_the_answers_turns_the_preference_round(one: str, other: str) -> None:
+    judge = Pairwise(perform=Fickle([]).perform)
+    there = await judge(answered(one), answered(other), TASK)
+    back = await judge(answered(other), answered(one), TASK)
+    if there.value is None or back.value is None:
+        assert there.value is back.value
+    else:
+        assert there.value == -back.value
+        assert there.said == back.said[::-1]
+
+
+async def test_the_same_answer_twice_is_a_tie_that_costs_nothing() -> None:
+    court = Court([])
+    told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Paris"), TASK)
+    assert told == Preference(0, "the answers are the same")
+    assert not court.runs
+
+
+@pytest.mark.parametrize("replies", [["?", "?"], [says("first"), "?", "?"]])
+async def test_a_preference_that_cannot_be_read_is_none_and_no_tie(replies: list[str]) -> None:
+    court = Court(replies)
+    told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Lyon"), TASK)
+    assert (told.value, told.said) == (None, ())
+    assert "cannot be read" in told.reason
+    assert told.cost_usd == sum(run.cost_usd for run in court.runs)
+
+
+async def test_a_spent_budget_is_no_tie() -> None:
+    async def spent(playbook: Playbook, inputs: Json, seed: int) -> Run:
+        raise BudgetSpent("no money")
+
+    with pytest.raises(BudgetSpent):
+        await Pairwise(perform=spent)(answered("Paris"), answered("Lyon"), TASK)
+
+
+def test_a_judge_that_prefers_what_comes_first_is_found_out() -> None:
+    first = [Preference(0, said=("first", "first"))] * 9
+    honest = [Preference(1, said=("second", "first")), Preference(0, said=("tie", "tie"))]
+    bias = position_bias([*first, *honest, Preference(0), Preference(None)])
+    assert (bias.to_first, bias.to_second) == (9, 0)
+    assert (bias.consistent.mean, bias.consistent.n) == (pytest.approx(2 / 11), 11)
+    assert bias.p == pytest.approx(2 / 2**9)
+
+
+def test_half_a_leaning_counts_and_an_even_split_is_no_bias() -> None:
+    bias = position_bias([Preference(0, said=("tie", "first")), Preference(0, said=("second", "tie"))])
+    assert (bias.to_first, bias.to_second, bias.p) == (1, 1, 1.0)
+
+
+def test_nothing_judged_shows_nothing() -> None:
+    bias = position_bias([])
+    assert (bias.consistent.n, bias.to_first, bias.to_second, bias.p) == (0, 0, 0, 1.0)
