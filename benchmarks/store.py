@@ -113,17 +113,18 @@ class Bare:
 
     def __init__(self, store: SqlStore, connection: Any) -> None:
         self.connection = connection
-        self._sent: list[tuple[str, Any]] = []
-        event.listen(store._engine, "before_cursor_execute", self._listen)
-
-    def _listen(self, _: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: bool) -> None:
-        self._sent.append((statement, parameters))
+        self._engine = store._engine
 
     def again(self, work: Callable[[], object]) -> Callable[[], object]:
         """The statements of some work, to be sent bare."""
-        self._sent.clear()
+        sent: list[tuple[str, Any]] = []
+
+        def listen(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: bool) -> None:
+            sent.append((statement, parameters))
+
+        event.listen(self._engine, "before_cursor_execute", listen)
         work()
-        sent = list(self._sent)
+        event.remove(self._engine, "before_cursor_execute", listen)
         return lambda: [self.connection.execute(*each).fetchall() for each in sent]
 
 

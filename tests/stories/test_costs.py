@@ -75,7 +75,7 @@ class Greedy(BaseChatModel):
         if chance.random() < self.fails:
             if chance.random() < 0.5:
                 raise ConnectionError("refused")
-            self._charge(usual, max_tokens)
+            self._charge(chance.choice([usual, most]), max_tokens)
             raise TimeoutError
         read = chance.choice([usual, most, chance.randint(0, most)])
         written = chance.choice([max_tokens, max_tokens, chance.randint(0, max_tokens)])
@@ -96,7 +96,8 @@ class Greedy(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         text, usage, breaks_off = await self._answer(messages, max_tokens)
         if breaks_off:
-            self._charge(sum(len(str(message.text).encode()) // 4 for message in messages), len(text) // 5)
+            written = min(len(text) // 5, usage["output_tokens"])
+            self._charge(sum(len(str(message.text).encode()) // 4 for message in messages), written)
             yield ChatGenerationChunk(message=AIMessageChunk(content=text[: len(text) // 2]))
             raise ConnectionResetError("broken off")
         self._charge(usage["input_tokens"], usage["output_tokens"])
@@ -156,7 +157,7 @@ def playbook(chance: random.Random) -> Playbook:
         start = chance.randint(0, end)
         first = items[start]["together"][0] if "together" in items[start] else items[start]
         rule = chance.choice([{"settled": 0.9}, {"at_least": 8}, {}])
-        items[end]["until"] = {"back_to": first["name"], "at_most": chance.randint(1, 3), **rule}
+        items[end]["until"] = {"back_to": first["name"], "at_most": chance.randint(1 + ("settled" in rule), 3), **rule}
     if single and chance.random() < 0.6:
         depth = chance.randint(1, 3)
         items[chance.choice(single)]["opens"] = {"input": "q", "depth": depth, "at_most": chance.randint(1, 5 - depth)}
@@ -186,6 +187,11 @@ def all_turns(space: Workspace) -> list[Turn]:
     return [Turn.from_body(fact.body) for fact in space.store.facts(Query(kind="turn"))]
 
 
+def paid_usd(space: Workspace) -> float:
+    """What all turns cost, those too that nobody answered."""
+    return sum(fact.body["cost_usd"] for kind in ("turn", "failure") for fact in space.store.facts(Query(kind=kind)))
+
+
 def charged_usd(space: Workspace) -> float:
     return sum(chat.charged_usd for name in space.models if isinstance(chat := space.models[name].chat, Greedy))
 
@@ -205,9 +211,10 @@ async def one_case(number: int) -> str:
     plan, limit = playbook(chance), 10 ** chance.uniform(-6, 1)
     hear = chance.choice([None, None, lambda _: None])
     run, wrong = await outcome(space, space.run(plan, q="why", seed=number, max_cost_usd=limit, hear=hear))
-    turns = all_turns(space)
-    paid = sum(turn.cost_usd for turn in turns)
+    turns, paid = all_turns(space), paid_usd(space)
     assert paid <= limit + A_TRIFLE
+    if hear is None:  # what a stream that broke off will be charged nobody knows
+        assert charged_usd(space) <= paid + A_TRIFLE, "nothing is charged that is in no fact"
     assert charged_usd(space) <= limit + A_TRIFLE
     at_most = {step.name: step.max_cost_usd for step in plan.all_steps()}
     for turn in turns:
@@ -257,7 +264,7 @@ async def one_interrupted(number: int) -> bool:
     after = workspace(models, before.store)
     (top,) = [fact for fact in after.store.facts(Query(kind="start")) if not fact.body["parent"]]
     run, _ = await outcome(after, after.resume(top.key, max_cost_usd=limit))
-    paid = sum(turn.cost_usd for turn in all_turns(after))
+    paid = paid_usd(after)
     assert paid <= limit + A_TRIFLE
     assert run.cost_usd == pytest.approx(paid, abs=A_TRIFLE)
     return True
@@ -303,6 +310,64 @@ async def test_what_was_paid_before_an_interruption_counts_before_anything_is_as
     run = await after.resume(top.key, max_cost_usd=0.5)
     assert run.status == "cost_limited"
     assert run.cost_usd <= 0.5
+
+
+class Late(Greedy):
+    """Wants to be paid for all that it may write, and never says it."""
+
+    async def _answer(self, messages: list[BaseMessage], max_tokens: int | None) -> tuple[str, dict[str, Any], bool]:
+        assert max_tokens is not None
+        self._charge(0, max_tokens)
+        raise TimeoutError
+
+
+def late(**quota: Any) -> Workspace:
+    """A workspace with one model, which costs $0.001 for each of three tries."""
+    args = {"habits": "late", "usd_per_million": (0.0, 10.0)}
+    model = {"use": f"{__name__}.Late", "args": args, "usd_per_million": (0.0, 10.0)}
+    space = Workspace(Settings.model_validate({"models": {"one": model}, "by": "ada", "quota": quota}), MemoryStore())
+    space.house.lines = Lines(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    return space
+
+
+ASKS = Playbook.from_document(
+    {"roles": {"a": {"model": "one", "max_tokens": 100}}, "steps": [{"name": "s", "role": "a", "prompt": "{q}"}]}
+)
+
+
+async def test_what_a_turn_cost_that_nobody_answered_is_part_of_what_the_run_cost() -> None:
+    space = late()
+    run, wrong = await outcome(space, space.run(ASKS, q="why", seed=1))
+    assert isinstance(wrong, ModelUnavailable)
+    assert run.turns == ()
+    assert run.cost_usd == pytest.approx(0.003) == pytest.approx(charged_usd(space))
+    (failure,) = run.failures
+    assert (failure.step, failure.role, failure.cost_usd) == ("s", "a", pytest.approx(0.003))
+    assert "TimeoutError" in failure.error
+    (end,) = space.store.facts(Query(kind="run"))
+    assert end.body["cost_usd"] == end.value == pytest.approx(0.003)
+
+
+async def test_what_nobody_answered_counts_against_the_quota_here_and_in_the_next_process() -> None:
+    space = late(usd_per_day=0.002)
+    await outcome(space, space.run(ASKS, q="why", seed=1))
+    with pytest.raises(BudgetSpent, match="spent within a day"):
+        await space.run(ASKS, q="why", seed=2)
+    with pytest.raises(BudgetSpent, match="spent within a day"):
+        await Workspace(space.settings, space.store).run(ASKS, q="why", seed=2)
+
+
+async def test_a_run_that_is_taken_up_again_may_cost_what_it_might_when_it_started() -> None:
+    """With what nobody answered. Another limit can be given."""
+    space = late()
+    run, _ = await outcome(space, space.run(ASKS, q="why", seed=1, max_cost_usd=0.0045))
+    assert run.max_cost_usd == 0.0045
+    again, wrong = await outcome(space, space.resume(run.id))
+    assert isinstance(wrong, BudgetSpent | ModelUnavailable)
+    assert charged_usd(space) == pytest.approx(again.cost_usd)
+    assert 0.003 < again.cost_usd <= 0.0045
+    more, _ = await outcome(space, space.resume(run.id, max_cost_usd=0.1))
+    assert 0.0045 < more.cost_usd == pytest.approx(charged_usd(space))
 
 
 # Half a dollar

@@ -386,6 +386,23 @@ def test_the_address_of_the_store_may_be_kept_elsewhere(tmp_path: Path) -> None:
     assert "Set DATABASE" in wrong(tmp_path, "store: {env: DATABASE}")["store"]
 
 
+def test_the_address_of_the_cache_may_hold_a_password_but_not_in_the_file(tmp_path: Path) -> None:
+    url = f"redis://:{SECRET}@localhost:6379/0"
+    assert load(tmp_path, "by: ada").cache == ""
+    assert load(tmp_path, "cache: redis://localhost:6379/0").cache == "redis://localhost:6379/0"
+    by_name, by_variable = load(tmp_path, "cache: {env: REDIS}", {"REDIS": url}), {"SEEDBED_CACHE": url}
+    assert by_name.cache == load(tmp_path, "cache: unix:///run/redis.sock", by_variable).cache == url
+    assert SECRET not in repr(by_name)
+    assert wrong(tmp_path, f"cache: '{url}'").keys() == {"cache (line 1)"}
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", f":{SECRET}@localhost", f"redis:{SECRET}@host"])
+def test_a_wrong_address_of_the_cache_is_told_with_the_right_form(tmp_path: Path, url: str) -> None:
+    (told,) = wrong(tmp_path, "by: ada", {"SEEDBED_CACHE": url}).values()
+    assert "expected a URL such as redis://127.0.0.1:6379/0" in told
+    assert SECRET not in told
+
+
 def test_only_a_lone_name_is_a_reference(tmp_path: Path) -> None:
     value = {"env": {"use": "embedded"}, "file": 5, "other": {"env": "NAME", "more": 1}}
     assert revealed(value, {}, "models", tmp_path) == value

@@ -59,12 +59,11 @@ def list_datasets(workspace: WorkspaceFile = None, as_json: AsJson = False) -> N
             line((short(each["dataset"]), "yellow")),
             f"{each['tasks']:,}",
             _splits_told(each["splits"]),
-            each["because"],
             when(each["at"]),
         )
         for each in found
     ]
-    table = output.table("dataset", "digest", "tasks#", "splits", "because", "since", rows=rows)
+    table = output.table("dataset", "digest", "tasks#", "splits", "since", rows=rows)
     output.show({"datasets": found}, as_json, table if rows else line("no datasets yet"))
 
 
@@ -180,11 +179,17 @@ def show(
         ("answers", _common(answers)),
         ("no answer", f"{unanswered:,}" if unanswered else ""),
     ]
-    table = [output.table(*_HEADINGS, rows=map(_row, first))] if first else []
+    table = [_table(first)] if first else []
     output.show(document, as_json, output.facts(pairs), *table)
 
 
-_HEADINGS = ("task", "inputs", "expected", "split", "tags")
+def _table(tasks: list[Json]) -> Any:
+    """Tasks below each other; a column that is empty in all of them is left out."""
+    columns = dict(
+        zip(("task", "inputs", "expected", "split", "tags"), zip(*map(_row, tasks), strict=True), strict=True)
+    )
+    used = {heading: cells for heading, cells in columns.items() if any(cells)}
+    return output.table(*used, rows=zip(*used.values(), strict=True))
 
 
 def _row(task: Json) -> tuple[str, ...]:
@@ -238,35 +243,40 @@ def split(
     names = [each.strip() for each in into.split(",")]
     if len({*names}) != 2:
         raise typer.BadParameter(f"found {into}; expected two names", param_hint="--into")
+    whole, part = options.dataset_and_split(dataset)
     with options.opened_for_dataset(workspace, dataset) as space:
         tasks = options.dataset(space, dataset)
         parts = _drawn(tasks, share, folds, stratify, seed, names)
-        kept, part = options.dataset_and_split(dataset)
-        if space and space.store.ref(f"datasets/{kept}") and not (train or test):
-            from seedbed.errors import DatasetError, Problem
-
-            remedy = "Name others with --into, or add the dataset again."
-            taken = [Problem(f"splits.{name}", "a split that exists", "a new one", remedy) for name in parts]
-            whole = options.dataset(space, kept)
-            if known := [each for each, name in zip(taken, parts, strict=True) if name in whole.splits]:
-                raise DatasetError(known, dataset)
-            if not dry_run:
-                _keep(space, kept, whole.with_splits(parts), f"split {', '.join(parts)} by seed {seed}")
+        if space and not (options.is_tasks(whole) or train or test):
+            whole = whole.removeprefix("datasets/")
+            _keep_splits(space, whole, parts, f"split {', '.join(parts)} by seed {seed}", dry_run)
             files: dict[str, Path | None] = dict.fromkeys(parts)
+        elif folds is not None:
+            folded = train or _beside(whole, part, "folds")
+            files = dict.fromkeys(parts, folded)
+            _write({folded: tasks.with_splits(parts)}, dry_run)
         else:
-            beside = Path(kept if not part else f"{kept}-{part}")
-            files = _files(beside, tasks, parts, train, test, folded=folds is not None, dry_run=dry_run)
+            both = [train or _beside(whole, part, names[0]), test or _beside(whole, part, names[1])]
+            if both[0].resolve() == both[1].resolve():
+                raise typer.BadParameter(f"found {both[0]} twice; expected two files", param_hint="--train, --test")
+            files = dict(zip(parts, both, strict=True))
+            _write(dict(zip(both, parts.values(), strict=True)), dry_run)
     told = [
         {"split": name, "file": str(files[name]) if files[name] else None, "dataset": each.digest, "tasks": len(each)}
         for name, each in parts.items()
     ]
-    wrote, keeps = ("would write ", "would keep ") if dry_run else ("✓ wrote ", "✓ kept ")
-    style = "yellow" if dry_run else "bold green"
+    places = [str(file) if file and folds is None else f"{file or whole}:{name}" for name, file in files.items()]
+    done = "keep" if None in files.values() else "write"
     lines = [
-        line((wrote if file else keeps, style), f"{file or f'{kept}:{name}'}, {counted(len(parts[name]), 'task')}")
-        for name, file in files.items()
+        line(_mark(done, dry_run), f"{place}, {counted(len(each), 'task')}")
+        for place, each in zip(places, parts.values(), strict=True)
     ]
     output.show({"dataset": tasks.digest, "parts": told, "dry_run": dry_run}, as_json, *lines)
+
+
+def _mark(verb: str, dry_run: bool) -> tuple[str, str]:
+    past = {"keep": "kept", "write": "wrote"}[verb]
+    return (f"would {verb} ", "yellow") if dry_run else (f"✓ {past} ", "bold green")
 
 
 def _drawn(
@@ -285,35 +295,26 @@ def _drawn(
     return dict(zip(names, halves, strict=True))
 
 
-def _files(
-    beside: Path,
-    tasks: Dataset,
-    parts: dict[str, Dataset],
-    train: Path | None,
-    test: Path | None,
-    *,
-    folded: bool,
-    dry_run: bool,
-) -> dict[str, Path | None]:
-    """Write parts to files of their own, or the folds, which overlap, to one with their names."""
+def _keep_splits(space: Workspace, name: str, parts: dict[str, Dataset], because: str, dry_run: bool) -> None:
+    from seedbed.errors import DatasetError, Problem
+
+    tasks = options.dataset(space, f"datasets/{name}")
+    remedy = "Name others with --into, or add the dataset again."
+    taken = [each for each in parts if each in tasks.splits]
+    if taken:
+        raise DatasetError([Problem(f"splits.{each}", "a split that exists", "a new one", remedy) for each in taken])
+    named = tasks.with_splits(parts)
+    if not dry_run:
+        _keep(space, name, named, because)
+
+
+def _beside(whole: str, part: str | None, name: str) -> Path:
+    """Where a part of a file goes: mail-train.jsonl beside mail.csv."""
     from seedbed.evaluation.rows import ending
 
-    stem = beside.name.partition(ending(beside) or "\0")[0]
-    if folded:
-        file = train or beside.with_name(f"{stem}-folds.jsonl")
-        _refuse_existing([file], "Remove it, or name another with --train.")
-        if not dry_run:
-            write(file, tasks.with_splits(parts))
-        return dict.fromkeys(parts, file)
-    given = dict(zip(parts, (train, test), strict=True))
-    files = {name: file or beside.with_name(f"{stem}-{name}.jsonl") for name, file in given.items()}
-    if len({file.resolve() for file in files.values()}) == 1:
-        raise typer.BadParameter(f"found {train} twice; expected two files", param_hint="--train, --test")
-    _refuse_existing([*files.values()], "Remove it, or name others with --train and --test.")
-    if not dry_run:
-        for name, file in files.items():
-            write(file, parts[name])
-    return {**files}
+    path = Path(whole)
+    stem = path.name[: path.name.lower().rindex(ending(path))] if ending(path) else path.name
+    return path.with_name("-".join([stem, *([part] if part else []), name]) + ".jsonl")
 
 
 @app.command()
@@ -345,11 +346,8 @@ def sample(
             ref = _keep(home, name, drawn, f"{counted(len(drawn), 'task')} of {Path(dataset).name} by seed {seed}")
         told = _kept_line(name, drawn, dry_run)
     elif file:
-        _refuse_existing([file], "Remove it or choose another.")
-        if not dry_run:
-            write(file, drawn)
-        mark = ("would write ", "yellow") if dry_run else ("✓ wrote ", "bold green")
-        told = line(mark, f"{file}, {counted(len(drawn), 'task')}")
+        _write({file: drawn}, dry_run)
+        told = line(_mark("write", dry_run), f"{file}, {counted(len(drawn), 'task')}")
     document = {**_told(name, drawn, ref), "file": str(file) if file else None, "dry_run": dry_run}
     output.show(document, as_json, told)
 
@@ -379,20 +377,18 @@ def _told(name: str | None, tasks: Dataset, ref: Ref | None) -> Json:
 def _kept_line(name: str, tasks: Dataset, dry_run: bool, more: str = "") -> Any:
     from seedbed.storage.store import short
 
-    mark = ("would keep ", "yellow") if dry_run else ("✓ kept ", "bold green")
     splits = f" ({_splits_told({each: len(ids) for each, ids in tasks.splits.items()})})" if tasks.splits else ""
-    return line(mark, f"{name}, {counted(len(tasks), 'task')}{splits}, {short(tasks.digest)}{more}")
+    return line(_mark("keep", dry_run), f"{name}, {counted(len(tasks), 'task')}{splits}, {short(tasks.digest)}{more}")
 
 
-def _refuse_existing(files: list[Path], remedy: str) -> None:
+def _write(files: dict[Path, Dataset], dry_run: bool) -> None:
+    """New files of JSON lines, all or none; `Dataset.load` gives the datasets back."""
     from seedbed.errors import DatasetError, Problem
 
+    remedy = "Remove it, or name another."
     taken = [Problem(str(file), "a file that exists", "a new one", remedy) for file in files if file.exists()]
     if taken:
         raise DatasetError(taken)
-
-
-def write(file: Path, tasks: Dataset) -> None:
-    """A dataset as JSON lines; `Dataset.load` gives it back."""
-    lines = (json.dumps(row, ensure_ascii=False) for row in tasks.rows())
-    file.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+    for file, tasks in files.items() if not dry_run else ():
+        lines = (json.dumps(row, ensure_ascii=False) for row in tasks.rows())
+        file.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")

@@ -30,10 +30,15 @@ def turns(console: Console) -> Iterator[Callable[[Heard], None]]:
 
 
 def _print_lines(console: Console, heard: Heard) -> None:
-    """A turn that is done, each of its lines after the name of its step."""
-    if heard.turn:
-        for each in (*heard.turn.notices, *heard.turn.text.splitlines()):
-            console.print(line(f"{heard.step}: {each}"), soft_wrap=True)
+    """A turn that is done, or will not be: each of its lines after the name of its step."""
+    lines = (*heard.turn.notices, *heard.turn.text.splitlines()) if heard.turn else ()
+    for each in lines or (f"not answered: {heard.failed}".splitlines() if heard.failed else ()):
+        console.print(line(f"{_place(heard)}: {each}"), soft_wrap=True)
+
+
+def _place(heard: Heard) -> str:
+    """The step that speaks; that of a run which another opened after the beginning of its id."""
+    return f"{heard.run[:10]} {heard.step}" if heard.depth else heard.step
 
 
 @dataclass
@@ -90,17 +95,17 @@ class LiveTurns:
     def hear(self, heard: Heard) -> None:
         place = (heard.run, heard.step, heard.role)
         if heard.failed:
-            spoken = self._under_way.pop(place, None) or _Spoken(heard.step, heard.role, heard.model)
+            spoken = self._under_way.pop(place, None) or _Spoken(_place(heard), heard.role, heard.model)
             self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {heard.failed}", "red")])
             self._draw()
             return
         if heard.turn:
             self._under_way.pop(place, None)
-            spoken = _Spoken(heard.step, heard.role, heard.turn.model)
+            spoken = _Spoken(_place(heard), heard.role, heard.turn.model)
             self._print(spoken.title, heard.turn.text, _remarks(heard.turn))
             self._draw()
             return
-        spoken = self._under_way.setdefault(place, _Spoken(heard.step, heard.role, heard.model))
+        spoken = self._under_way.setdefault(place, _Spoken(_place(heard), heard.role, heard.model))
         if heard.discarded:
             spoken.pieces.clear()
             spoken.discarded = heard.discarded

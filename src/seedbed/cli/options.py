@@ -171,25 +171,34 @@ def kept(space: Workspace, name: str, because: str) -> str:
 def dataset(space: Workspace | None, name: str) -> Dataset:
     """The tasks of a file, a folder, a kept name or a digest; `:SPLIT` after it takes one split of them.
 
-    Files and folders need no workspace.
+    What is there as a file or folder is meant first, and needs no workspace.
     """
+    from seedbed.errors import NotFound, shown
+    from seedbed.evaluation.dataset import Dataset
+
+    if found := dataset_file(name):
+        return found
+    assert space is not None
+    whole, split = dataset_and_split(name)
+    ref = space.store.ref(f"datasets/{whole.removeprefix('datasets/')}")
+    digest = ref.target if ref else whole
+    body = space.store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
+    if "tasks" not in body:
+        known = ", ".join(ref.name.removeprefix("datasets/") for ref in space.store.refs("datasets/")) or "none yet"
+        remedy = "A file such as tasks.jsonl works too; seedbed dataset add keeps one"
+        raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
+    found = Dataset.from_content(body)
+    return found.only(split=split) if split else found
+
+
+def dataset_file(name: str) -> Dataset | None:
+    """The tasks if a file or folder is meant, or a split of one; None for what a store has to be asked for."""
     from seedbed.evaluation.dataset import Dataset
 
     whole, split = dataset_and_split(name)
-    named = space.store.ref(f"datasets/{whole}") if space else None
-    if is_tasks(whole) and not named:
-        found = Dataset.load(whole)
-    else:
-        assert space is not None
-        digest = named.target if named else whole
-        body = space.store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
-        if "tasks" not in body:
-            from seedbed.errors import NotFound, shown
-
-            known = ", ".join(ref.name.removeprefix("datasets/") for ref in space.store.refs("datasets/")) or "none yet"
-            remedy = "A file such as tasks.jsonl works too; seedbed dataset add keeps one"
-            raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
-        found = Dataset.from_content(body)
+    if not is_tasks(whole):
+        return None
+    found = Dataset.load(whole)
     return found.only(split=split) if split else found
 
 
@@ -223,12 +232,13 @@ def opened_for_dataset(given: Path | None, name: str) -> Iterator[Workspace | No
 
 
 def metric(name: str) -> Metric:
-    from seedbed.evaluation.metrics import ExactMatch
+    from seedbed.errors import SettingsError
+    from seedbed.evaluation.metrics import parsed
 
-    known = {each.name: each for each in (ExactMatch(),)}
-    if name not in known:
-        raise typer.BadParameter(f"found {name!r}; expected one of: {', '.join(known)}", param_hint="--metric")
-    return known[name]
+    try:
+        return parsed(name)
+    except SettingsError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--metric") from None
 
 
 def moment(text: str | None, option: str) -> datetime | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seedbed.cli import output
 from seedbed.cli.output import money
-from seedbed.cli.views import interval_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -53,17 +52,10 @@ class _Pace:
 
 
 @contextmanager
-def scoring(total: int, what: str) -> Iterator[Callable[[Cell], None]]:
-    """A watcher of cells: how many, the mean so far with its interval, the cost, the time left."""
-    with candidates(total, total) as watch:
-        yield lambda cell: watch(what, cell)
-
-
-@contextmanager
 def evolving(tasks: int, count: int) -> Iterator[Callable[[Playbook, Cell], None]]:
-    """A watcher of an evolution: which candidate, and as for `scoring`."""
+    """A watcher of an evolution: which candidate, and as for `candidates`."""
     seen: dict[str, int] = {}
-    with candidates(tasks * count, tasks) as watch:
+    with candidates(tasks * count) as watch:
 
         def heard(playbook: Playbook, cell: Cell) -> None:
             number = seen.setdefault(playbook.digest, len(seen))
@@ -73,29 +65,47 @@ def evolving(tasks: int, count: int) -> Iterator[Callable[[Playbook, Cell], None
 
 
 @contextmanager
-def candidates(total: int, each: int) -> Iterator[Callable[[str, Cell], None]]:
-    """A watcher of cells that come in rounds of `each`, under the name of the round."""
-    from seedbed.evaluation.evaluate import Scorecard
-
-    cells: list[Cell] = []
-    cost, pace = 0.0, _Pace(total)
+def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
+    """A watcher of cells that come in rounds: the name of the round, how many, its mean so far, the cost, the pace."""
+    pace, mean = _Pace(total), _Mean()
+    about, cost, done, told = "", 0.0, 0, 0.0
     with _bar("mean", "cost", "rate", "left") as bar:
         task = bar.add_task("starting", total=total, mean="", cost="", rate="", left="")
-        done = 0
 
         def heard(name: str, cell: Cell) -> None:
-            nonlocal cost, done
-            if len(cells) == each or (cells and cells[-1].playbook != cell.playbook):
-                cells.clear()
-            cells.append(cell)
+            nonlocal about, cost, done, told
+            if name != about:
+                about = name
+                mean.forget()
+            mean.add(cell.value)
             done += 1
             cost += 0.0 if cell.reused else cell.cost_usd
-            if not bar.disable:
-                mean = interval_text(Scorecard(cell.playbook, cell.metric, tuple(cells)).interval)
-                told = (money(cost), pace.rate(done), pace.left(done))
-                bar.update(task, completed=done, description=name, mean=mean, cost=told[0], rate=told[1], left=told[2])
+            now = time.monotonic()
+            # Known cells come by the thousand in a second; nobody reads that fast.
+            if not bar.disable and (now - told > 0.1 or done == total):
+                told = now
+                fields: dict[str, Any] = {"rate": pace.rate(done), "left": pace.left(done)}
+                bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost), **fields)
 
         yield heard
+
+
+class _Mean:
+    """The mean of the values so far, of those that are known."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, value: float | None) -> None:
+        if value is not None:
+            self._sum += value
+            self._count += 1
+
+    def __str__(self) -> str:
+        return f"mean {self._sum / self._count:.3f}" if self._count else "no score"
 
 
 @contextmanager

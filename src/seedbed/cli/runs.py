@@ -29,23 +29,25 @@ def list_runs(
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this one.")
     ] = None,
+    children: Annotated[bool, typer.Option("--children", help="Also runs that others opened.")] = False,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the newest runs.
+    """Show the newest runs; what those cost that they opened is part of their cost.
 
-    JSON: runs (run, playbook, status, inputs, output, error, started, tokens, cost_usd, latency_seconds).
+    JSON: runs (run, playbook, parent, status, inputs, output, error, started, tokens, cost_usd, latency_seconds).
     """
     from seedbed.runs.recorder import recent
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
         subject = space.playbook(playbook).digest if playbook else None
-        runs = list(recent(space.store, limit, subject))
+        runs = list(recent(space.store, limit, subject, children=children))
     found = [
         {
             "run": run.id,
             "playbook": run.playbook,
+            "parent": run.parent,
             "status": run.status,
             "inputs": run.inputs,
             "output": run.output,
@@ -59,9 +61,9 @@ def list_runs(
     ]
     rows = [
         (
-            line((each["run"][:10], "yellow")),
+            line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow")),
             short(each["playbook"]),
-            clipped(", ".join(map(str, each["inputs"].values())), 40),
+            clipped(_task(each), 40),
             line(
                 (
                     clipped(_outcome(each), 40),
@@ -76,6 +78,14 @@ def list_runs(
     ]
     table = output.table("run", "playbook", "task", "answer", "tokens#", "cost#", "at", rows=rows)
     output.show({"runs": found}, as_json, table if rows else line("no runs yet"))
+
+
+def _task(run: Json) -> str:
+    """What a run was asked; what it inherited is not that."""
+    from seedbed.stage.opening import INHERITED
+
+    asked = (value for name, value in run["inputs"].items() if name != INHERITED or not run["parent"])
+    return ", ".join(map(str, asked))
 
 
 def _outcome(run: Json) -> str:
@@ -96,24 +106,24 @@ def show(
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run turn by turn: what each role was told and what it answered.
+    """Show a run as it happened: what each role was told and answered, decisions, tools, and the runs it opened.
 
-    JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns.
+    JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns,
+    failures, decisions, calls, children, parent, max_cost_usd.
     """
-    from rich.padding import Padding
     from rich.rule import Rule
 
     from seedbed.cli import views
     from seedbed.runs.recorder import recall
+    from seedbed.storage.store import Query
 
     with options.opened(workspace) as space:
         found = recall(space.store, whole(space.store, run))
-    parts: list[RenderableType] = [views.run_line(found)]
-    for turn in found.turns:
-        title = f"{turn.step or turn.role} · {turn.model} · {turn.latency_seconds:.2f} s"
-        parts.append(Rule(line((title, "bold")), align="left", style="dim"))  # type: ignore[arg-type]
-        parts += [Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text in turn.messages]
-        parts.append(Padding(line(("→ ", "bold green"), turn.text), (0, 0, 0, 2)))
+        facts = [fact for kind in views.ENTRIES for fact in space.store.facts(Query(kind=kind, subject=found.id))]
+    opened = [line((f"opened by {found.parent[:10]}", "dim"))] if found.parent else []
+    parts: list[RenderableType] = [views.run_line(found), *opened]
+    for fact in sorted(facts, key=lambda fact: fact.number):
+        parts += views.entry_view(fact)
     if found.error:
         parts.append(line(("✗ ", "bold red"), found.error))
     else:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seedbed.cli import options, output
+from seedbed.cli.evaluate import evaluate
 from seedbed.cli.options import AsJson, Because, Changes, DatasetName, DryRun, MetricName, PlaybookName, WorkspaceFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.metrics import Metric
     from seedbed.evolution.evolve import Evolution
     from seedbed.experiments.experiment import Verdict
@@ -52,7 +52,8 @@ def run(
 ) -> None:
     """Perform a playbook once and record it; or go on with a run, whose answers so far are not asked for again.
 
-    JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns.
+    JSON: run, playbook, status, inputs, output, error, seed, started, tokens, cost_usd, latency_seconds, turns,
+    failures, decisions, calls, children, parent, max_cost_usd.
     Exit code 2 if the money ran out before the end.
     """
     from seedbed.cli import live, views
@@ -96,36 +97,7 @@ def _changed(space: Workspace, name: str, values: dict[str, Any]) -> Playbook:
     return chosen
 
 
-@app.command(rich_help_panel="Verbs do the work")
-def evaluate(
-    playbook: PlaybookName,
-    dataset: DatasetName,
-    metric: MetricName = "exact_match",
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score a playbook over tasks. What was scored before is not paid again.
-
-    JSON: playbook, dataset, metric, mean, low, high, confidence, tasks, unscored, reused, cost_usd, cells.
-    Exit code 2 if nothing could be scored.
-    """
-    from seedbed.cli import views
-
-    by = options.metric(metric)
-    with options.opened(workspace) as space:
-        tasks = options.dataset(space, dataset)
-        card = evaluated(space, space.playbook(playbook), tasks, by, replicates)
-    output.show(views.card_document(card, tasks), as_json, views.card_view(card))
-    raise typer.Exit(PASS if card.scored else INCONCLUSIVE)
-
-
-def evaluated(space: Workspace, playbook: Playbook, tasks: Dataset, by: Metric, replicates: int = 1) -> Scorecard:
-    """`Workspace.evaluate` with live progress."""
-    from seedbed.cli import progress
-
-    with progress.scoring(len(tasks) * replicates, "evaluating") as watch:
-        return options.complete(space.evaluate(playbook, tasks, by, replicates=replicates, watch=watch))
+app.command(rich_help_panel="Verbs do the work")(evaluate)
 
 
 @app.command(rich_help_panel="Verbs do the work")
@@ -149,11 +121,11 @@ def compare(
     """
     from seedbed.cli import views
 
-    by = options.metric(metric)
+    by, read = options.metric(metric), options.dataset_file(on)
     if not 0 < alpha < 0.5:
         raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     with options.opened(workspace) as space:
-        tasks = options.dataset(space, on)
+        tasks = read or options.dataset(space, on)
         verdict = compared(space, space.playbook(control), space.playbook(candidate), tasks, by, alpha, seed)
     output.show(views.verdict_document(verdict), as_json, views.verdict_view(verdict))
     raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(verdict.finding, INCONCLUSIVE))
@@ -203,10 +175,10 @@ def evolve(
     """
     from seedbed.cli import views
 
-    by = options.metric(metric)
+    by, read = options.metric(metric), options.dataset_file(dataset)
     with options.opened(workspace, dry_run=dry_run) as space:
         start = space.playbook(playbook)
-        shown, tasks = _apart(options.dataset(space, dataset), demos, seed)
+        shown, tasks = _apart(read or options.dataset(space, dataset), demos, seed)
         offered = variants(start, _bank(bank), gene, demos, shown, seed)
         if dry_run:
             _show_plan(start, offered, len(tasks), as_json)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money, when
 from seedbed.errors import shown
-from seedbed.storage.store import Digest, Json, Query, Ref, Store, short
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,12 +28,17 @@ FINDINGS = {"superior": "bold green", "inferior": "bold red", "inconclusive": "b
 
 
 def interval_text(interval: Interval) -> str:
-    if not interval.n:
-        return "no score"
-    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    from seedbed.evaluation.report import interval_texts
+
+    mean, reach = interval_texts(interval)
+    return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean
 
 
 # Runs
+
+
+MADE_OF = ("turns", "failures", "decisions", "calls", "children")
+"""What a run is told with, besides its outcome."""
 
 
 def run_document(run: Run) -> Json:
@@ -51,7 +54,9 @@ def run_document(run: Run) -> Json:
         "tokens": run.tokens,
         "cost_usd": run.cost_usd,
         "latency_seconds": run.latency_seconds,
-        "turns": [turn.body() for turn in run.turns],
+        **{name: [each.body() for each in getattr(run, name)] for name in MADE_OF},
+        "parent": run.parent,
+        "max_cost_usd": run.max_cost_usd,
     }
 
 
@@ -65,48 +70,38 @@ def run_line(run: Run) -> RenderableType:
     return line((f"run {run.id[:10]} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
 
 
+ENTRIES = ("turn", "failure", "decision", "call", "child", "remark")
+"""What happened in a run that people want to see, by kinds of facts."""
+
+
+def entry_view(fact: Fact) -> list[RenderableType]:
+    """One thing that happened in a run, in full."""
+    from rich.padding import Padding
+    from rich.rule import Rule
+
+    body = fact.body
+    if fact.kind == "turn":
+        title = f"{body['step'] or body['role']} · {body['model']} · {body['latency_seconds']:.2f} s"
+        asked = [Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text in body["messages"]]
+        rule = Rule(line((title, "bold")), align="left", style="dim")  # type: ignore[arg-type]
+        return [rule, *asked, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
+    if fact.kind == "failure":
+        name = body["step"] or body["role"]
+        return [line(("✗ ", "bold red"), f"{name} was not answered, {money(body['cost_usd'])}: {body['error']}")]
+    if fact.kind == "decision":
+        return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}")]
+    if fact.kind == "call":
+        asked_for = json.dumps(body["arguments"], ensure_ascii=False)
+        answer = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
+        return [line(("tool ", "bold"), f"{body['tool']} {asked_for}", answer)]
+    if fact.kind == "child":
+        spent = f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}"
+        outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"
+        return [line(("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {spent}, {outcome}")]
+    return [line(("remark ", "bold"), str(body["text"]))]
+
+
 # Scores
-
-
-def card_document(card: Scorecard, tasks: Dataset) -> Json:
-    interval = card.interval
-    return {
-        "playbook": card.playbook,
-        "dataset": tasks.digest,
-        "metric": card.metric,
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "confidence": interval.confidence,
-        "tasks": interval.n,
-        "unscored": len(card.cells) - len(card.scored),
-        "reused": sum(cell.reused for cell in card.cells),
-        "cost_usd": card.cost_usd,
-        "cells": [asdict(cell) for cell in card.cells],
-    }
-
-
-def card_view(card: Scorecard) -> RenderableType:
-    from rich.console import Group
-
-    interval = card.interval
-    unscored = [cell for cell in card.cells if cell.value is None]
-    reasons = Counter(cell.reason for cell in unscored).most_common(1)
-    reused = sum(cell.reused for cell in card.cells)
-    every = Counter((cell.reason, clipped(cell.answer, 40)) for cell in card.scored if not cell.value)
-    wrong = every.most_common(5)
-    known = f", {reused} known before" if reused else ""
-    pairs = [
-        (card.metric, line((interval_text(interval), "bold"), f"  {interval.confidence:.0%} interval")),
-        ("tasks", f"{interval.n} scored{known}, {money(card.cost_usd)}"),
-        ("not scored", f"{len(unscored)}: {clipped(reasons[0][0], 200)}" if reasons else ""),
-    ]
-    if not wrong:
-        return output.facts(pairs)
-    rows = [(why, f"“{answer}”" if answer else "nothing", str(count)) for (why, answer), count in wrong]
-    hidden = sum(every.values()) - sum(count for _, count in wrong)
-    more = [line((f"… and {hidden} more", "dim"))] if hidden else []
-    return Group(output.facts(pairs), output.table("wrong", "answered", "times#", rows=rows), *more)
 
 
 def scores(store: Store, playbook: Digest) -> Json:
@@ -192,10 +187,11 @@ def value_text(value: object) -> str:
     """A value of a playbook on one line."""
     if value is None:
         return "nothing"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "output" in each for each in value):
         return counted(len(value), "demo")
     if isinstance(value, list):
-        return clipped(", ".join(shown(each) for each in value), 200)
+        told = (json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else shown(each) for each in value)
+        return clipped(", ".join(told), 200)
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
 
 

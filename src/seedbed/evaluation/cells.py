@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.metrics import Metric
@@ -52,6 +52,13 @@ class Cell:
 _IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "latency_seconds")
 
 
+class Names(NamedTuple):
+    """The id of a run, and the keys of its cells in the order of the metrics."""
+
+    run: str
+    cells: tuple[str, ...]
+
+
 class Naming:
     """The names of runs and cells: the same for the same playbook, models, inputs and replicate, whoever asks.
 
@@ -60,14 +67,13 @@ class Naming:
 
     def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Metric]) -> None:
         self._about = digest("work", {"playbook": playbook, "models": models})
-        self._metrics = {metric.name: digest("metric", metric.identity)[3:19] for metric in metrics}
+        self._metrics = [digest("metric", metric.identity)[3:19] for metric in metrics]
 
-    def run(self, task: Task, replicate: int) -> str:
+    def __call__(self, task: Task, replicate: int) -> Names:
         asked = canonical(dict(task.inputs))
-        return blake2b(f"{self._about}/{replicate}/{asked}".encode(), digest_size=16).hexdigest()
-
-    def cell(self, run: str, task: Task, metric: str) -> str:
-        return f"{run}/{self._metrics[metric]}/{task.digest[3:19]}"
+        run = blake2b(f"{self._about}/{replicate}/{asked}".encode(), digest_size=16).hexdigest()
+        what = task.digest[3:19]
+        return Names(run, tuple(f"{run}/{metric}/{what}" for metric in self._metrics))
 
 
 def recorded(store: Store, playbook: Digest, keys: Collection[str]) -> dict[str, Cell]:
@@ -77,6 +83,14 @@ def recorded(store: Store, playbook: Digest, keys: Collection[str]) -> dict[str,
     wanted = keys if isinstance(keys, set | frozenset | dict) else {*keys}
     query = Query(kind="cell", keys=sorted(keys)) if len(keys) <= FEW else Query(kind="cell", subject=playbook)
     return {fact.key: Cell.known(fact) for fact in store.facts(query) if fact.key in wanted}
+
+
+def performed(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]:
+    """Those of the runs that were completed before."""
+    if not runs:
+        return set()
+    query = Query(kind="run", keys=sorted(runs)) if len(runs) <= FEW else Query(kind="run", subject=playbook)
+    return {fact.key for fact in store.facts(query) if fact.key in runs and fact.body["status"] == "completed"}
 
 
 class Cells(Sequence[Cell]):

@@ -21,7 +21,6 @@ class Part:
 
 WORDS = r"(?:^|[-_. ])(train|training|validation|valid|val|dev|test|testing|eval)(?=[-_. \d]|$)"
 SHARD = r"(\w[\w.+-]*?)-\d{5}-of-\d{5}"
-BESIDE = {"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 
 
 def parts(folder: Path) -> list[Part]:
@@ -53,7 +52,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _is_data(file: Path) -> bool:
-    return file.is_file() and ending(file) in KINDS and file.name not in BESIDE
+    return file.is_file() and ending(file) in KINDS
 
 
 def _split_of(name: str) -> str | None:

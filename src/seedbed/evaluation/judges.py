@@ -286,7 +286,7 @@ def trusted(agreement: Agreement | None, at_least: float = 0.6) -> Problem | Non
     """None if a judge may decide what is released, else why not: the lower end of its kappa has to be high enough."""
     expected = f"a judge whose kappa with people is at least {at_least:g}, at the lower end of its interval"
     if agreement is None:
-        remedy = "Label some of its answers and run: seedbed judge check JUDGE LABELS"
+        remedy = "Label some of its answers, and keep what `calibrated` says of them."
         return Problem("judge", "no agreement with people", expected, remedy)
     asked = agreement.n + agreement.unscored
     if agreement.unscored > UNSCORED * asked:

@@ -266,10 +266,11 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     wanted = task.expected if schema is None else schema
     if wanted is None:
         return Score(None, "there is no schema")
-    try:
-        _schema(wanted)
-    except ValueError as wrong:
-        return Score(None, f"the expected answer is no JSON Schema: {wrong}")
+    if schema is None:
+        try:
+            _schema(wanted)
+        except ValueError as wrong:
+            return Score(None, f"the expected answer is no JSON Schema: {wrong}")
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)

@@ -96,7 +96,8 @@ class FunctionMetric:
 
     def using(self, **options: Any) -> FunctionMetric:
         """The same metric with other options. Raises SettingsError for those it cannot have."""
-        taken = {name: each for name, each in inspect.signature(self.function).parameters.items() if each.kind == 3}
+        arguments = inspect.signature(self.function).parameters.items()
+        taken = {name: each for name, each in arguments if each.kind is each.KEYWORD_ONLY}
         together = {**self.options, **options}
         problems = [
             Problem(f"{self.title}.{name}", "no such option", f"one of: {', '.join(taken) or 'none'}")

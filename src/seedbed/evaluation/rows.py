@@ -294,7 +294,6 @@ def _arrow(stream: Any) -> Iterator[Any]:
     try:
         yield from ipc.open_stream(stream)
     except ArrowInvalid:
-        stream.seek(0)
         found = ipc.open_file(stream)
         yield from (found.get_batch(number) for number in range(found.num_record_batches))
 

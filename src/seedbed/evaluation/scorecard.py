@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.storage.store import Digest
+from seedbed.evaluation.metrics import Metric, better
+from seedbed.storage.store import Digest, canonical
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from seedbed.evaluation.dataset import Task
     from seedbed.stats.estimates import Interval
+
+FEW = 12
+"""So many sources or expected answers are worth a line each; of more, none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """How long runs took, in seconds: half of them no longer than `p50`. All None where nothing was run."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One task of a scorecard: its score, and the replicate that did worst at it."""
+
+    task: str
+    value: float
+    cell: Cell
 
 
 @dataclass(frozen=True)
 class Scorecard:
-    """What a playbook scored. `metric` is the one that it is judged by; there may be cells of others."""
+    """What a playbook scored. `metric` is the one that it is judged by; there may be cells of others.
+
+    `lower` names the metrics of which less is better.
+    """
 
     playbook: Digest
     metric: str
     cells: Sequence[Cell]
     tasks: Mapping[str, Task] = field(default_factory=dict, compare=False, repr=False)
+    lower: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
-    @property
+    @cached_property
     def metrics(self) -> list[str]:
-        return list(dict.fromkeys([self.metric, *(cell.metric for cell in self.cells)]))
+        known = self.cells.metrics if isinstance(self.cells, Cells) else (cell.metric for cell in self.cells)
+        return list(dict.fromkeys([self.metric, *known]))
 
     def of(self, metric: str) -> Scorecard:
         """The same by another metric."""
-        return Scorecard(self.playbook, metric, self.cells, self.tasks)
+        return self if metric == self.metric else replace(self, metric=metric, cells=self._unfolded)
+
+    @cached_property
+    def _unfolded(self) -> tuple[Cell, ...]:
+        """Its cells as objects, made of their columns only once."""
+        return self.cells if isinstance(self.cells, tuple) else tuple(self.cells)
 
     def only(self, tasks: Mapping[str, Task]) -> Scorecard:
         """The same over some of the tasks."""
-        return Scorecard(self.playbook, self.metric, [cell for cell in self.cells if cell.task in tasks], tasks)
+        return replace(self, cells=tuple(cell for cell in self._unfolded if cell.task in tasks), tasks=tasks)
 
     @cached_property
     def own(self) -> tuple[Cell, ...]:
         """The cells of its metric."""
-        return tuple(cell for cell in self.cells if cell.metric == self.metric)
+        return tuple(cell for cell in self._unfolded if cell.metric == self.metric)
 
     @property
     def scored(self) -> tuple[Cell, ...]:
@@ -49,6 +86,23 @@ class Scorecard:
     def unscored(self) -> tuple[Cell, ...]:
         return tuple(cell for cell in self.own if cell.value is None)
 
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why cells have no value, and how many for each reason, the commonest first."""
+        return dict(Counter(cell.reason for cell in self.unscored).most_common())
+
+    @property
+    def unpaid(self) -> tuple[Cell, ...]:
+        """Those without a value for which the money of the evaluation did not last."""
+        return tuple(cell for cell in self.unscored if any(told in cell.reason for told in _UNPAID))
+
+    @property
+    def reused(self) -> int:
+        """How many of its cells were paid before."""
+        return sum(cell.reused for cell in self.own)
+
+    # How good
+
     @cached_property
     def means(self) -> dict[str, float]:
         """The score of each task, replicates averaged."""
@@ -56,7 +110,7 @@ class Scorecard:
         for cell in self.scored:
             assert cell.value is not None
             by_task.setdefault(cell.task, []).append(cell.value)
-        return {task: sum(values) / len(values) for task, values in by_task.items()}
+        return {task: math.fsum(values) / len(values) for task, values in by_task.items()}
 
     @cached_property
     def interval(self) -> Interval:
@@ -64,22 +118,153 @@ class Scorecard:
         from seedbed.stats.estimates import mean_interval, wilson
 
         means = list(self.means.values())
-        clusters = self._sources()
+        clusters = self.sources(self.means)
         # A t interval of a rate near 0 or 1 is too narrow, and has no width at all when every task agrees.
-        if clusters is None and {*means} <= {0.0, 1.0}:
-            return wilson(round(sum(means)), len(means))
+        if {*means} <= {0.0, 1.0}:
+            return wilson(round(sum(means)), len(means)) if clusters is None else _rate(means, clusters)
         return mean_interval(means, clusters)
 
-    def _sources(self) -> list[str] | None:
-        """What each task shares with others; None if none does."""
-        sources = [getattr(self.tasks.get(task), "source", "") or f"task {task}" for task in self.means]
+    def sources(self, tasks: Iterable[str]) -> list[Hashable] | None:
+        """What each of the tasks shares with others; None if none of them does."""
+        known = [(name, self.tasks.get(name)) for name in tasks]
+        sources: list[Hashable] = [("in", task.source) if task and task.source else name for name, task in known]
         return sources if len({*sources}) < len(sources) else None
+
+    @cached_property
+    def strata(self) -> dict[str, dict[str, Scorecard]]:
+        """The same for each tag, source and expected answer; sources and answers where they are few."""
+        found: dict[str, dict[str, Scorecard]] = {"tag": self._by(lambda task: task.tags)}
+        # Within one source its tasks are all there is to vary.
+        by_source = self._by(lambda task: (task.source,) if task.source else (), few=True)
+        found["source"] = {name: replace(card, tasks=_apart(card.tasks)) for name, card in by_source.items()}
+        found["expected"] = self._by(lambda task: () if task.expected is None else (_told(task.expected),), few=True)
+        return {kind: cards for kind, cards in found.items() if cards}
+
+    def _by(self, names: Callable[[Task], Iterable[str]], few: bool = False) -> dict[str, Scorecard]:
+        groups: dict[str, dict[str, Task]] = {}
+        for task in self.tasks.values():
+            for name in names(task):
+                groups.setdefault(name, {})[task.id] = task
+        if few and not 2 <= len(groups) <= FEW:
+            return {}
+        cells: dict[str, list[Cell]] = {}
+        for cell in self._unfolded:
+            cells.setdefault(cell.task, []).append(cell)
+        return {
+            name: replace(self, cells=tuple(cell for each in tasks for cell in cells.get(each, ())), tasks=tasks)
+            for name, tasks in sorted(groups.items())
+        }
+
+    def worst(self, limit: int = 5) -> list[Item]:
+        """The tasks with the worst scores, each by its worst replicate; none that is all right."""
+        sign = -1.0 if self.metric in self.lower else 1.0
+        perfect = 0.0 if self.metric in self.lower else 1.0
+        cells: dict[str, Cell] = {}
+        for cell in self.scored:
+            if cell.task not in cells or sign * (cell.value or 0.0) < sign * (cells[cell.task].value or 0.0):
+                cells[cell.task] = cell
+        order = sorted(self.means, key=lambda task: sign * self.means[task])
+        return [Item(each, self.means[each], cells[each]) for each in order if self.means[each] != perfect][:limit]
+
+    # What it took
+
+    @cached_property
+    def runs(self) -> dict[str, Cell]:
+        """One cell for each run there was, whichever metrics scored it."""
+        return {cell.run: cell for cell in self._unfolded if cell.run}
 
     @property
     def cost_usd(self) -> float:
         """What was paid for it now."""
-        return sum(cell.cost_usd for cell in self.own if not cell.reused)
+        return math.fsum(cell.cost_usd for cell in self.own if not cell.reused)
+
+    @property
+    def worth_usd(self) -> float:
+        """What all of its runs cost, whenever they were paid."""
+        return math.fsum(cell.cost_usd for cell in self.runs.values())
+
+    @cached_property
+    def latencies(self) -> list[float]:
+        """How long each run took, in seconds, the quickest first."""
+        return sorted(cell.latency_seconds for cell in self.runs.values())
+
+    @property
+    def latency_seconds(self) -> Percentiles:
+        if not self.latencies:
+            return Percentiles()
+        return Percentiles(*(_percentile(self.latencies, share) for share in (0.5, 0.95, 0.99)))
+
+    def frame(self) -> pd.DataFrame:
+        """Its cells as a pandas DataFrame, one row each, with the tags, source and expected answer of their tasks.
+
+        Raises SettingsError where pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            remedy = "Run: pip install 'seedbed[frames]'"
+            raise SettingsError([Problem("pandas", "nothing", "it", remedy)]) from None
+        return pd.DataFrame(list(self.rows()), columns=[*ROW])
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """Its cells as flat rows with the keys of ROW."""
+        for cell in self.cells:
+            task = self.tasks.get(cell.task)
+            about = {
+                "tags": " ".join(task.tags) if task else "",
+                "source": task.source if task else "",
+                "expected": _told(task.expected) if task and task.expected is not None else "",
+            }
+            row = {**asdict(cell), **about}
+            yield {name: row[name] for name in ROW}
 
 
-def scorecard(playbook: Digest, metric: str, cells: Cells, tasks: Sequence[Task]) -> Scorecard:
-    return Scorecard(playbook, metric, cells, {task.id: task for task in tasks})
+_UNPAID = ("the money for this evaluation was spent", "expected enough for another answer", "cost_limited")
+"""What reasons say where money was short."""
+
+ROW = (
+    *("playbook", "task", "replicate", "metric", "value", "reason", "answer", "expected", "tags", "source"),
+    *("run", "cost_usd", "latency_seconds", "reused"),
+)
+"""What a row says about a cell."""
+
+
+def scorecard(playbook: Digest, metrics: Sequence[Metric], cells: Cells, tasks: Sequence[Task]) -> Scorecard:
+    lower = frozenset(metric.name for metric in metrics if better(metric) == "lower")
+    return Scorecard(playbook, metrics[0].name, cells, {task.id: task for task in tasks}, lower)
+
+
+def _rate(means: list[float], clusters: list[Hashable]) -> Interval:
+    """Wilson's interval for as many independent tasks as those that share sources are worth."""
+    from seedbed.stats.estimates import Interval, mean_interval
+
+    plain = mean_interval(means, clusters)
+    n, share, z = plain.n, plain.mean, 1.959963984540054  # of 95 %
+    reach = plain.high - share
+    if math.isinf(reach):  # all of one source
+        return replace(plain, low=0.0, high=1.0)
+    if share in (0, 1):  # no spread can be seen, and sources may be all alike within: each counts as one task
+        worth = float(len({*clusters}))
+    else:
+        worth = min(n, z * z * share * (1 - share) / max(reach, 1e-9) ** 2)
+    centre = (share + z * z / (2 * worth)) / (1 + z * z / worth)
+    wide = z / (1 + z * z / worth) * math.sqrt(share * (1 - share) / worth + z * z / (4 * worth * worth))
+    low = 0.0 if share == 0 else centre - wide
+    high = 1.0 if share == 1 else centre + wide
+    return Interval(share, low, high, plain.confidence, n)
+
+
+def _apart(tasks: Mapping[str, Task]) -> dict[str, Task]:
+    return {name: replace(task, source="") for name, task in tasks.items()}
+
+
+def _told(expected: object) -> str:
+    return expected if isinstance(expected, str) else canonical(expected)
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """Between the two values nearest to that place, as numpy does it."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -27,9 +27,10 @@ Midstream: TypeAlias = Literal["restart", "keep", "fail"]
 
 
 class Hold(Protocol):
-    """Money held for one try: how long its answer may be, and what it did cost."""
+    """Money held for one try: how long its answer may be, the most it can cost if that was counted, and what it did."""
 
     max_tokens: int | None
+    most_usd: float | None
     spent_usd: float
 
 
@@ -40,6 +41,7 @@ Reserve: TypeAlias = Callable[[Model, Sequence[Message], int | None], AbstractAs
 @dataclass(slots=True)
 class _Free:
     max_tokens: int | None
+    most_usd: float | None = None
     spent_usd: float = 0.0
 
 
@@ -303,8 +305,7 @@ class _Call:
             if self.midstream == "fail":
                 raise failure
             self.hear(Discard(f"the answer of {model.name} broke off: {shown(str(failure), 200)}"))
-        why, wait = failure.why, failure.wait_seconds
-        tries = sum(attempt.model == model.name for attempt in self.attempts)
+        why, wait, tries = failure.why, failure.wait_seconds, sum(each.model == model.name for each in self.attempts)
         pause = self.lines.retry.pause(tries, why, wait, gone_seconds, self.lines.chance)
         if pause is None:
             many = f"{tries} tries failed, the last one" if tries > 1 else "it failed"
@@ -316,28 +317,30 @@ class _Call:
     async def _try(self, model: Model, messages: Sequence[Message], hold: Hold) -> Reply | ModelUnavailable:
         """One try. A mistake of ours is raised, any other failure is kept and returned."""
         clock, started = self.lines.clock, self.lines.clock()
+        most_usd = _price(model, self.prompt_tokens, hold.max_tokens) if hold.most_usd is None else hold.most_usd
         self.said = []
         try:
             reply = await self._spoken(model, messages, hold.max_tokens)
         except asyncio.CancelledError:
-            hold.spent_usd = _price(model, self.prompt_tokens, hold.max_tokens)
+            hold.spent_usd = most_usd
             raise
         except ModelUnavailable as error:
             emit(ModelFailed(model=model.name, why=error.why, seconds=clock() - started))
             if error.why == "ours":
                 raise
             if self.said:
-                hold.spent_usd = _price(model, self.prompt_tokens, estimated_tokens("".join(self.said)))
+                said = estimated_tokens("".join(self.said))
+                hold.spent_usd = _price(model, self.prompt_tokens, min(said, hold.max_tokens or said))
             elif "Timeout" in type(error.__cause__).__name__:  # it may have answered, and want to be paid
-                hold.spent_usd = _price(model, self.prompt_tokens, hold.max_tokens)
-            kept = self.said and self.midstream == "keep"
-            seconds = clock() - started
+                hold.spent_usd = most_usd
+            kept, seconds = self.said and self.midstream == "keep", clock() - started
             cost = 0.0 if kept else hold.spent_usd  # the cost of what is kept is that of the reply
-            failed = Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost)
-            self.attempts.append(failed)
+            self.attempts.append(
+                Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost)
+            )
             return self._interrupted(model, hold.spent_usd, seconds) if kept else error
         if not reply.cost_known:  # then it counts as dear as it can be
-            reply = replace(reply, cost_usd=_price(model, self.prompt_tokens, hold.max_tokens))
+            reply = replace(reply, cost_usd=most_usd)
         hold.spent_usd = reply.cost_usd
         return reply
 

@@ -12,12 +12,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from seedbed.errors import Why
 from seedbed.models.registry import Model
+from seedbed.storage.redis import Ticket
 
-__all__ = ["Booking", "Breaker", "Line", "Lines", "RateLimit", "Retry", "Tolerance"]
+__all__ = ["Booking", "Breaker", "Line", "Lines", "RateLimit", "Retry", "Tolerance", "Turnstile"]
 
 Clock: TypeAlias = Callable[[], float]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
@@ -33,13 +34,26 @@ class Booking:
     tokens: int
     counts: bool = True
     """Whether it can still meet a later one within a minute."""
+    ticket: Ticket | None = None
+    """Its place in the line of all processes, if they share one."""
+
+
+class Turnstile(Protocol):
+    """A line that many processes stand in, kept as `RateLimit` keeps its own. No ticket: nobody is there to ask."""
+
+    def book(self, requests: int | None, tokens_at_most: int | None, tokens: int) -> Ticket | None: ...
+
+    def settle(self, ticket: Ticket, tokens: int) -> None: ...
+
+    def cancel(self, ticket: Ticket) -> None: ...
 
 
 class RateLimit:
     """At most so many requests and so many tokens within any minute, whenever that minute begins.
 
     Whoever comes is given the earliest moment that is free, sleeps until then once, and goes; nobody is overtaken.
-    A request with more tokens than a whole minute allows has a minute to itself.
+    A request with more tokens than a whole minute allows has a minute to itself. With a turnstile this holds for all
+    processes together; while that is away, for each by itself, what it asked before included.
     """
 
     def __init__(
@@ -47,11 +61,13 @@ class RateLimit:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         *,
+        turnstile: Turnstile | None = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._requests = requests_per_minute
         self._tokens = tokens_per_minute
+        self._turnstile = turnstile
         self._clock = clock
         self._sleep = sleep
         self._booked: deque[Booking] = deque()  # those a new booking may meet within one minute, in order
@@ -62,21 +78,24 @@ class RateLimit:
         """Wait for the turn of a request with so many tokens; the second value is the seconds that took."""
         if self._requests is None and self._tokens is None:
             return Booking(0.0, 0, counts=False), 0.0
-        booking, came = self.book(tokens), self._clock()
-        if booking.moment <= came:
+        came = self._clock()
+        ticket = self._turnstile.book(self._requests, self._tokens, tokens) if self._turnstile else None
+        booking = self.book(tokens, self._clock() + ticket.wait_seconds if ticket else came)
+        booking.ticket = ticket
+        if booking.moment <= (now := self._clock()):
             return booking, 0.0
         try:
-            await self._sleep(booking.moment - came)
+            await self._sleep(booking.moment - now)
         except BaseException:
             self.cancel(booking)
             raise
         return booking, self._clock() - came
 
-    def book(self, tokens: int = 0) -> Booking:
+    def book(self, tokens: int = 0, earliest: float = -float("inf")) -> Booking:
         """Take the earliest free moment, which may be now."""
         if self._tokens is not None:
             tokens = min(tokens, self._tokens)
-        moment = max(self._clock(), self._last)
+        moment = max(self._clock(), self._last, earliest)
         # Later bookings are never earlier than this one, so what no longer meets this one meets none of them.
         while self._booked and (self._booked[0].moment <= moment - WINDOW_SECONDS or self._full(tokens)):
             oldest = self._booked.popleft()
@@ -99,6 +118,8 @@ class RateLimit:
         if booking.counts:
             self._sum += tokens - booking.tokens
             booking.tokens = tokens
+        if self._turnstile and booking.ticket and self._tokens is not None:
+            self._turnstile.settle(booking.ticket, tokens)
 
     def cancel(self, booking: Booking) -> None:
         """Give a place back to those who come later; those who wait already keep theirs."""
@@ -106,6 +127,8 @@ class RateLimit:
             self._booked.remove(booking)
             booking.counts = False
             self._sum -= booking.tokens
+        if self._turnstile and booking.ticket:
+            self._turnstile.cancel(booking.ticket)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +282,12 @@ class Lines:
         retry: Retry | None = None,
         tolerance: Tolerance | None = None,
         seed: int = 0,
+        turnstile: Callable[[Model], Turnstile] | None = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.retry = retry or Retry()
+        self._turnstile = turnstile
         self.chance = random.Random(seed)
         self.clock = clock
         self.sleep = sleep
@@ -273,7 +298,11 @@ class Lines:
         line = self._lines.get(model.name)
         if line is None:
             limit = RateLimit(
-                model.card.requests_per_minute, model.card.tokens_per_minute, clock=self.clock, sleep=self.sleep
+                model.card.requests_per_minute,
+                model.card.tokens_per_minute,
+                turnstile=self._turnstile(model) if self._turnstile else None,
+                clock=self.clock,
+                sleep=self.sleep,
             )
             line = self._lines[model.name] = Line(limit, Breaker(self._tolerance, clock=self.clock))
         return line

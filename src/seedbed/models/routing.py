@@ -144,6 +144,7 @@ class Router:
         *,
         prompt_tokens: int,
         max_tokens: int,
+        most_prompt_tokens: int | None = None,
         affordable: float | None = None,
         quality: Quality = "balanced",
         max_cost_usd: float | None = None,
@@ -151,28 +152,33 @@ class Router:
     ) -> Choice:
         """The model for one call.
 
-        It can do all that is needed, its context holds prompt and reply, and the dearest possible reply costs at most
-        `max_cost_usd`. `affordable` is what is left of a budget: who can be paid in full goes first; if nobody can,
-        who can be paid a short reply. `prefer` is chosen whenever it fits. Raises BudgetSpent if nobody fits
-        and somebody would for more money, otherwise ModelUnavailable; both say of every model why not.
+        It can do all that is needed, its context holds prompt and reply, and it can be paid from `affordable`, which is
+        left of a budget, and from `max_cost_usd`: in full, or if nobody can, at least for a short reply. Who reserves
+        more for the prompt than it has by estimate says so by `most_prompt_tokens`. `prefer` is chosen whenever it
+        fits. Raises BudgetSpent if nobody fits and somebody would for more money, otherwise ModelUnavailable; both say
+        of every model why not.
         """
         if quality not in ("balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         if prefer is not None and prefer not in self._models:
             known = ", ".join(self._models) or "none"
             raise SettingsError([Problem("prefer", f"no model named {shown(prefer)}", f"one of: {known}")])
+        most_tokens = prompt_tokens if most_prompt_tokens is None else most_prompt_tokens
         calls = {name: _Call(model, prompt_tokens, max_tokens) for name, model in self._models.items()}
-        rejected = {
-            name: why for name, call in calls.items() if (why := call.rejection(needs, affordable, max_cost_usd))
-        }
+        dearest = {name: _Call(model, most_tokens, max_tokens) for name, model in self._models.items()}
+        limits = [(affordable, "left"), (max_cost_usd, "allowed")]
+        limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
+        rejected: dict[str, _Rejection] = {}
+        for name in calls:
+            if why := calls[name].rejection(needs) or (which and dearest[name].too_dear(limit, which)):
+                rejected[name] = why
         fitting = [name for name in calls if name not in rejected]
         if not fitting:
             raise _nothing_fits(task_type, rejected)
-        if affordable is not None:
-            cut = [name for name in fitting if (calls[name].cost_usd() or 0.0) > affordable]
-            if len(cut) < len(fitting):
-                rejected |= dict.fromkeys(cut, _Rejection("money", f"${affordable:.6f} left would cut its reply short"))
-                fitting = [name for name in fitting if name not in cut]
+        cut = [name for name in fitting if (dearest[name].cost_usd() or 0.0) > limit]
+        if len(cut) < len(fitting):
+            rejected |= dict.fromkeys(cut, _Rejection("money", f"${limit:.6f} {which} would cut its reply short"))
+            fitting = [name for name in fitting if name not in cut]
 
         costs = self._costs(task_type, {name: calls[name].cost_usd() for name in fitting})
         beliefs = {name: self.belief(task_type, name, needs) for name in fitting}
@@ -336,23 +342,20 @@ class _Call:
         reply = self._max_tokens if reply_tokens is None else reply_tokens
         return (self._prompt_tokens * read + reply * written) / 1_000_000
 
-    def rejection(
-        self, needs: Sequence[str], affordable: float | None, max_cost_usd: float | None
-    ) -> _Rejection | None:
+    def rejection(self, needs: Sequence[str]) -> _Rejection | None:
         if missing := [need for need in needs if not self._model.card.masters(need)]:
             return _Rejection("capability", f"it cannot do {', '.join(missing)}")
         tokens, room = self._prompt_tokens + self._max_tokens, self._model.card.context_tokens
         if room is not None and tokens > room:
             return _Rejection("context", f"its context holds {room:,} tokens, prompt and reply take {tokens:,}")
-        if affordable is None and max_cost_usd is None:
-            return None
-        most, least = self.cost_usd(), self.cost_usd(min(LEAST_TOKENS, self._max_tokens))
-        if most is None or least is None:
+        return None
+
+    def too_dear(self, limit_usd: float, which: str) -> _Rejection | None:
+        least = self.cost_usd(min(LEAST_TOKENS, self._max_tokens))
+        if least is None:
             return _Rejection("money", "its price is not known, and there is a limit")
-        if max_cost_usd is not None and most > max_cost_usd:
-            return _Rejection("money", f"it may cost ${most:.6f}, at most ${max_cost_usd:.6f} is allowed")
-        if affordable is not None and least > affordable:
-            return _Rejection("money", f"even a short reply may cost ${least:.6f}, ${affordable:.6f} is left")
+        if least > limit_usd:
+            return _Rejection("money", f"even a short reply may cost ${least:.6f}, ${limit_usd:.6f} is {which}")
         return None
 
 

@@ -55,7 +55,13 @@ def _told(value: object) -> str:
 def diff(before: Playbook, after: Playbook) -> list[Change]:
     """Every leaf that differs, in the order of the documents."""
     old, new = flattened(before), flattened(after)
-    return [Change(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
+    was, now = {**_rounds(before), **old}, {**_rounds(after), **new}
+    return [Change(path, was.get(path), now.get(path)) for path in {**old, **new} if was.get(path) != now.get(path)]
+
+
+def _rounds(playbook: Playbook) -> dict[str, int]:
+    """How many rounds there are at most, also where nobody said so."""
+    return {f"steps.{step.name}.until.at_most": step.until.at_most for step in playbook.all_steps() if step.until}
 
 
 def excess(before: Playbook, after: Playbook, *, number: float, text: float) -> list[Problem]:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from seedbed.errors import Problem, shown
+from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
 from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.prompts import placeholders
@@ -156,15 +157,16 @@ def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[s
             yield f"{place}[{index}]", item, index
 
 
-def _conditions(path: str, condition: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A condition and all within it, each with its path."""
+def _conditions(path: str, condition: object, step: object = None) -> Iterator[tuple[str, Mapping[str, Any], object]]:
+    """A condition and all within it, each with its path and the step that it is about."""
     if not isinstance(condition, Mapping):
         return
-    yield path, condition
+    step = condition.get("step", step)
+    yield path, condition, step
     for key in ("all", "any"):
         inner = condition.get(key)
         for index, each in enumerate(inner if isinstance(inner, list | tuple) else ()):
-            yield from _conditions(f"{path}.{key}[{index}]", each)
+            yield from _conditions(f"{path}.{key}[{index}]", each, step)
 
 
 class _Check:
@@ -243,34 +245,52 @@ class _Check:
     def condition_problems(self) -> Iterator[Problem]:
         for path, step, group in self.steps:
             earlier = [name for name, number in self.group_of.items() if number < group]
-            for place, condition in _conditions(f"{path}.when", step.get("when")):
+            for place, condition, about in _conditions(f"{path}.when", step.get("when")):
                 yield from self.condition_problem(place, condition, "an earlier step", earlier)
-            back_to = _mapping(step.get("until")).get("back_to")
+                tests = condition.keys() - {"step", "all", "any"}
+                if about is None and (tests or not condition.keys() & {"all", "any"}):
+                    yield Problem(place, "no step", f"the step it is about: {_listed(earlier)}")
+            until = _mapping(step.get("until"))
+            back_to, at_most = until.get("back_to"), until.get("at_most", Until().at_most)
             in_round: list[Any] = [step.get("name")]
             if isinstance(back_to, str):
                 first = self.group_of.get(back_to, group)
                 in_round = [name for name, number in self.group_of.items() if first <= number <= group]
-            for place, rule in _conditions(f"{path}.until", step.get("until")):
+            for place, rule, _ in _conditions(f"{path}.until", until):
                 yield from self.condition_problem(place, rule, "a step of the round", in_round)
+                first = earliest(rule, alone=len(in_round) == 1)
+                if isinstance(at_most, int) and first > max(at_most, 1):
+                    found = f"a rule that can hold after round {first}, and at_most {at_most}"
+                    yield Problem(place, found, f"at_most {first} or more", "Or ask for what can hold sooner.")
 
     def condition_problem(
         self, path: str, condition: Mapping[str, Any], what: str, steps: list[Any]
     ) -> Iterator[Problem]:
         named, tests = condition.get("step"), condition.keys() & {"says", "lacks", "at_least", "below"}
-        known = _listed(steps)
         if isinstance(named, str) and named not in steps:
-            yield Problem(f"{path}.step", shown(named), f"{what}: {known}")
-        if named is not None and not tests:
+            yield Problem(f"{path}.step", shown(named), f"{what}: {_listed(steps)}")
+        if named is not None and not tests and not condition.keys() & {"all", "any"}:
             yield Problem(path, f"step {shown(named)} and nothing about it", "says, lacks, at_least or below")
-        if ".when" in path and not named and not condition.keys() & {"all", "any"}:
-            yield Problem(path, "no step", f"the step it is about: {known}")
 
     def opening_problems(self) -> Iterator[Problem]:
         for path, step, _ in self.steps:
             opens = _mapping(step.get("opens"))
             name = opens.get("input")
-            if isinstance(name, str) and "playbook" not in opens and self.inputs and name not in self.inputs:
+            if not isinstance(name, str) or "playbook" in opens:
+                continue
+            if self.inputs and name not in self.inputs:
                 yield Problem(f"{path}.opens.input", shown(name), f"one of the inputs: {_listed(self.inputs)}")
+            elif not self.inputs and not self.is_read(name):
+                remedy = f"Write {{{name}}} where it is asked about."
+                yield Problem(f"{path}.opens.input", f"{shown(name)}, which no prompt names", "an input", remedy)
+
+    def is_read(self, name: str) -> bool:
+        """Whether a step is told an input: by name, or with all others where it has no prompt."""
+        prompts = [step.get("prompt") for _, step, _ in self.steps]
+        systems = [_mapping(role).get("system") for role in self.roles.values()]
+        texts = [text for text in (*prompts, *systems) if isinstance(text, str)]
+        named = {each.name for text in texts for each in placeholders(text)}
+        return name in named or not all(prompts) or "program" in self.document
 
     def before(self, group: int) -> str:
         return _listed(name for name, number in self.group_of.items() if number < group)

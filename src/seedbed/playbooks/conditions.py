@@ -9,11 +9,14 @@ All that stands in one mapping must hold; under `any` one of the mappings must.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
 from seedbed.playbooks.values import Frozen, Number, Share, StepName
+
+MOST_ROUNDS = 50
 
 Phrase = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 
@@ -21,7 +24,7 @@ Phrase = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 class Condition(Frozen):
     """What an earlier answer must be like: words it says or lacks, or the last number in it.
 
-    Where no `step` is named, the one is meant that has the condition.
+    Where no `step` is named, the one is meant that is named around it, or else the one that has the condition.
     """
 
     step: StepName | None = None
@@ -58,4 +61,11 @@ class Until(StopRule):
     """
 
     back_to: StepName | None = None
-    at_most: Annotated[int, Field(ge=1, le=50)] = 3
+    at_most: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] = 3
+
+
+def earliest(rule: Mapping[str, Any], *, alone: bool) -> int:
+    """The first round after which a rule can hold, without those within it; `alone` says that only one step speaks."""
+    compared = "settled" in rule or (alone and "agreement" in rule)
+    stable, rounds = (value if isinstance(value := rule.get(name), int) else 1 for name in ("stable", "rounds"))
+    return max(stable, 2 if compared else 1) + rounds - 1

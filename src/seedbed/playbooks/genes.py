@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks.conditions import MOST_ROUNDS, StopRule, Until, earliest
 from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook
 from seedbed.playbooks.values import is_number, thawed
@@ -177,12 +178,21 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
             for name in ("agreement", "settled"):
                 if (share := getattr(step.until, name)) is not None:
                     yield Gene(f"steps.{step.name}.until.{name}", "number", share, 0, 1, span=1)
-            yield Gene(f"steps.{step.name}.until.at_most", "integer", step.until.at_most, 1, 20, span=19)
+            yield _rounds_gene(f"steps.{step.name}.until.at_most", step.until)
         demos = [demo.model_dump(mode="json") for demo in playbook.demos.get(step.name, ())]
         yield Gene(f"demos.{step.name}", "demos", demos)
     for name, parameter in playbook.parameters.items():
         gene = _parameter_gene(f"parameters.{name}", playbook.parameter(name), parameter)
         yield _only_rising(gene, playbook) if name == playbook.threshold_parameter else gene
+
+
+def _rounds_gene(path: str, until: Until) -> Gene:
+    """How many rounds there are at most: as many as it takes for the rules to hold, or more."""
+    rules: list[StopRule] = [until]
+    for rule in rules:
+        rules += (*rule.all, *rule.any)
+    least = max(earliest(rule.model_dump(exclude_defaults=True), alone=True) for rule in rules)
+    return Gene(path, "integer", until.at_most, min(least, until.at_most), MOST_ROUNDS, span=MOST_ROUNDS - 1)
 
 
 def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:

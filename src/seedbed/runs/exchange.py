@@ -74,16 +74,18 @@ FORMATS: Mapping[str, Callable[[Run, Sequence[Json]], str]] = {
 
 
 def costs(run: Run) -> list[tuple[str, ...]]:
-    """What each model did and took, the dearest first, then the runs it opened, and all of it together."""
+    """What each model did and took, the dearest first, then what got no answer and the runs it opened, and the sum."""
     by_model: dict[str, list[Turn]] = {}
     for turn in run.turns:
         by_model.setdefault(turn.model, []).append(turn)
     groups = sorted(by_model.items(), key=lambda group: -sum(turn.cost_usd for turn in group[1]))
     tokens, usd = (sum(getattr(child, field) for child in run.children) for field in ("tokens", "cost_usd"))
     rows = [_cost(name, turns) for name, turns in groups]
+    if lost := sum(failure.cost_usd for failure in run.failures):
+        rows.append(("not answered", "–", "–", f"{lost:.4f}", "–", "–"))
     if run.children:
         rows.append(("runs it opened", "–", f"{tokens:,}", f"{usd:.4f}", "–", "–"))
-    return [*rows, _cost("all", run.turns, tokens, usd)]
+    return [*rows, _cost("all", run.turns, tokens, usd + lost)]
 
 
 def _cost(name: str, turns: Sequence[Turn], tokens: int = 0, usd: float = 0.0) -> tuple[str, ...]:

@@ -11,19 +11,21 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from itertools import count
+from itertools import count, islice
 from typing import Any, Literal
 
 from seedbed.errors import NotFound, RunError, RunTaken, shown
 from seedbed.runs.journal import Journal
-from seedbed.runs.run import Call, Child, Decision, Run, Status, Turn
+from seedbed.runs.run import Call, Child, Decision, Failure, Run, Status, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
-ENTRIES = ("turn", "routing", "call", "decision", "child", "reading", "remark")
-"""What a run is made of: answers, choices of models, uses of tools, decisions, runs it opened, the clock and chance,
-log lines."""
+ENTRIES = ("turn", "failure", "routing", "call", "decision", "child", "reading", "remark")
+"""What a run is made of: answers, what was paid for none, choices of models, uses of tools, decisions, runs it opened,
+the clock and chance, log lines."""
 
+ABOUT = ("inputs", "seed", "models", "parent", "max_cost_usd")
+"""What is known of a run when it starts."""
 
 NOBODY = ""
 
@@ -47,6 +49,7 @@ class Recorder:
         models: Json,
         parent: str = "",
         run: str = "",
+        max_cost_usd: float | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.id = run or uuid.uuid4().hex
@@ -55,11 +58,13 @@ class Recorder:
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
         self.children: list[Child] = []
+        self.failures: list[Failure] = []
         self.resumed = False
         self._journal = journal
         self._clock = clock
         self._by = by
-        self._about: Json = _kept({"inputs": inputs, "seed": seed, "models": models, "parent": parent})
+        about = (inputs, seed, models, parent, max_cost_usd)
+        self._about: Json = _kept(dict(zip(ABOUT, about, strict=True)))
         self._started = clock()
         self._began = time.perf_counter()
         self._ends = 0
@@ -75,12 +80,12 @@ class Recorder:
         start, ends = _start(store, run), _ends(store, run)
         if ends and ends[-1].body["status"] == "completed":
             raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
-        about = {name: start.body[name] for name in ("inputs", "seed", "models", "parent")}
-        made = cls(journal, start.subject, by=by, run=run, **about)
+        made = cls(journal, start.subject, by=by, run=run, **{name: start.body[name] for name in ABOUT})
         made._started, made._ends, made._claims = start.at, len(ends), len(_claims(store, run))
         made.resumed = True
         for kind in (*ENTRIES, "intent"):
             made._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+        made.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
         return made
 
     @property
@@ -92,9 +97,15 @@ class Recorder:
         return int(self._about["seed"])
 
     @property
+    def max_cost_usd(self) -> float | None:
+        """What the run was allowed to cost when it started."""
+        limit: float | None = self._about["max_cost_usd"]
+        return limit
+
+    @property
     def cost_usd(self) -> float:
         """What was paid for this run and those it opened, also before it was taken up again."""
-        return _cost_usd(self.turns, self.children)
+        return _cost_usd(self.turns, self.failures, self.children)
 
     @property
     def paid_before_usd(self) -> float:
@@ -103,8 +114,8 @@ class Recorder:
         for start in store.facts(Query(kind="start", since=self._started)):  # whoever opens a run started before it
             if start.body["parent"] in family:
                 family.add(start.key)
-        turns = (fact.body for run in family for fact in store.facts(Query(kind="turn", subject=run)))
-        return sum(float(turn["cost_usd"]) for turn in turns)
+        paid = (Query(kind=kind, subject=run) for run in family for kind in ("turn", "failure"))
+        return sum(float(fact.body["cost_usd"]) for query in paid for fact in store.facts(query))
 
     async def start(self) -> None:
         """Accept the run: from here on it can be taken up again. Raises RunTaken if another worker has accepted it."""
@@ -162,6 +173,13 @@ class Recorder:
         self.turns.append(turn)
         return turn
 
+    async def failure(self, failure: Failure) -> None:
+        """Keep what was paid for a turn that nobody answered. It is asked anew when the run is taken up again."""
+        self._paid_usd += failure.cost_usd
+        self.failures.append(failure)
+        key = f"{self.id}/failure/{self._claims + self.resumed}/{len(self.failures)}"
+        await self._add("failure", key, self.id, failure.body(), failure.cost_usd)
+
     async def child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
         """Another run opened by this one. The work is given its id, the same one whenever this run is taken up.
 
@@ -204,6 +222,7 @@ class Recorder:
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
             children=tuple(self.children),
+            failures=tuple(self.failures),
             tokens=_tokens(self.turns, self.children),
             cost_usd=self.cost_usd,
             latency_seconds=time.perf_counter() - self._began,
@@ -261,20 +280,23 @@ def recall(store: Store, run: str) -> Run:
     entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
     turns = tuple(map(Turn.from_body, entries["turn"]))
     children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
+    failures = tuple(Failure(**body) for body in entries["failure"])
     return _run(
         ends[-1] if ends else start,
         turns=turns,
         children=children,
+        failures=failures,
         tokens=_tokens(turns, children),
-        cost_usd=_cost_usd(turns, children),
+        cost_usd=_cost_usd(turns, failures, children),
         calls=tuple(Call(**body) for body in entries["call"]),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
 
 
-def recent(store: Store, limit: int, playbook: Digest | None = None) -> Iterator[Run]:
-    """The newest runs, without what happened in them."""
-    for start in store.facts(Query(kind="start", subject=playbook, newest=True, limit=limit)):
+def recent(store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True) -> Iterator[Run]:
+    """The newest runs, without what happened in them; those that others opened only if they are asked for."""
+    starts = store.facts(Query(kind="start", subject=playbook, newest=True))
+    for start in islice((each for each in starts if children or not each.body["parent"]), limit):
         ends = _ends(store, start.key)
         yield _run(ends[-1] if ends else start)
 
@@ -307,10 +329,7 @@ def _run(fact: Fact, **entries: Any) -> Run:
     return Run(
         id=fact.key.partition("@")[0],
         playbook=fact.subject,
-        inputs=body["inputs"],
-        seed=body["seed"],
-        models=body["models"],
-        parent=body["parent"],
+        **{name: body[name] for name in ABOUT},
         started=fact.at,
         status=body.get("status", "running"),
         output=body.get("output"),
@@ -324,5 +343,5 @@ def _tokens(turns: Sequence[Turn], children: Sequence[Child]) -> int:
     return sum(turn.prompt_tokens + turn.completion_tokens for turn in turns) + sum(child.tokens for child in children)
 
 
-def _cost_usd(turns: Sequence[Turn], children: Sequence[Child]) -> float:
-    return sum(turn.cost_usd for turn in turns) + sum(child.cost_usd for child in children)
+def _cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> float:
+    return sum(sum(each.cost_usd for each in paid) for paid in (turns, failures, children))

@@ -1,4 +1,4 @@
-"""Run and what it is made of: turns, calls of tools, decisions."""
+"""Run and what it is made of: turns, failures, calls of tools, decisions, other runs."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ class Turn:
     def from_body(cls, body: Json) -> Turn:
         messages = tuple((speaker, text) for speaker, text in body["messages"])
         return cls(**{**body, "messages": messages, "notices": tuple(body["notices"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A turn that nobody answered: who was asked by which step, why not, and what the tries cost all the same."""
+
+    step: str
+    role: str
+    error: str
+    cost_usd: float
+
+    def body(self) -> Json:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +107,7 @@ class Child:
 class Run:
     """One performance: what went in, every turn, what came out, or why nothing did.
 
-    `tokens` and `cost_usd` are those of its turns and of the runs it opened.
+    `tokens` and `cost_usd` are those of its turns and of the runs it opened; failures cost too.
     """
 
     id: str
@@ -114,8 +127,12 @@ class Run:
     calls: tuple[Call, ...] = ()
     decisions: tuple[Decision, ...] = ()
     children: tuple[Child, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """The turns that were paid for and not answered."""
     parent: str = ""
     """The run that opened this one, if any."""
+    max_cost_usd: float | None = None
+    """What it was allowed to cost when it started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +147,8 @@ class Heard:
     step: str
     role: str
     model: str
+    depth: int = 0
+    """How many runs are above the one that it is heard of."""
     piece: str | None = None
     turn: Turn | None = None
     discarded: str = ""

@@ -31,7 +31,7 @@ def holds(condition: Condition, answers: Mapping[str, str]) -> bool:
     """Whether the answers are what the condition asks for; a step without an answer has said "".
 
     Case and white space do not matter to `says` and `lacks`. `at_least` and `below` look at the last number of the
-    answer as it is written, so 80 in "80 %" and 8 in "8/10" and "8 out of 10"; an answer without one fulfils neither.
+    answer as it is written, so 80 in "80 %" and 8 in "8/10", "8 of 10" and "8 out of 10"; one without fulfils neither.
     A condition that names no step means the one named around it, or else the last that spoke.
     """
     return _fulfilled(condition, [_told(answers)], "")

@@ -43,7 +43,7 @@ CONCLUSION = re.compile(
     r"|\b(?:therefore|thus|hence),?\s+([^\n.!?]{1,500}+)[.!?]?\s*+$",
     re.IGNORECASE,
 )
-SCORE = re.compile(r"(?:(?<![\w.,])[-−])?\d+(?:[.,]\d+)*(?P<of>(?:\s*(?:/|out of)\s*\d+(?:[.,]\d+)*)*)")
+SCORE = re.compile(r"(?:(?<![\w.,])[-−])?\d+(?:[.,]\d+)*(?P<of>(?:\s*(?:/|(?:out )?of)\s*\d+(?:[.,]\d+)*)*)")
 
 
 class Answer:

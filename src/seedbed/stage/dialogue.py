@@ -12,7 +12,7 @@ from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fill, placeholders
-from seedbed.stage.adaptation import holds, standing
+from seedbed.stage.adaptation import Standing, holds, standing
 from seedbed.stage.context import Said, condensed, summarised
 from seedbed.stage.opening import INHERITED, opened
 from seedbed.stage.stage import Stage
@@ -55,6 +55,8 @@ class _Dialogue:
         self.task = {name: value for name, value in task.items() if name != INHERITED or not stage.depth}
         self.values = {Placeholder(name): told(value) for name, value in task.items()}
         self.answers: dict[str, str] = {}
+        self.left_out: set[str] = set()
+        """The steps that were not due when they were last looked at."""
         self.needs = _needs(self.playbook)
         self.last = list(self.needs)[-1]
         self.rounds: dict[str, list[Message]] = {}
@@ -104,10 +106,14 @@ class _Dialogue:
             await self._answer(step, ended, heard)
 
     async def _loop(self, part: _Part, until: Until, ended: Ended) -> None:
-        """Round after round. One that fails leaves what the one before it came to."""
+        """Round after round. One that fails leaves what the one before it came to.
+
+        Where no step is due nothing changes, and so none would be in any round after it.
+        """
         names = sorted((step.name for step in part.steps), key=part.stop.__eq__)  # whose rule it is comes last
         inner = [_Part((step,), frozenset(self.needs[step.name])) for step in part.steps]
         rounds: list[dict[str, str]] = []
+        kept: dict[str, str] = {}
         while True:
             now = {name: wrong for name, wrong in ended.items() if name not in names}
             await self._take(inner, now, heard=rounds[-1] if rounds else {})
@@ -116,12 +122,15 @@ class _Dialogue:
                 ended |= {name: now[name] for name in names}
                 return
             if failed:
-                for name, text in rounds[-1].items():
+                for name, text in kept.items():
                     self._keep(name, text)
                 await self.stage.log(f"round {len(rounds) + 1} of {part.stop} was not completed: {failed}")
                 break
-            rounds.append({name: self.answers[name] for name in names})
+            kept = {name: self.answers[name] for name in names}
+            rounds.append({name: "" if name in self.left_out else text for name, text in kept.items()})
             stands = standing(until, rounds)
+            if stands.outcome == "going on" and self.left_out.issuperset(names):
+                stands = Standing("stalled", f"no step was due in round {len(rounds)} of at most {until.at_most}")
             if stands.outcome != "going on":
                 await self.stage.decide(f"{part.stop} until", stands.outcome, because=stands.because)
                 break
@@ -135,7 +144,12 @@ class _Dialogue:
                     if step.name != self.last or not isinstance(wrong, BudgetSpent):
                         raise wrong
                     self._keep(name, UNANSWERED)
-            text = await self._said(step, heard) if not step.when or await self._due(step, step.when) else ""
+            if not step.when or await self._due(step, step.when):
+                self.left_out.discard(step.name)
+                text = await self._said(step, heard)
+            else:
+                self.left_out.add(step.name)
+                text = self.answers.get(step.name, "")  # in a loop, what it said before
             self._keep(step.name, text, self.playbook.roles[step.role].model or step.role)
             ended[step.name] = None
         except Exception as wrong:  # noqa: BLE001 - those who need it raise it again

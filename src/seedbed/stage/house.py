@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import RunTaken
 from seedbed.models.limits import Lines
-from seedbed.models.registry import OURS, Card, Registry
+from seedbed.models.registry import OURS, Card, Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall, worker_at
 from seedbed.runs.run import Heard, Run
-from seedbed.runs.workers import is_there
+from seedbed.runs.workers import heartbeat, is_there
 from seedbed.settings import Settings, without_secrets
 from seedbed.stage.door import Door
 from seedbed.stage.equipment import Equipment
@@ -28,7 +28,8 @@ from seedbed.stage.perform import perform, recording
 from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Confirm, Stage
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store, now
+from seedbed.storage.redis import RedisTurnstile, redis_at
+from seedbed.storage.store import Digest, Json, Query, Store, digest, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing import Router
@@ -56,10 +57,11 @@ class House:
     _offered: list[Any] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lines = Lines()
+        self.lines = Lines(turnstile=_turnstiles(self.settings.cache))
         self.journal = Journal(self.store)
         self._door = Door()
         self._flights: dict[str, _Flight] = {}
+        self._blocks = 0
         self._equipment = Equipment(self.settings.tools, self.settings.path("."))
 
     @cached_property
@@ -85,7 +87,8 @@ class House:
         max_cost_usd: float | None = None,
         hear: Hear | None = None,
     ) -> Run:
-        return await self._performed(playbook, self._recorder(playbook, inputs, seed), Ledger(max_cost_usd), hear)
+        recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
+        return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
 
     async def once(self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None) -> Run:
         """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.
@@ -117,6 +120,7 @@ class House:
             recorder = Recorder.resume(self.journal, run, by=self.library.by)
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, hear: Hear | None = None) -> Run:
+        """Go on with a run, which may cost what it might when it started, unless told otherwise."""
         if self._is_taken(run):
             host, pid, *_ = str(worker_at(self.store, run)).split("/")
             raise RunTaken(
@@ -124,7 +128,8 @@ class House:
                 "Wait for its end, or end that process first"
             )
         recorder = Recorder.resume(self.journal, run, by=self.library.by)
-        return await self._performed(self.library.get(recorder.playbook), recorder, Ledger(max_cost_usd), hear)
+        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
+        return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
 
     def _is_taken(self, run: str) -> bool:
         """Whether somebody else is at a run."""
@@ -132,11 +137,25 @@ class House:
         return worker not in (None, self.journal.worker) and is_there(str(worker), self.store, now())
 
     @asynccontextmanager
+    async def present(self) -> AsyncIterator[None]:
+        """Tell other machines, for as long as the block lasts, that we are here; if they can see the store at all."""
+        self._blocks += 1
+        try:
+            if self._blocks > 1 or not self.settings.store.startswith("postgresql"):
+                yield
+            else:
+                async with heartbeat(self.journal.worker, self.journal.add, self.library.by):
+                    await asyncio.sleep(0)  # the first word comes before the first claim
+                    yield
+        finally:
+            self._blocks -= 1
+
+    @asynccontextmanager
     async def recording(
         self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
     ) -> AsyncIterator[Stage]:
         """A stage for code that lives elsewhere."""
-        recorder = self._recorder(playbook, inputs, seed)
+        recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
         await self._equip()
         stage = self._stage(playbook, recorder, Ledger(max_cost_usd))
         with self._counted(recorder):
@@ -172,9 +191,9 @@ class House:
         stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent.depth + 1)
         return await perform(stage, recorder.inputs)
 
-    def _recorder(self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", run: str = "") -> Recorder:
+    def _recorder(self, playbook: Playbook, inputs: Json, seed: int, **more: Any) -> Recorder:
         models, by = self.identity(playbook), self.library.by
-        return Recorder(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, parent=parent, run=run)
+        return Recorder(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
 
     def _stage(
         self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None, depth: int = 0
@@ -228,6 +247,14 @@ class _Flight:
             if not self._waiting and not self._doing.done():
                 self._doing.cancel()
                 await asyncio.gather(self._doing, return_exceptions=True)
+
+
+def _turnstiles(cache: str) -> Callable[[Model], RedisTurnstile] | None:
+    """Where processes agree on how often a model is asked: by what stands behind it, whatever they call it."""
+    if not cache:
+        return None
+    redis = redis_at(cache)
+    return lambda model: RedisTurnstile(redis, digest("endpoint", _identity(model.card)))
 
 
 def _identity(card: Card) -> Json:

@@ -19,9 +19,13 @@ USUAL_TOKENS = 4_096
 
 @dataclass(slots=True)
 class Reservation:
-    """Money held for one call: `max_tokens` is how long its answer may be, `spent_usd` what it did cost."""
+    """Money held for one call: `max_tokens` is how long its answer may be, `spent_usd` what it did cost.
+
+    `most_usd` is what it can cost, None where nobody limits that.
+    """
 
     max_tokens: int | None
+    most_usd: float | None = None
     spent_usd: float = 0.0
 
 
@@ -60,10 +64,13 @@ class Ledger:
         """
         if self.is_limited:
             read, written = (price / 1_000_000 for price in prices)
-            left = await self._left(prompt_tokens * read + LEAST_TOKENS * written, last)
-            affordable = int((left - prompt_tokens * read) / written * (1 - 1e-9)) if written else USUAL_TOKENS
-            reservation = Reservation(min(wanted or USUAL_TOKENS, affordable))
-            most = prompt_tokens * read + (reservation.max_tokens or 0) * written
+            wanted = wanted or USUAL_TOKENS
+            least = min(LEAST_TOKENS, wanted)
+            left = await self._left(prompt_tokens * read + least * written, last)
+            affordable = int((left - prompt_tokens * read) / written * (1 - 1e-9)) if written else wanted
+            tokens = min(wanted, max(least, affordable))
+            most = prompt_tokens * read + tokens * written
+            reservation = Reservation(tokens, most)
         else:
             reservation, most = Reservation(wanted), 0.0
         for each in self._all:
@@ -100,12 +107,16 @@ class Ledger:
             short = next(each for each in self._all if each._free_usd(last) - sum(each._held) < least_usd)
             if short._free_usd(last) < least_usd:
                 self.refuse()
-                raise BudgetSpent(
-                    f"found ${left:.4f} left of ${short.limit_usd:.2f}; expected enough for another answer. "
-                    "Raise the limit, or ask for less"
-                )
+                found = f"found {dollars(left)} left of {dollars(short.limit_usd or 0.0)}"
+                raise BudgetSpent(f"{found}; expected enough for another answer. Raise the limit, or ask for less")
             await short.settled()
         return left
+
+
+def dollars(usd: float) -> str:
+    """An amount with as many digits as it takes to tell it from nothing."""
+    digits = 2 - math.floor(math.log10(usd)) if 0 < usd < 0.1 else 2
+    return f"${usd:.{digits}f}"
 
 
 def most_tokens(text: str) -> int:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from seedbed.errors import BudgetSpent
 from seedbed.settings import Quota, Settings
+from seedbed.stage.ledger import dollars
 from seedbed.storage.store import Query, Store
 
 
@@ -52,7 +53,7 @@ class Spending:
         if quota.runs_per_day is not None and runs >= quota.runs_per_day:
             over.append(f"{runs} runs within a day; expected at most {quota.runs_per_day}")
         if quota.usd_per_day is not None and usd >= quota.usd_per_day:
-            over.append(f"${usd:.2f} spent within a day; expected at most ${quota.usd_per_day:.2f}")
+            over.append(f"{dollars(usd)} spent within a day; expected at most {dollars(quota.usd_per_day)}")
         if over:
             remedy = "Wait, raise quota in the workspace file, or choose another environment"
             raise BudgetSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")

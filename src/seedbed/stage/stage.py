@@ -5,27 +5,27 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, BudgetSpent, PlaybookError, Problem, RunError, SettingsError
+from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
 from seedbed.models.chat import Message, Model
 from seedbed.models.fallback import Answered, Discard, answered, streamed
 from seedbed.models.limits import Lines
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Call, Child, Decision, Heard, Run, Turn
-from seedbed.stage.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
+from seedbed.runs.run import Call, Child, Decision, Failure, Heard, Run, Turn
+from seedbed.stage.ledger import Ledger, Reservation
+from seedbed.stage.routing import Wish, chosen, most_prompt_tokens, price, wish
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
 if TYPE_CHECKING:
-    from seedbed.models.routing import Choice, Router
+    from seedbed.models.routing import Router
 
 Confirm = Callable[[str, str], Awaitable[bool]]
 """Asks a person whether an action may be taken, with the reason why it is asked."""
@@ -101,9 +101,9 @@ class Stage:
         may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
         """
         asked = self._role(role)
-        wish = _wish(asked, step)
+        wished = wish(asked, step)
         name = step if isinstance(step, str) else step.name
-        if wish.model is None and self._router is None:
+        if wished.model is None and self._router is None:
             remedy = "Name one, or say what it needs."
             raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
         instructions = asked.system if system is None else system
@@ -114,10 +114,18 @@ class Stage:
         last = last and not self.depth  # what was kept is for the end of the run that is above all
 
         async def spoke() -> Turn:
-            model = wish.model or await self._chosen(name or role, wish, request, asked.max_tokens, last)
-            with within(step=name or role, model=model):
-                got = await self._answered(asked, wish, model, messages, last, name or role, role)
-                _tell(role, got)
+            model = wished.model or await self._chosen(name or role, wished, request, messages, last)
+            ledger = Ledger(wished.max_cost_usd, kept=0.0, within=self.ledger)
+            try:
+                with within(step=name or role, model=model):
+                    got = await self._answered(ledger, asked, wished, model, messages, last, name or role, role)
+                    _tell(role, got)
+            except Exception as wrong:
+                if ledger.spent_usd:
+                    told = str(wrong).encode(errors="replace").decode()
+                    paid = Failure(step=name, role=role, error=told, cost_usd=ledger.spent_usd)
+                    await self.recorder.failure(paid)
+                raise
             return Turn(
                 step=name,
                 role=role,
@@ -138,14 +146,14 @@ class Stage:
         try:
             turn = await self.recorder.turn(name or role, request, spoke)
         except Exception as wrong:
-            self._let_hear(name or role, role, wish.model or "", failed=str(wrong) or type(wrong).__name__)
+            self._let_hear(name or role, role, wished.model or "", failed=str(wrong) or type(wrong).__name__)
             raise
         self._let_hear(name or role, role, turn.model, turn=turn)
         return turn
 
     def _let_hear(self, step: str, role: str, model: str, **what: Any) -> None:
         if self.hear:
-            self.hear(Heard(run=self.recorder.id, step=step, role=role, model=model, **what))
+            self.hear(Heard(run=self.recorder.id, step=step, role=role, model=model, depth=self.depth, **what))
 
     def _role(self, name: str) -> Role:
         if name not in self.playbook.roles:
@@ -153,57 +161,39 @@ class Stage:
             raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
         return self.playbook.roles[name]
 
-    async def _chosen(self, place: str, wish: _Wish, request: str, max_tokens: int | None, last: bool) -> str:
-        """The model for a turn that names none: chosen once, and recorded with the chance of it.
-
-        If there is none for what is left now, wait for what calls under way leave.
-        """
+    async def _chosen(self, place: str, wished: Wish, request: str, messages: Sequence[Message], last: bool) -> str:
+        """The model for a turn that names none: chosen once, and recorded with the chance of it."""
         assert self._router is not None
-        router, ledger = self._router(), self.ledger
-
-        def choice(*, held: bool) -> Choice:
-            return router.choose(
-                "+".join(sorted(wish.needs)) or place,
-                wish.needs,
-                wish.prefer,
-                prompt_tokens=len(request.encode()) // 4,
-                max_tokens=max_tokens or USUAL_TOKENS,
-                affordable=ledger.left_usd(last=last, held=held) if ledger.is_limited else None,
-                quality=wish.quality,
-                max_cost_usd=wish.max_cost_usd,
-                seed=f"{self.seed}/{place}/{len(self.recorder.turns)}",
-            )
+        router, seed = self._router(), f"{self.seed}/{place}/{len(self.recorder.turns)}"
 
         async def choose() -> Json:
-            while True:
-                with suppress(BudgetSpent):
-                    return {**choice(held=False).document(), "step": place}
-                try:
-                    choice(held=True)
-                except BudgetSpent:
-                    ledger.refuse()
-                    raise
-                await ledger.settled()
+            choice = await chosen(router, self.ledger, wished, place, messages, last=last, seed=seed)
+            return {**choice.document(), "step": place}
 
         return str((await self.recorder.once("routing", place, request, choose))["model"])
 
     async def _answered(
-        self, role: Role, wish: _Wish, model: str, messages: Sequence[Message], last: bool, step: str, speaker: str
+        self,
+        ledger: Ledger,
+        role: Role,
+        wished: Wish,
+        model: str,
+        messages: Sequence[Message],
+        last: bool,
+        step: str,
+        speaker: str,
     ) -> Answered:
         """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""
-        ledger = self.ledger
-        if wish.max_cost_usd is not None:
-            ledger = Ledger(wish.max_cost_usd, kept=0.0, within=ledger)
 
         def reserve(
             model: Model, messages: Sequence[Message], wanted: int | None
         ) -> AbstractAsyncContextManager[Reservation]:
-            prompt_tokens = sum(most_tokens(message.text) for message in messages)
-            return ledger.reserved(prompt_tokens, _price(model, prompt_tokens, ledger), wanted, last=last)
+            prompt_tokens = most_prompt_tokens(messages)
+            return ledger.reserved(prompt_tokens, price(model, prompt_tokens, ledger), wanted, last=last)
 
         wishes: dict[str, Any] = {
             "lines": self._lines,
-            "needs": wish.needs,
+            "needs": wished.needs,
             "reserve": reserve,
             "temperature": role.temperature,
             "max_tokens": role.max_tokens,
@@ -276,6 +266,7 @@ class Stage:
     async def _permitted(self, action: str) -> None:
         permission = self.may(action)
         if permission.answer == "forbidden":
+            await self.decide(f"may {action}", "forbidden", because=permission.because)
             raise ActionForbidden(f"{action}: {permission.because}")
         if permission.answer == "confirm" and not await self.confirm(action, permission.because):
             raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
@@ -338,35 +329,6 @@ class Stage:
             return {"name": name, "value": look()}
 
         return (await self.recorder.once("reading", name, None, looked))["value"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """Which model a turn asks for: by name, or by what it needs and prefers."""
-
-    model: str | None
-    needs: Sequence[str]
-    prefer: str | None
-    quality: Literal["balanced", "maximum"]
-    max_cost_usd: float | None
-
-
-def _wish(role: Role, step: Step | str) -> _Wish:
-    if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
-        limit = None if isinstance(step, str) else step.max_cost_usd
-        return _Wish(role.model, role.needs, role.prefer, "balanced", limit)
-    # The role's own model goes first where it can do what the step needs, unless the best one is asked for.
-    prefer = step.prefer or (None if step.quality else role.model or role.prefer)
-    return _Wish(None, step.needs or role.needs, prefer, step.quality or "balanced", step.max_cost_usd)
-
-
-def _price(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
-    price = model.price(prompt_tokens)
-    if price is None and ledger.is_limited:
-        found = "a limit on costs and no price"
-        remedy = "Set usd_per_million on its card, or install the extra prices."
-        raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])
-    return price or (0.0, 0.0)
 
 
 def _notices(got: Answered) -> tuple[str, ...]:

@@ -229,6 +229,7 @@ _VIEWS = {
     "run": "runs run:key playbook:subject status inputs output error seed# turns# tokens# cost_usd# latency_seconds#",
     "turn": "turns turn:key run:subject step role model text finish_reason"
     " prompt_tokens# completion_tokens# cost_usd# latency_seconds#",
+    "failure": "failures failure:key run:subject step role error cost_usd#",
     "routing": "routings routing:key run:subject step model propensity# because task_type quality",
     "outcome": "outcomes run:subject task_type model score:value cost_usd# latency_seconds#",
     "call": "calls call:key run:subject tool arguments result error changes latency_seconds#",
@@ -240,6 +241,9 @@ _VIEWS = {
     "cell": "cells playbook:subject task replicate# metric value:value answer reason run cost_usd# latency_seconds#",
     "verdict": "verdicts experiment:key control candidate:subject dataset metric finding tasks# wins# ties# losses#"
     " control_mean# candidate_mean# difference:value low# high# p#",
+    "suite": "suites playbook:subject suite name dataset metric value:value low# high# tasks# cost_usd# regressed",
+    "agreement": "agreements judge:subject name labels n# unscored# kappa:value low# high# raw# bias# cost_usd#",
+    "skip": "skips playbook:subject metric predicted:value low# high# incumbent# chance# playbooks# tasks# audited",
     "evolution": "evolutions start best:subject dataset metric value:value",
     "trial": "trials playbook:subject dataset",
     "import": "imports playbook:subject format source document",

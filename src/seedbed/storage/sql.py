@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -167,6 +168,15 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from every other, from one that was at its place before, and from copies elsewhere."""
+        made = self._read(lambda db: db.exec_driver_sql("SELECT at FROM migrations WHERE number = 1").scalar_one())
+        url = self._engine.url
+        place = os.path.realpath(url.database or "") if self._dialect.name == "sqlite" else self._name
+        here = platform.node() if url.host in (None, "", "localhost", "127.0.0.1", "::1") else ""
+        return f"{place} {here} {made}"
 
     def _expect_tables(self) -> None:
         with self._engine.connect() as db:

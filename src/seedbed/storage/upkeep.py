@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from seedbed.errors import NotFound, Problem, StoreDamaged, StoreError
+from seedbed.storage.cached import Cached
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
@@ -72,7 +73,7 @@ def verify(store: UpkeptStore) -> Report:
 
     Damage is reported, all of it, and never raised. Others may go on writing meanwhile.
     """
-    check = _Check(store)
+    check = _Check(store.inner if isinstance(store, Cached) else store)  # a cache would hide what the store lost
     for look in (check.refs, check.evidence, check.contents, check.facts):
         try:
             look()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from seedbed.testing.executor import ExecutorContract
 from seedbed.testing.metric import MetricContract
 from seedbed.testing.store import BODIES, NOON, StoreContract, everything, fact, keys, move
 
-__all__ = ["BODIES", "NOON", "MetricContract", "StoreContract", "everything", "fact", "keys", "move"]
+__all__ = [
+    "BODIES",
+    "NOON",
+    "ExecutorContract",
+    "MetricContract",
+    "StoreContract",
+    "everything",
+    "fact",
+    "keys",
+    "move",
+]

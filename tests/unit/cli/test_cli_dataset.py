@@ -266,3 +266,21 @@ def test_splits_of_a_file_need_no_workspace(tmp_path: Path, seedbed: Seedbed) ->
     write(tmp_path, parts__jsonl=row.format("train") + row.format("test"))
     assert seedbed("dataset", "show", "parts.jsonl:test", "--json").json["tasks"] == 1
     assert "--workspace" in seedbed("dataset", "show", "mail").err
+
+
+def test_a_file_or_folder_is_meant_before_a_kept_name(space: Path, seedbed: Seedbed) -> None:
+    added(seedbed)
+    (space / "mail").mkdir()
+    write(space / "mail", test__csv="text,expected\nx,good\n")
+    write(space, **{"a:b__jsonl": tasks(2)})
+    assert seedbed("dataset", "show", "mail:test", "--json").json["tasks"] == 1
+    assert seedbed("dataset", "show", "datasets/mail", "--json").json["tasks"] == 12
+    assert seedbed("dataset", "show", "a:b.jsonl", "--json").json["tasks"] == 2
+    assert seedbed("dataset", "split", "datasets/mail").code == 0
+    assert seedbed("dataset", "show", "datasets/mail:test", "--json").json["tasks"] == 6
+
+
+def test_parts_of_a_split_of_a_file_are_named_after_both(space: Path, seedbed: Seedbed) -> None:
+    assert seedbed("dataset", "split", "tasks.jsonl", "--folds", "2").code == 0
+    done = seedbed("dataset", "split", "tasks-folds.jsonl:fold-1-test")
+    assert "wrote tasks-folds-fold-1-test-train.jsonl, 5 tasks" in done.out

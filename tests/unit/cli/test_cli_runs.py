@@ -16,7 +16,7 @@ def test_the_newest_runs_come_first(space: Path, seedbed: Seedbed) -> None:
     found = seedbed("runs", "list", "--limit", "2", "--json")
     assert [each["run"] for each in found.json["runs"]] == ids[:0:-1]
     assert keeps_promise(found.json, "runs", "list")
-    assert len(promised("runs", "list")["runs"]) == 10
+    assert len(promised("runs", "list")["runs"]) == 11
     out = seedbed("runs", "list").out
     assert "number 2" in out
     assert "unsure [bold]ä[/bold]" in out
@@ -47,6 +47,56 @@ def test_a_run_is_shown_turn_by_turn_by_the_beginning_of_its_id(space: Path, see
         "1 turn",
     ):
         assert told in out
+
+
+AGENT = """\
+async def handle(task, stage):
+    if stage.depth:
+        return (await stage.ask("sorter", task["text"])).text
+    await stage.ask("sorter", "first?")
+    await stage.decide("label", "open it", because="it is long")
+    child = await stage.open({"text": "within", "inherited": "all that was known"})
+    await stage.log("that was all")
+    await stage.ask("sorter", "last?")
+    return child.output
+"""
+
+
+@pytest.fixture
+def opened(space: Path, seedbed: Seedbed) -> str:
+    """A run that opened another."""
+    (space / "showing_desk.py").write_text(AGENT)
+    (space / "desk.yaml").write_text("roles: {sorter: {model: local}}\nprogram: showing_desk:handle\n")
+    return str(seedbed("run", "desk.yaml", "text=whole", "--json").json["run"])
+
+
+def test_a_run_shows_what_was_decided_and_opened_in_the_order_of_happening(opened: str, seedbed: Seedbed) -> None:
+    done = seedbed("runs", "show", opened, "--json")
+    assert keeps_promise(done.json, "runs", "show")
+    (child,) = done.json["children"]
+    assert [each["action"] for each in done.json["decisions"]] == ["open it"]
+    out = seedbed("runs", "show", opened).out
+    told = (
+        "user: first?",
+        "decided label: open it, because it is long",
+        f"opened {child['run'][:10]} by open, ",
+        "remark that was all",
+        "user: last?",
+        "2 turns",
+    )
+    places = [out.index(each) for each in told]
+    assert places == sorted(places)
+    assert f"opened by {opened[:10]}" in seedbed("runs", "show", child["run"]).out
+
+
+def test_runs_that_others_opened_are_listed_only_if_they_are_asked_for(opened: str, seedbed: Seedbed) -> None:
+    (top,) = seedbed("runs", "list", "--limit", "1", "--json").json["runs"]
+    assert (top["run"], top["parent"]) == (opened, "")
+    found = seedbed("runs", "list", "--children", "--json").json["runs"]
+    assert {(each["run"] == opened, each["parent"]) for each in found} == {(True, ""), (False, opened)}
+    out = seedbed("runs", "list", "--children").out
+    assert "within" in out
+    assert "all that was known" not in out
 
 
 def test_a_failed_run_shows_its_error(space: Path, seedbed: Seedbed) -> None:
@@ -116,6 +166,7 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
     done = seedbed("run", "sorter.yaml", "text=hello", "--json").json
     with closing(sqlite3.connect(space / "seedbed.db")) as db, db:
         db.execute("DELETE FROM facts WHERE kind = 'run'")
+        db.execute("UPDATE facts SET body = json_set(body, '$.worker', '') WHERE kind = 'start'")  # who is gone
     assert [run["status"] for run in seedbed("runs", "list", "--json").json["runs"]] == ["running"]
     assert "has not ended" in seedbed("runs", "list").out
     again = seedbed("run", "--resume", done["run"][:8], "--json").json

@@ -15,7 +15,6 @@ from rich.console import Console
 from seedbed.cli import output, views
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
-from seedbed.evaluation.evaluate import Cell, Scorecard
 from seedbed.experiments.experiment import Verdict
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.genes import with_genes
@@ -33,10 +32,6 @@ def printed(renderable: Any) -> str:
     file = io.StringIO()
     Console(file=file, width=200, highlight=False).print(renderable)
     return file.getvalue()
-
-
-def cell(task: str, value: float | None, **more: Any) -> Cell:
-    return Cell(key=task, playbook=A, task=task, replicate=0, metric="exact_match", value=value, **more)
 
 
 VERDICT = Verdict(
@@ -67,14 +62,8 @@ def test_an_interval_without_tasks_is_no_score() -> None:
     assert views.interval_text(Interval(0.5, 0.25, 0.75, 0.95, 4)) == "0.500 [0.250, 0.750]"
 
 
-def test_a_scorecard_tells_the_commonest_wrong_answers_and_what_was_not_scored() -> None:
-    wrong = [cell(str(number), 0.0, reason="expected good", answer="[b]bad[/b]") for number in range(3)]
-    card = Scorecard(A, "exact_match", (*wrong, cell("x", 1.0, reused=True), cell("y", None, reason="timeout")))
-    shown = printed(views.card_view(card))
-    assert "0.250" in shown
-    assert "4 scored, 1 known before" in shown
-    assert "1: timeout" in shown
-    assert "“[b]bad[/b]”" in shown
+def test_where_no_interval_can_be_told_the_mean_stands_alone() -> None:
+    assert views.interval_text(Interval(0.5, -math.inf, math.inf, 0.95, 1)) == "0.500"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +129,16 @@ def test_who_wants_no_colour_gets_the_marks_also_on_a_terminal(monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "nothing"), (0.5, "0.5"), (3.0, "3"), (True, "True"), ([], ""), ([{"a": 1}], "1 demo"), (["x"], '"x"')],
+    [
+        (None, "nothing"),
+        (0.5, "0.5"),
+        (3.0, "3"),
+        (True, "True"),
+        ([], ""),
+        ([{"inputs": {"q": "1"}, "output": "2"}], "1 demo"),
+        ([{"says": "ü"}, {"stable": 2}], '{"says": "ü"}, {"stable": 2}'),
+        (["x"], '"x"'),
+    ],
 )
 def test_values_fit_on_a_line(value: object, text: str) -> None:
     assert views.value_text(value) == text

@@ -178,6 +178,24 @@ def test_without_a_terminal_each_turn_is_printed_when_it_ends_after_the_name_of_
     assert printed(console) == "".join(f"facts: {line}\n" for line in lines)
 
 
+def test_what_is_said_in_a_run_that_another_opened_is_told_from_what_is_said_above() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=20)
+    heard = Heard(run="0123456789abcdef", step="facts", role="critic", model="quick", depth=1, turn=TURN)
+    with live.turns(console) as hear:
+        hear(heard)
+    assert printed(console).splitlines()[1] == "0123456789 facts: All of it."
+    console = terminal(80)
+    with LiveTurns(console) as view:
+        view.hear(heard)
+    assert "0123456789 facts · critic" in printed(console)
+
+
+def test_a_step_without_an_answer_says_why_in_a_pipe_too(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "sorter.yaml", "text=hello", "--stream", "--max-cost", "0.001")
+    assert done.out.startswith("label: not answered: no model answered: found\nlabel:   ")
+    assert "Raise the limit" in done.out
+
+
 def test_a_run_in_a_pipe_is_told_turn_by_turn_and_its_answer_once(space: Path, seedbed: Seedbed) -> None:
     done = seedbed("run", "sorter.yaml", "text=hello", "--stream")
     assert done.code == 0

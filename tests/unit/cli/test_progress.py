@@ -32,9 +32,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def everything_once() -> None:
-    with progress.scoring(3, "evaluating") as watch:
+    with progress.candidates(3) as watch:
         for number in range(3):
-            watch(cell(number, None if number == 1 else 1.0))
+            watch("sorter", cell(number, None if number == 1 else 1.0))
     with progress.evolving(1, 2) as heard:
         heard(START, cell(0))
     with progress.counting(2, "copying") as count:
@@ -56,8 +56,17 @@ def test_whoever_watches_sees_it_on_the_error_stream_only(capsys: pytest.Capture
     everything_once()
     printed = capsys.readouterr()
     assert not printed.out
-    for told in ("evaluating", "3/3", "1.000", "$1.50", "start", "copying", "tasks 3/3 | W 1 T 1 L 1"):
+    for told in ("sorter", "3/3", "mean 1.000", "$1.50", "start", "copying", "tasks 3/3 | W 1 T 1 L 1"):
         assert told in printed.err
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_mean_is_that_of_the_round(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.candidates(3) as watch:
+        watch("first", cell(0, 1.0))
+        watch("second", cell(0, 0.0))
+        watch("second", cell(1, 0.5))
+    assert "mean 0.250" in capsys.readouterr().err
 
 
 def test_a_comparison_is_one_line_of_true_numbers() -> None:

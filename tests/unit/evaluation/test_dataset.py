@@ -343,6 +343,11 @@ def test_folds_by_source_tear_none_apart_and_none_is_empty(numbers: list[int], k
     assert all(not torn([rest, fold]) and len(fold) for rest, fold in pairs)
 
 
+def test_sources_of_different_sizes_still_make_equal_folds_if_they_can() -> None:
+    tasks = grouped([1] * 6 + [2] * 2 + [3] * 2 + [4] * 2)
+    assert {len(fold) for seed in range(9) for _, fold in tasks.folds(2, seed, by="source")} == {6}
+
+
 @given(GROUPS, st.data())
 def test_a_sample_has_its_size_and_its_shares(numbers: list[int], data: st.DataObject) -> None:
     tasks = grouped(numbers)

@@ -111,9 +111,15 @@ def test_bad_rows_of_all_files_are_told_by_file_and_line(tmp_path: Path) -> None
         ({"a.jsonl": row("a"), "main/train.jsonl": row("b")}, "Name a file or folder in it: a.jsonl, main."),
         ({"state.json": "[]"}, "a mapping, as save_to_disk writes it"),
         ({"dataset_dict.json": '{"splits": ["train"]}'}, "nothing there"),
-        ({"state.json": '{"_data_files": [{"filename": "../../x.arrow"}]}'}, r"x\.arrow file: found No such file"),
     ],
 )
 def test_a_folder_that_is_no_dataset_is_told(files: dict[str, str], told: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=told):
         Dataset.load(write(tmp_path / "mail", files))
+
+
+def test_what_is_saved_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
+    saved(tmp_path / "secret", None, "s")
+    state = {"_data_files": [{"filename": "../secret/data-00000-of-00001.arrow"}]}
+    with pytest.raises(DatasetError, match=r"arrow file: found No such file"):
+        Dataset.load(write(tmp_path / "mail", {"state.json": json.dumps(state)}))

@@ -90,13 +90,12 @@ async def test_a_larger_dataset_pays_only_for_what_is_new() -> None:
     "otherwise",
     [
         lambda store: evaluate(agent("[0-3]"), TEN, ExactMatch(), bench(store)),
-        lambda store: evaluate(HALF, TEN, Length(), bench(store)),
         lambda store: evaluate(HALF, TEN, ExactMatch(), bench(store, identity="oracle 2")),
         lambda store: evaluate(
             HALF, [Task(t.id, {"n": t.inputs["n"], "x": 1}, "x") for t in TEN], ExactMatch(), bench(store)
         ),
     ],
-    ids=["playbook", "metric", "model", "task"],
+    ids=["playbook", "model", "task"],
 )
 async def test_what_was_scored_otherwise_is_not_reused(otherwise: Callable[[MemoryStore], Any]) -> None:
     store = MemoryStore()
@@ -104,6 +103,16 @@ async def test_what_was_scored_otherwise_is_not_reused(otherwise: Callable[[Memo
     card = await otherwise(store)
     assert not any(cell.reused for cell in card.cells)
     assert count(store, "cell") == 20
+
+
+async def test_another_metric_is_scored_on_the_runs_that_were_paid_for_the_first() -> None:
+    store = MemoryStore()
+    await evaluate(HALF, TEN, ExactMatch(), bench(store))
+    card = await evaluate(HALF, TEN, [Length(), ExactMatch()], bench(store))
+    assert (count(store, "run"), count(store, "cell")) == (10, 20)
+    assert {cell.reused for cell in card.cells} == {True}
+    assert card.cost_usd == 0
+    assert [cell.value for cell in card.cells if cell.metric == "length"] == [1.0] * 5 + [2.0] * 5
 
 
 async def test_of_two_evaluations_at_the_same_time_one_truth_is_kept() -> None:

@@ -242,7 +242,7 @@ async def test_a_judge_that_nobody_checked_is_not() -> None:
     refusal = trusted(None)
     assert refusal is not None
     assert "no agreement with people" in str(refusal)
-    assert "seedbed judge check" in refusal.remedy
+    assert "calibrated" in refusal.remedy
 
 
 async def test_a_judge_that_agrees_poorly_is_refused_with_the_figures() -> None:

@@ -129,6 +129,11 @@ def test_knowing_the_seal_of_one_showing_helps_nobody_with_the_next() -> None:
     assert text == forged
 
 
+def test_each_material_has_a_seal_of_its_own() -> None:
+    seals = {SEALED.findall(presented([Part("answer", text)], 1_000))[0][1] for text in ("Paris", "Lyon", "")}
+    assert len(seals) == 3
+
+
 def test_the_same_pieces_are_shown_the_same() -> None:
     parts = [Part("answer", "Paris", "Said by: writer.")]
     assert presented(parts, 10) == presented(list(parts), 10)

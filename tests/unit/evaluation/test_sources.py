@@ -86,8 +86,8 @@ def typed(body: str, seed: str) -> str:
 @pytest.mark.parametrize(
     "body",
     [
-        "def score(run, task):\n    return run.output in {'yes', 'no', 'maybe', 'never', 'always', 'often'}",
-        "WORDS = {'yes', 'no', 'maybe', 'never', 'always', 'often'}\ndef score(run, task):\n    return run.output in WORDS",
+        "def score(run, task):\n    return run.output in {'yes', 'no', 'maybe', 'never', 'always'}",
+        "WORDS = {'yes', 'no', 'maybe', 'never', 'always'}\ndef score(run, task):\n    return run.output in WORDS",
     ],
     ids=["within", "beside"],
 )

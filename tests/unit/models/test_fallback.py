@@ -295,7 +295,7 @@ async def test_who_cannot_be_paid_is_passed_over(lines: Lines) -> None:
     purse = Purse(limit_usd=5.0)
     got = await answered(models, "dear", HELLO, lines=lines, reserve=purse)
     assert asked() == ["cheap"]
-    assert "$5.0000 left of $5.00" in got.substitutions[0].because
+    assert "$5.00 left of $5.00" in got.substitutions[0].because
     assert purse.paid == [("cheap", got.cost_usd)]
 
 
@@ -322,6 +322,43 @@ async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: Lines) -> N
     assert [each.cost_usd for each in got.attempts] == [pytest.approx(0.004)] * 3
     assert [each.why for each in got.attempts] == ["transient"] * 3
     assert purse.ledger.spent_usd == pytest.approx(got.cost_usd) == pytest.approx(0.0121)
+
+
+class Unpriced(Actor):
+    """Answers, and says nothing of what it read and wrote."""
+
+    async def _agenerate(self, *args: Any, **given: Any) -> ChatResult:
+        result = await super()._agenerate(*args, **given)
+        result.generations[0].message.usage_metadata = None  # type: ignore[attr-defined]
+        return result
+
+
+@pytest.mark.parametrize("part", ["…", "hi"], ids=["out of time", "of unknown cost"])
+async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(part: str, lines: Lines) -> None:
+    """Ten tokens were held for the prompt; by estimate it has six."""
+    card = Card(
+        use=f"{__name__}.Unpriced",
+        args={"part": [part], "who": "fast"},
+        usd_per_million=(1e6, 1e6),
+        timeout_seconds=0.01 if part == "…" else 9.0,
+    )
+    model = Model("fast", card)
+    purse = Purse(limit_usd=100.0)
+    await asyncio.gather(
+        answered(lambda _: model, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40), return_exceptions=True
+    )
+    assert purse.paid[0] == ("fast", pytest.approx(50.0))
+
+
+async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: Lines) -> None:
+    models = cast(fast={"part": "…", "usd_per_million": (1e6, 1e6)})
+    purse = Purse(limit_usd=100.0)
+    asking = asyncio.ensure_future(answered(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40))
+    while not asked():
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert purse.ledger.spent_usd == pytest.approx(50.0)
 
 
 async def test_a_try_that_was_refused_costs_nothing(lines: Lines) -> None:
@@ -532,6 +569,13 @@ async def test_what_broke_off_is_paid_for(lines: Lines) -> None:
     part = [f"{'long ' * 100}!transient", "hi"]
     *_, last = await heard(cast(fast={"part": part, "usd_per_million": (0.0, 1e6)}), lines)
     assert last.attempts[0].cost_usd == pytest.approx(130, abs=10)
+
+
+async def test_what_broke_off_costs_no_more_than_was_held_for_it(lines: Lines) -> None:
+    part = [f"{'long ' * 100}!transient", "hi"]
+    models = cast(fast={"part": part, "usd_per_million": (0.0, 1e6)})
+    *_, last = await heard(models, lines, max_tokens=30)
+    assert last.attempts[0].cost_usd == pytest.approx(30)
 
 
 async def test_a_stream_goes_on_with_the_next_model(lines: Lines) -> None:

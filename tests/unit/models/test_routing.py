@@ -59,9 +59,25 @@ def test_a_limit_on_the_cost_holds_for_the_longest_reply() -> None:
     models = registry(dear={"usd_per_million": [1, 10]}, cheap={"usd_per_million": [1, 1]})
     choice = choose(Router(models), max_cost_usd=0.0015)
     assert choice.model == "cheap"
-    assert rejections(choice) == {"dear": "it may cost $0.006000, at most $0.001500 is allowed"}
-    with pytest.raises(BudgetSpent, match=r"cheap: it may cost \$0.001500"):
-        choose(Router(models), max_cost_usd=0.0014)
+    assert rejections(choice) == {"dear": "$0.001500 allowed would cut its reply short"}
+
+
+def test_if_nobody_can_be_paid_in_full_a_limit_on_the_cost_allows_a_short_reply() -> None:
+    models = registry(dear={"usd_per_million": [1, 100]}, cheap={"usd_per_million": [1, 1]})
+    choice = choose(Router(models), max_cost_usd=0.0014)
+    assert choice.model == "cheap"
+    assert rejections(choice) == {"dear": "even a short reply may cost $0.002600, $0.001400 is allowed"}
+    assert choose(Router(models), max_cost_usd=0.0014, affordable=0.0012).model == "cheap"
+    with pytest.raises(BudgetSpent, match=r"cheap: even a short reply may cost \$0.001016, \$0.001000 is allowed"):
+        choose(Router(models), max_cost_usd=0.001, affordable=1.0)
+
+
+def test_who_reserves_more_for_the_prompt_is_given_somebody_who_can_be_paid_so_much() -> None:
+    models = registry(dear={"usd_per_million": [1, 1], "context_tokens": 1_500}, free={"usd_per_million": [0, 0]})
+    assert choose(Router(models), prefer="dear", affordable=0.002).model == "dear"
+    choice = choose(Router(models), prefer="dear", affordable=0.002, most_prompt_tokens=4_000)
+    assert choice.model == "free"
+    assert rejections(choice) == {"dear": "even a short reply may cost $0.004016, $0.002000 is left"}
 
 
 def test_the_limit_on_the_cost_binds_even_where_only_quality_counts() -> None:

@@ -29,6 +29,15 @@ def test_numbers_are_shown_from_and_to_and_texts_word_by_word() -> None:
     ]
 
 
+def test_a_number_of_rounds_that_nobody_had_said_is_shown_from_what_it_was() -> None:
+    def rounds(**more: int) -> Playbook:
+        step = {"name": "say", "role": "a", "prompt": "{q}", "until": {"says": "done", **more}}
+        return Playbook.from_document({"roles": {"a": {}}, "steps": [step]})
+
+    assert [str(change) for change in diff(rounds(), rounds(at_most=5))] == ["steps.say.until.at_most: 3 → 5"]
+    assert [str(change) for change in diff(rounds(at_most=5), rounds())] == ["steps.say.until.at_most: 5 → 3"]
+
+
 def test_what_appears_and_disappears_is_shown() -> None:
     less = Playbook.from_document({key: value for key, value in START.document().items() if key != "rules"})
     assert diff(START, less) == [Change("rules.never", ["pay"], None)]

@@ -67,6 +67,17 @@ def test_how_settled_answers_must_be_and_how_often_they_are_asked_for_may_evolve
         ({"context": {"at_most_tokens": 100}}, r"context: found nothing to shorten"),
         ({"context": {"at_most_tokens": 100, "summary": "nobody"}, "sees": ["a"]}, r'context\.summary: found "nobody"'),
         ({"opens": {"input": "topic"}}, r'opens\.input: found "topic"; expected one of the inputs: q'),
+        ({"when": {"all": [{"step": "a", "says": "x"}, {"says": "y"}]}}, r"when\.all\[1\]: found no step"),
+        ({"when": {"says": "y", "any": [{"step": "a", "says": "x"}]}}, r"when: found no step"),
+        ({"until": {"stable": 5, "at_most": 3}}, r"until: found a rule that can hold after round 5, and at_most 3"),
+        (
+            {"until": {"stable": 4}},
+            r"until: found a rule that can hold after round 4, and at_most 3; expected at_most 4",
+        ),
+        ({"until": {"settled": 0.9, "rounds": 3}}, r"until: found a rule that can hold after round 4, and at_most 3"),
+        ({"until": {"settled": 0.9, "at_most": 1}}, r"until: found a rule that can hold after round 2, and at_most 1"),
+        ({"until": {"agreement": 0.9, "at_most": 1}}, r"until: found a rule that can hold after round 2"),
+        ({"until": {"any": [{"says": "x"}, {"stable": 5}]}}, r"until\.any\[1\]: found a rule that can hold after"),
         ({"opens": {"input": "q", "playbook": "versions/x"}}, r'opens\.playbook: found "versions/x"'),
     ],
 )
@@ -75,6 +86,33 @@ def test_what_cannot_be_meant_is_said_with_its_place(change: dict[str, Any], tol
     document = {"inputs": ["q"], "roles": ROLES, "steps": [steps[0], {**steps[1], **change}, steps[2]]}
     with pytest.raises(PlaybookError, match=told):
         Playbook.from_document(document)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"when": {"step": "a", "any": [{"says": "x"}, {"says": "y"}]}},
+        {"when": {"step": "a", "says": "x", "all": [{"any": [{"below": 3}]}]}},
+        {"until": {"back_to": "a", "agreement": 0.9, "at_most": 1}},  # of two, in the first round
+        {"until": {"settled": 0.9, "rounds": 2, "at_most": 3}},
+        {"until": {"at_most": 1}},
+    ],
+)
+def test_what_can_be_meant_is_accepted(change: dict[str, Any]) -> None:
+    steps = [{"name": name, "role": "for", "prompt": "{q}"} for name in "ab"]
+    Playbook.from_document({"inputs": ["q"], "roles": ROLES, "steps": [steps[0], {**steps[1], **change}]})
+
+
+def test_to_open_dialogues_on_what_no_prompt_names_is_a_mistake() -> None:
+    step: dict[str, Any] = {"name": "plan", "role": "for", "prompt": "{q}", "opens": {"input": "topic"}}
+    told = r'opens\.input: found "topic", which no prompt names; expected an input. Write \{topic\} where'
+    with pytest.raises(PlaybookError, match=told):
+        Playbook.from_document({"roles": ROLES, "steps": [step]})
+    whole = {"name": "end", "role": "for", "sees": ["plan"]}  # is told the whole task
+    for steps in ([{**step, "prompt": "{topic}"}], [step, whole]):
+        Playbook.from_document({"roles": ROLES, "steps": steps})
+    elsewhere = {**step, "opens": {"input": "topic", "playbook": "b2:" + "0" * 64}}
+    Playbook.from_document({"roles": ROLES, "steps": [elsewhere]})
 
 
 def test_loops_that_cut_into_each_other_are_a_mistake() -> None:

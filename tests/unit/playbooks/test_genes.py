@@ -50,12 +50,31 @@ def test_genes_have_kinds_and_bounds() -> None:
     assert found["roles.proposer.model"][0] == "choice"
     assert found["roles.proposer.temperature"] == ("number", 0, 2)
     assert found["steps.final.until.agreement"] == ("number", 0, 1)
+    assert found["steps.final.until.at_most"] == ("integer", 2, 50)  # one answer has none to agree with
     assert found["demos.final"][0] == "demos"
     assert found["parameters.confirm_below"] == ("number", 0, 1)
     assert found["parameters.tries"] == ("integer", 1, 5)
     assert found["parameters.tone"][0] == "choice"
     assert found["parameters.motto"][0] == "text"
     assert genes(DEBATE)["parameters.strict"].options == (False, True)
+
+
+def test_how_many_rounds_there_are_may_be_all_that_a_playbook_may_say() -> None:
+    steps = [{"name": "say", "role": "a", "prompt": "{q}", "until": {"says": "done", "at_most": 50}}]
+    playbook = Playbook.from_document({"roles": {"a": {}}, "steps": steps})
+    assert genes(playbook)["steps.say.until.at_most"].problem(50) is None
+    assert get(with_genes(playbook, {"steps.say.until.at_most": 1}), "steps.say.until.at_most") == 1
+
+
+def test_rounds_never_evolve_to_fewer_than_the_rules_take() -> None:
+    until = {"any": [{"stable": 3, "rounds": 2}, {"says": "done"}], "at_most": 9}
+    steps = [{"name": "say", "role": "a", "prompt": "{q}", "until": until}]
+    playbook = Playbook.from_document({"roles": {"a": {}}, "steps": steps})
+    gene = genes(playbook)["steps.say.until.at_most"]
+    assert gene.low == 4
+    with_genes(playbook, {gene.path: 4})
+    with pytest.raises(PlaybookError, match="from 4 up to 50"):
+        with_genes(playbook, {gene.path: 3})
 
 
 def test_rules_structure_and_locked_paths_are_no_genes() -> None:

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from seedbed.runs.exchange import FORMATS, costs, routings, to_html, to_json, to_markdown
-from seedbed.runs.run import Call, Child, Decision, Run, Turn
+from seedbed.runs.run import Call, Child, Decision, Failure, Run, Turn
 from seedbed.storage import open_store
 from seedbed.storage.store import Fact
 
@@ -147,3 +147,10 @@ def test_costs_are_told_by_model_the_dearest_first_and_all_together() -> None:
         ("fast", "2", "2,400", "0.5000", "1.00", "3.00"),
         ("all", "3", "3,600", "2.5000", "1.50", "4.50"),
     ]
+
+
+def test_what_was_paid_for_no_answer_is_part_of_the_costs() -> None:
+    failure = Failure(step="answer", role="writer", error="too slow", cost_usd=0.75)
+    rows = costs(replace(RUN, failures=(failure,), cost_usd=3.25))
+    assert rows[-2] == ("not answered", "–", "–", "0.7500", "–", "–")
+    assert rows[-1][3] == "3.2500"

@@ -10,7 +10,7 @@ import pytest
 from seedbed.errors import NotFound, RunError, StoreError
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall, recent
-from seedbed.runs.run import Turn
+from seedbed.runs.run import Failure, Turn
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store
@@ -225,6 +225,36 @@ async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:
     assert recall(store, record.id) == run
     assert [(fact.key, fact.value) for fact in facts(store, "run")] == [(run.id, 0.25), (f"{run.id}@2", 0.25)]
     assert [each.status for each in recent(store, 5)] == ["completed"]
+
+
+FAILURE = Failure(step="answer", role="writer", error="too slow", cost_usd=0.25)
+
+
+async def test_what_was_paid_for_no_answer_is_counted_too_and_once() -> None:
+    store = MemoryStore()
+    record = await recorder(store)
+    await add(record)
+    await record.failure(FAILURE)
+    failed = await record.end("failed", error="gone")
+    assert (failed.cost_usd, failed.failures) == (0.5, (FAILURE,))
+    assert recall(store, failed.id) == failed
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    assert again.paid_before_usd == 0.5
+    await again.start()
+    await again.turn(TURN.step, TURN.text, never)
+    await again.failure(FAILURE)
+    run = await again.end("failed", error="gone again")
+    assert (run.cost_usd, len(run.failures)) == (0.75, 2)
+    assert recall(store, run.id) == run
+    assert [fact.value for fact in facts(store, "run")] == [0.5, 0.25]
+
+
+async def test_what_a_run_may_cost_is_known_when_it_is_taken_up_again() -> None:
+    store = MemoryStore()
+    record = await recorder(store, max_cost_usd=0.5)
+    again = Recorder.resume(Journal(store), record.id, by="ada")
+    assert again.max_cost_usd == 0.5
+    assert recall(store, record.id).max_cost_usd == 0.5
 
 
 async def test_a_complete_run_is_not_taken_up_again() -> None:

@@ -48,6 +48,8 @@ def test_words_are_found_whatever_their_case_and_white_space(
     [
         ("Score: 8/10", 8),
         ("8 out of 10", 8),
+        ("5 of 10", 5),
+        ("Nothing to add, 9.5 of 10.", 9.5),
         ("I give 6 for style and 7.5 for content", 7.5),
         ("80 %", 80),
         ("0.8", 0.8),

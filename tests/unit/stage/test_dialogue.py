@@ -374,7 +374,9 @@ async def test_without_agreement_a_step_ends_at_its_cap_with_its_last_answer() -
 
 
 async def test_a_cap_of_one_asks_once() -> None:
-    output, turns = await perform(until(0.0, 1), ["seen", "a"], q="why")
+    document = until(0.0, 2)
+    document["steps"][-1]["until"] = {"at_most": 1}
+    output, turns = await perform(document, ["seen", "a"], q="why")
     assert (output, len(turns)) == ("a", 2)
 
 

@@ -179,6 +179,76 @@ async def test_the_output_is_the_last_answer_given_when_the_last_step_is_left_ou
     assert await dialogue({}, stage) == "nothing must change"
 
 
+FIXED: dict[str, Any] = {
+    "roles": DEBATE["roles"],
+    "steps": [
+        {"name": "work", "role": "for", "prompt": "work"},
+        {"name": "review", "role": "against", "prompt": "review {work}"},
+        {"name": "fix", "role": "for", "prompt": "fix", "when": {"step": "review", "below": 8}},
+        {
+            "name": "check",
+            "role": "against",
+            "prompt": "check {fix}",
+            "until": {"back_to": "review", "step": "check", "says": "fine", "at_most": 4},
+        },
+        {"name": "end", "role": "for", "prompt": "print {fix}"},
+    ],
+}
+
+
+async def test_a_step_that_is_left_out_of_a_later_round_stands_by_what_it_said() -> None:
+    stage = on_stage(FIXED, ["w", "5/10", "f1", "no", "9/10", "still no", "9/10", "fine", "printed"])
+    assert await dialogue({}, stage) == "printed"
+    assert [step for step, _ in spoken(stage)] == [
+        *("work", "review", "fix", "check"),
+        *("review", "check"),
+        *("review", "check"),
+        "end",
+    ]
+    checks = [turn.messages[-1] for turn in stage.recorder.turns if turn.step == "check"]
+    assert checks == [("user", "check f1")] * 3
+    assert stage.recorder.turns[-1].messages[-1] == ("user", "print f1")
+
+
+async def test_a_round_that_fails_leaves_what_was_said_before_by_those_who_were_left_out() -> None:
+    stage = on_stage(FIXED, ["w", "5/10", "f1", "no", "9/10", "no", "9/10", "no" * 400, "printed"], limit_usd=400)
+    await dialogue({}, stage)
+    assert stage.ledger.refused
+    assert stage.recorder.turns[-1].step == "end"
+    assert stage.recorder.turns[-1].messages[-1] == ("user", "print f1")
+
+
+async def test_others_do_not_hear_again_what_a_step_said_before_it_was_left_out() -> None:
+    steps = [
+        {"name": "mood", "role": "for", "prompt": "mood"},
+        {"name": "joke", "role": "for", "prompt": "joke", "when": {"step": "mood", "says": "good"}},
+        {"name": "reply", "role": "against", "prompt": "reply", "until": {"back_to": "mood", "at_most": 3}},
+    ]
+    stage = on_stage({"roles": DEBATE["roles"], "steps": steps}, ["good", "ha", "r1", "bad", "r2", "bad", "r3"])
+    await dialogue({}, stage)
+    told = [turn.messages for turn in stage.recorder.turns if turn.step == "reply"][-1]
+    assert [text for _, text in told].count("joke:\nha") == 1
+
+
+async def test_a_round_in_which_no_step_is_due_is_the_last() -> None:
+    steps = [
+        {"name": "ask", "role": "for", "prompt": "ask"},
+        {"name": "answer", "role": "for", "prompt": "answer", "when": {"step": "ask", "says": "why"}},
+        {
+            "name": "more",
+            "role": "for",
+            "prompt": "more",
+            "when": {"step": "ask", "says": "why"},
+            "until": {"back_to": "answer", "says": "enough", "at_most": 9},
+        },
+        {"name": "end", "role": "for", "prompt": "end"},
+    ]
+    stage = on_stage({"roles": DEBATE["roles"], "steps": steps}, ["nothing", "the end"])
+    assert await dialogue({}, stage) == "the end"
+    assert decided(stage) == [("answer when", "left out"), ("more when", "left out"), ("more until", "stalled")]
+    assert stage.recorder.decisions[-1].because == "no step was due in round 1 of at most 9"
+
+
 # Context
 
 

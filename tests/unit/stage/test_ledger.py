@@ -33,6 +33,26 @@ async def test_an_answer_is_cut_to_what_can_be_paid() -> None:
         assert held.max_tokens == 20
 
 
+async def test_the_most_that_a_call_can_cost_is_told() -> None:
+    async with Ledger(100.0, kept=0.0).reserved(40, DOLLAR, 20) as held:
+        assert held.most_usd == pytest.approx(60.0)
+    async with Ledger().reserved(40, DOLLAR, 20) as held:
+        assert held.most_usd is None
+
+
+async def test_an_answer_that_is_wanted_short_needs_no_more_money_than_that() -> None:
+    async with Ledger(10.0, kept=0.0).reserved(5, DOLLAR, 2) as held:
+        assert held.max_tokens == 2
+
+
+async def test_a_small_limit_is_told_with_all_its_digits() -> None:
+    ledger = Ledger(0.00123, kept=0.0)
+    ledger.spend(0.001)
+    with pytest.raises(BudgetSpent, match=r"found \$0\.000230 left of \$0\.00123;"):
+        async with ledger.reserved(40, DOLLAR, 20):
+            pass
+
+
 async def test_a_share_is_kept_for_the_last_step() -> None:
     ledger = Ledger(100.0, kept=0.5)
     ledger.spend(45.0)

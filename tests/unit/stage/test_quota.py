@@ -27,6 +27,13 @@ def test_the_day_moves_on_with_the_clock() -> None:
     spending.start()
 
 
+def test_a_small_quota_is_told_with_all_its_digits() -> None:
+    spending = Spending(Settings(quota=Quota(usd_per_day=0.002)), MemoryStore(), lambda: NOON)
+    spending.start().usd = 0.0025
+    with pytest.raises(BudgetSpent, match=r"\$0\.00250 spent within a day; expected at most \$0\.00200"):
+        spending.start()
+
+
 def test_what_was_spent_before_counts_by_what_each_end_says_was_paid() -> None:
     store = MemoryStore()
     store.append(

@@ -102,7 +102,17 @@ async def test_a_step_that_may_cost_little_is_given_none_that_may_cost_more() ->
     step = {"needs": ["reasoning"], "quality": "maximum", "max_cost_usd": 0.05}
     run = await space.run(playbook({}, step), q="why", seed=1)
     assert run.turns[0].model == "clever"
-    assert "at most $0.050000 is allowed" in rejected(chosen(space)["s0"])["brilliant"]
+    assert "$0.050000 allowed would cut its reply short" in rejected(chosen(space)["s0"])["brilliant"]
+
+
+async def test_a_step_that_may_cost_little_is_answered_in_short_if_nobody_can_be_paid_for_a_long_answer() -> None:
+    """Nobody said how long it may be, which could be 4,096 tokens."""
+    space = workspace(plain=card(LONG, 10, can=["writing"]))
+    step = {"needs": ["writing"], "prefer": "plain", "max_cost_usd": 0.001}
+    run = await space.run(playbook({}, step), q="why", seed=1)
+    assert [turn.model for turn in run.turns] == ["plain"]
+    assert run.turns[0].completion_tokens == 99
+    assert run.cost_usd <= 0.001
 
 
 async def test_a_model_that_was_named_is_cut_short_where_the_step_may_cost_no_more() -> None:
@@ -173,6 +183,15 @@ async def test_what_is_left_of_the_runs_budget_is_part_of_the_choice(limit: floa
     step = {"needs": ["reasoning"], "prefer": "brilliant"}
     run = await space.run(playbook({}, step), q="why", seed=1, max_cost_usd=limit)
     assert {turn.model for turn in run.turns} == models
+
+
+async def test_nobody_is_chosen_who_cannot_be_paid_for_the_prompt_as_the_ledger_counts_it() -> None:
+    """100 dollars for a million tokens read: by estimate the prompt costs $0.03, at most $0.10."""
+    dear = {**card("dear", 0, can=["singing"]), "usd_per_million": [100, 0]}
+    space = workspace(dear=dear, free=card("free", 0, can=["singing"]))
+    step = {"needs": ["singing"], "prefer": "dear"}
+    run = await space.run(playbook({}, step), q="why? " * 200, seed=1, max_cost_usd=0.06)
+    assert (run.output, run.status) == ("free", "completed")
 
 
 async def test_as_money_goes_cheaper_models_are_chosen() -> None:

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, inspect, text
 
 from seedbed import ExactMatch
 from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench
+from seedbed.evaluation.evaluate import Bench, evaluate
+from seedbed.evaluation.suite import Result, keep
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
@@ -26,7 +27,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.review import approve
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Run, Turn
+from seedbed.runs.run import Failure, Run, Turn
 from seedbed.runs.workers import heartbeat
 from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
@@ -84,6 +85,7 @@ async def use(store: Store) -> None:
             return turn
 
         await recorder.turn("say", answer, said)
+        await recorder.failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25))
         stage = Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]))
         await stage.call("look", at="it")
         await recorder.once("routing", "say", "x", routing)
@@ -111,6 +113,14 @@ async def use(store: Store) -> None:
     bench = Bench(store, perform, lambda playbook: {}, "ann")
     await evolve(start, tasks, ExactMatch(), BestOf([better]), bench, library, because="try")
     await compare(start, better, tasks, ExactMatch(), bench)
+    card = await evaluate(better, tasks, ExactMatch(), bench)
+    keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
+    told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
+    told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
+    store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])
+    told = {"metric": "f1", "low": 0.25, "high": 0.5, "incumbent": 0.75, "chance": 0.05, "playbooks": 40, "tasks": 20}
+    body = {**told, "audited": False}
+    store.append([Fact(kind="skip", key="s", subject=start.digest, at=AT, by="ann", body=body, value=0.375)])
     library.tag(better.digest, "good")
     library.branch("side", start.digest, because="a try")
     library.close("side", "failed", because="no good")
@@ -169,7 +179,7 @@ async def test_views_show_times_numbers_and_texts_as_such(sql_store: SqlStore, s
         assert str(at).startswith("2026-01-02 03:04:05.678")
         run = db.execute(text("SELECT * FROM runs WHERE turns > 0 ORDER BY number")).first()
         assert run is not None
-        assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 5, 0.25, 1)
+        assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 5, 0.5, 1)
         verdict = db.execute(
             text("SELECT finding, difference, 1.0 * wins / tasks AS won FROM verdicts WHERE wins > 4")
         ).one()

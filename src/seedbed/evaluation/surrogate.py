@@ -1,0 +1,388 @@
+"""Surrogate: foretell a playbook's score from its genes and past cells, to try the promising and skip the hopeless.
+
+Its error is measured on playbooks it was not told about, never assumed: each prediction is an interval as wide as such
+errors were. It refuses to say anything where that is no better than the mean of all. Nothing is decided by it alone:
+each skip is a fact, some of the skipped are evaluated all the same, and `audit` tells how often skipping was wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from seedbed.errors import SeedbedError
+from seedbed.evaluation.cells import Cell
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.estimates import Interval
+from seedbed.storage.store import Digest, Fact, digest
+
+LEAST = 20
+"""So many playbooks must have been scored before anything is predicted: fewer show no error of one in twenty."""
+
+FOLDS = 10
+BUCKETS = 64
+"""Columns that the words and pairs of words of one text are spread over."""
+
+AUDITED = 0.05
+"""The share of the hopeless that is evaluated all the same."""
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Table: TypeAlias = dict[Digest, dict[str, float]]
+"""The mean score of each playbook at each task."""
+Seen: TypeAlias = Iterable[Cell] | Mapping[str, float]
+"""What is known of one playbook: its cells, or its scores by task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How well playbooks were predicted by what was learned from others.
+
+    `error` and `mean_error` are root mean squares: ours, and of always saying the mean. `coverage` is the share of
+    scores within the interval that the errors of others gave, which was meant to be `confidence`.
+    """
+
+    playbooks: int
+    error: float
+    mean_error: float
+    coverage: float
+    confidence: float
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is predicted; empty if it is."""
+        if self.playbooks < LEAST:
+            return f"found {self.playbooks} playbooks with scores; expected at least {LEAST}"
+        if not self.error < self.mean_error:
+            return f"found an error of {self.error:.3g}; expected less than the {self.mean_error:.3g} of the mean"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """That a candidate is most likely no better than the incumbent. If it is `audited`, evaluate it all the same."""
+
+    playbook: Digest
+    metric: str
+    predicted: Interval
+    incumbent: float
+    chance: float
+    tasks: int
+    audited: bool
+
+    def fact(self, at: datetime, by: str) -> Fact:
+        told = self.predicted
+        body = {"metric": self.metric, "low": told.low, "high": told.high, "playbooks": told.n, "tasks": self.tasks}
+        body |= {"incumbent": self.incumbent, "chance": self.chance, "audited": self.audited}
+        key = digest("skip", [self.playbook, told.mean, body])
+        return Fact(kind="skip", key=key, subject=self.playbook, at=at, by=by, body=body, value=told.mean)
+
+
+class Surrogate:
+    """What past cells tell of other playbooks. All cells are of one metric, and all tasks count alike.
+
+    A score is taken to be the ease of the task, the worth of the playbook, and noise; the worth follows from the genes
+    as far as playbooks with like genes are alike (a Gaussian process).
+    """
+
+    def __init__(self, table: Table, playbooks: Mapping[Digest, Playbook], metric: str) -> None:
+        self.metric = metric
+        self._known = {name: playbooks[name] for name in table}
+        self._table = table
+        self._tasks = sorted({task for scores in table.values() for task in scores})
+        self._model = _Model(table, self._known) if len(table) >= LEAST else None
+        self._others = self._held_out() if self._model else {}
+        self._errors: dict[frozenset[str], _Errors] = {}
+
+    @classmethod
+    def fit(cls, cells: Iterable[Cell], playbooks: Iterable[Playbook]) -> Surrogate:
+        """Learn from the cells of these playbooks; those of others, and those without a value, tell nothing."""
+        known = {playbook.digest: playbook for playbook in playbooks}
+        scored = [cell for cell in cells if cell.value is not None and cell.playbook in known]
+        metrics = sorted({cell.metric for cell in scored})
+        if len(metrics) > 1:
+            raise SeedbedError(
+                f"fitting a surrogate: found cells of {', '.join(metrics)}; expected those of one metric"
+            )
+        return cls(_table(scored), known, metrics[0] if metrics else "")
+
+    def quality(self, seen: Seen = (), confidence: float = 0.95) -> Quality:
+        """How good predictions are for playbooks of which so much is seen already."""
+        if self._model is None:
+            return Quality(len(self._table), math.nan, math.nan, math.nan, confidence)
+        errors = self._errors_at(frozenset(_own(seen)))
+        return Quality(len(self._table), errors.error, errors.mean_error, errors.coverage(confidence), confidence)
+
+    def predict(self, playbook: Playbook, seen: Seen = (), confidence: float = 0.95) -> Interval:
+        """What its mean score over all tasks will be. `seen` are cells it has already, if it has some.
+
+        Where nothing can be said, see `quality`, the mean is NaN and the range infinite.
+        """
+        own = _own(seen)
+        if self._model is None or self.quality(own).refusal:
+            return Interval(math.nan, -math.inf, math.inf, confidence, len(self._table))
+        mean, deviation = self._model.predict(playbook, own, self._tasks)
+        low, high = self._errors_at(frozenset(own)).reach(confidence)
+        return Interval(mean, mean + low * deviation, mean + high * deviation, confidence, len(self._table))
+
+    def order(self, candidates: Iterable[Playbook]) -> list[Playbook]:
+        """The candidates with the most promising first; as they come if nothing can be said."""
+        ranked = [(self.predict(candidate).mean, candidate) for candidate in candidates]
+        return [candidate for _, candidate in sorted(ranked, key=lambda pair: -pair[0] if pair[0] == pair[0] else 0.0)]
+
+    def hopeless(self, candidate: Playbook, incumbent: float, seen: Seen = (), *, chance: float = 0.05) -> bool:
+        """Whether the candidate beats the incumbent's score with less than this chance.
+
+        Of all candidates at most that share is skipped wrongly; of the few that are better it may be more.
+        """
+        return self.predict(candidate, seen, 1 - 2 * chance).high < incumbent
+
+    def skip(
+        self, candidate: Playbook, incumbent: float, seen: Seen = (), *, chance: float = 0.05, seed: int = 0
+    ) -> Skip | None:
+        """A skip to record if the candidate is hopeless. The seed draws those that are evaluated all the same."""
+        predicted = self.predict(candidate, seen, 1 - 2 * chance)
+        if predicted.high >= incumbent:
+            return None
+        drawn = int(digest("audit", [seed, candidate.digest])[3:15], 16) / 16**12
+        return Skip(
+            playbook=candidate.digest,
+            metric=self.metric,
+            predicted=predicted,
+            incumbent=incumbent,
+            chance=chance,
+            tasks=len(self._tasks),
+            audited=drawn < AUDITED,
+        )
+
+    def _held_out(self) -> dict[Digest, _Model]:
+        """For each playbook what was learned from the others, in folds that do not depend on their order."""
+        names = sorted(self._table, key=lambda name: digest("fold", [name]))
+        models: dict[Digest, _Model] = {}
+        for start in range(FOLDS):
+            fold = set(names[start::FOLDS])
+            rest = {name: scores for name, scores in self._table.items() if name not in fold}
+            models |= dict.fromkeys(fold, _Model(rest, {name: self._known[name] for name in rest}))
+        return models
+
+    def _errors_at(self, tasks: frozenset[str]) -> _Errors:
+        """The errors made about playbooks of which the scores at these tasks, but no others, were known."""
+        if tasks not in self._errors:
+            made = []
+            for name, model in self._others.items():
+                scores = self._table[name]
+                own = {task: scores[task] for task in tasks & scores.keys()}
+                mean, deviation = model.predict(self._known[name], own, sorted(scores))
+                truth = math.fsum(scores.values()) / len(scores)
+                made.append((truth - mean, deviation, truth - model.middle(scores)))
+            self._errors[tasks] = _Errors(np.array(made))
+        return self._errors[tasks]
+
+
+def audit(facts: Iterable[Fact], cells: Iterable[Cell], confidence: float = 0.95) -> Interval:
+    """How often skipping was wrong: the share of audited skips whose score beat the incumbent's after all, exactly.
+
+    Counted are those that were evaluated on as many tasks as were predicted. With none of them it is anything from 0
+    to 1.
+    """
+    table = _table(cell for cell in cells if cell.value is not None)
+    wrong = total = 0
+    for fact in facts:
+        scores = table.get(fact.subject, {})
+        if fact.kind == "skip" and fact.body["audited"] and len(scores) >= fact.body["tasks"]:
+            total += 1
+            wrong += math.fsum(scores.values()) / len(scores) > fact.body["incumbent"]
+    tail = (1 - confidence) / 2
+    low = float(special.betaincinv(wrong, total - wrong + 1, tail)) if wrong else 0.0
+    high = float(special.betaincinv(wrong + 1, total - wrong, 1 - tail)) if wrong < total else 1.0
+    return Interval(wrong / total if total else math.nan, low, high, confidence, total)
+
+
+# What is known of a playbook
+
+
+def features(playbook: Playbook) -> dict[str, dict[str, float]]:
+    """Numbers that tell playbooks apart, in groups: for each gene its value, or its length and its words."""
+    found: dict[str, dict[str, float]] = {}
+    for path, gene in genes(playbook).items():
+        match gene.kind:
+            case "number" | "integer":
+                found[path] = {"": float(gene.value)}
+            case "choice":
+                found[path] = {str(gene.value): 1.0}
+            case "demos":
+                found[path] = {"": float(len(gene.value))}
+            case "text":
+                words = re.findall(r"\w+", gene.value.lower())
+                found[f"{path}.length"] = {"": math.log1p(len(words))}
+                found[f"{path}.words"] = _words(words)
+    return found
+
+
+def _words(words: Sequence[str]) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for said in (*words, *map(" ".join, pairwise(words))):
+        hashed = blake2b(said.encode(), digest_size=4).digest()
+        bucket = str(hashed[0] % BUCKETS)
+        counts[bucket] = counts.get(bucket, 0.0) + (1.0 if hashed[1] % 2 else -1.0)
+    return counts
+
+
+class _Columns:
+    """Features as a matrix in which each group weighs the same, and what never differs weighs nothing."""
+
+    def __init__(self, playbooks: Iterable[Playbook]) -> None:
+        described = [features(playbook) for playbook in playbooks]
+        self._names = sorted({(group, name) for told in described for group, more in told.items() for name in more})
+        raw = self._raw(described)
+        spread = raw.std(axis=0)
+        self._middle = raw.mean(axis=0)
+        varied = spread > 1e-9
+        sizes: dict[str, int] = {}
+        for (group, _), counts in zip(self._names, varied, strict=True):
+            sizes[group] = sizes.get(group, 0) + bool(counts)
+        share = np.array([max(1, sizes[group]) for group, _ in self._names], dtype=np.float64)
+        self._scale = np.where(varied, 1 / np.where(varied, spread, 1.0) / np.sqrt(share), 0.0)
+        self.groups = max(1, sum(size > 0 for size in sizes.values()))
+
+    def of(self, playbooks: Iterable[Playbook]) -> Floats:
+        scaled: Floats = (self._raw([features(playbook) for playbook in playbooks]) - self._middle) * self._scale
+        return scaled
+
+    def _raw(self, described: Sequence[Mapping[str, Mapping[str, float]]]) -> Floats:
+        rows = [[told.get(group, {}).get(name, 0.0) for group, name in self._names] for told in described]
+        return np.array(rows, dtype=np.float64).reshape(len(described), len(self._names))
+
+
+# What is learned from it
+
+LENGTHS = (0.5, 1.0, 2.0, 4.0)
+SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
+"""How near like playbooks are, and how much of their worth is in the genes: whichever foretells best is taken."""
+
+
+class _Model:
+    """The ease of tasks, and the worth of playbooks by their genes."""
+
+    def __init__(self, table: Table, playbooks: Mapping[Digest, Playbook]) -> None:
+        self._ease, worth, self._noise = _additive(table)
+        self._mean = float(worth.mean())
+        counts = np.array([len(scores) for scores in table.values()], dtype=np.float64)
+        self._spread = max(float(worth.var()) - self._noise * float((1 / counts).mean()), 1e-9)
+        self._columns = _Columns(playbooks.values())
+        self._rows = self._columns.of(playbooks.values())
+        best = math.inf
+        for length in LENGTHS:
+            alike = self._alike(self._rows, length)
+            for share in SHARES:
+                inner = self._spread * share * alike + self._broad
+                whole = inner + np.diag(self._spread * (1 - share) + self._noise / counts + 1e-9)
+                inverse = np.linalg.inv(whole)
+                weights = inverse @ (worth - self._mean)
+                # What each would be foretold to be by all others, and how surely, in one go.
+                sharpness = np.diag(inverse)
+                surprise = float(np.sum(weights**2 / sharpness - np.log(sharpness)))
+                if surprise < best - 1e-9:
+                    best, self._length, self._share = surprise, length, share
+                    self._inverse, self._weights = inverse, weights
+
+    def predict(self, playbook: Playbook, own: Mapping[str, float], tasks: Sequence[str]) -> tuple[float, float]:
+        """The mean score over the tasks and its standard deviation, some of its scores being known."""
+        near = self._spread * self._share * self._alike(self._columns.of([playbook]), self._length)[0] + self._broad
+        worth = self._mean + float(near @ self._weights)
+        doubt = max(self._spread + self._broad - float(near @ self._inverse @ near), 1e-12)
+        seen = {task: score for task, score in own.items() if task in self._ease}
+        if seen:
+            found = math.fsum(score - self._ease[task] for task, score in seen.items()) / len(seen)
+            trust = doubt / (doubt + self._noise / len(seen) + 1e-12)
+            worth, doubt = worth + trust * (found - worth), doubt * (1 - trust)
+        open_ = [task for task in tasks if task not in own]
+        total = math.fsum(own[task] for task in tasks if task in own)
+        total += math.fsum(worth + self._ease.get(task, 0.0) for task in open_)
+        share = len(open_) / len(tasks)
+        return total / len(tasks), math.sqrt(share**2 * doubt + share * self._noise / len(tasks)) + 1e-9
+
+    def middle(self, tasks: Iterable[str]) -> float:
+        """The mean of all playbooks at these tasks."""
+        eases = [self._ease.get(task, 0.0) for task in tasks]
+        return self._mean + math.fsum(eases) / len(eases)
+
+    @property
+    def _broad(self) -> float:
+        """How unsure the mean itself is before anything is seen: so much that only what is seen counts."""
+        return 10 * self._spread
+
+    def _alike(self, rows: Floats, length: float) -> Floats:
+        """How alike playbooks are to those learned from, from 0 to 1."""
+        squares = (rows**2).sum(axis=1)[:, None] + (self._rows**2).sum(axis=1) - 2 * rows @ self._rows.T
+        alike: Floats = np.exp(-np.maximum(squares, 0.0) / (2 * length**2 * self._columns.groups))
+        return alike
+
+
+class _Errors:
+    """Errors made about playbooks that were held out: what they were, what they were feared to be, and the mean's."""
+
+    def __init__(self, made: Floats) -> None:
+        errors, deviations, means = made.T
+        self.error = float(np.sqrt((errors**2).mean()))
+        self.mean_error = float(np.sqrt((means**2).mean()))
+        self._relative = errors / deviations
+
+    def reach(self, confidence: float) -> tuple[float, float]:
+        """From where to where errors lie with this confidence, in deviations; infinite if too few were made."""
+        return _reach(self._relative, confidence)
+
+    def coverage(self, confidence: float) -> float:
+        """The share of errors within the reach of all others."""
+        within = 0
+        for place, error in enumerate(self._relative):
+            low, high = _reach(np.delete(self._relative, place), confidence)
+            within += bool(low <= error <= high)
+        return within / len(self._relative)
+
+
+def _reach(errors: Floats, confidence: float) -> tuple[float, float]:
+    """The range that the next error is in with at least this confidence, as it is one like those (conformal)."""
+    ranked = np.sort(errors)
+    outside = math.floor((len(ranked) + 1) * (1 - confidence) / 2 + 1e-9)
+    return (float(ranked[outside - 1]), float(ranked[-outside])) if outside else (-math.inf, math.inf)
+
+
+def _additive(table: Table) -> tuple[dict[str, float], Floats, float]:
+    """How easy each task is beside the others, what each playbook is worth, and the variance of what is left."""
+    tasks = {task: place for place, task in enumerate(sorted({task for scores in table.values() for task in scores}))}
+    told = [(row, tasks[task], score) for row, scores in enumerate(table.values()) for task, score in scores.items()]
+    rows, columns, scores = (np.array(part) for part in zip(*told, strict=True))
+    worth, ease = np.zeros(len(table)), np.zeros(len(tasks))
+    for _ in range(30):
+        worth = np.bincount(rows, scores - ease[columns]) / np.bincount(rows)
+        ease = np.bincount(columns, scores - worth[rows]) / np.bincount(columns)
+        ease -= ease.mean()
+    worth = np.bincount(rows, scores - ease[columns]) / np.bincount(rows)
+    free = max(1, len(told) - len(table) - len(tasks) + 1)
+    noise = float(((scores - worth[rows] - ease[columns]) ** 2).sum()) / free
+    return {task: float(ease[place]) for task, place in tasks.items()}, worth, noise
+
+
+def _table(cells: Iterable[Cell]) -> Table:
+    sums: dict[Digest, dict[str, list[float]]] = {}
+    for cell in cells:
+        if cell.value is not None:
+            sums.setdefault(cell.playbook, {}).setdefault(cell.task, []).append(cell.value)
+    return {name: {task: math.fsum(v) / len(v) for task, v in scores.items()} for name, scores in sums.items()}
+
+
+def _own(seen: Seen) -> Mapping[str, float]:
+    if isinstance(seen, Mapping):
+        return seen
+    (scores,) = [*_table(seen).values()] or [{}]
+    return scores

@@ -1,0 +1,38 @@
+"""This loop, processes and Ray keep the contract of executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from seedbed.parallel import Executor, Loop
+from seedbed.parallel.cluster import Ray
+from seedbed.parallel.processes import Processes
+from seedbed.testing import ExecutorContract
+
+
+class TestLoop(ExecutorContract):
+    may_lose = False
+
+    @pytest.fixture
+    def executor(self) -> Executor:
+        return Loop()
+
+
+class TestProcesses(ExecutorContract):
+    @pytest.fixture
+    def executor(self) -> Iterator[Executor]:
+        processes = Processes(2)
+        yield processes
+        processes.close()
+
+
+@pytest.mark.xdist_group("ray")
+class TestRay(ExecutorContract):
+    @pytest.fixture
+    def executor(self, ray: Any) -> Iterator[Executor]:
+        cluster = Ray()
+        yield cluster
+        cluster.close()

