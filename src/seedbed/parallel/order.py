@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -10,6 +11,8 @@ from typing import TypeVar
 
 from seedbed.errors import RunError, shown
 from seedbed.parallel.crew import WorkerLost
+
+_log = logging.getLogger("seedbed")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -80,6 +83,7 @@ async def in_chunks(
                 try:
                     results, seconds = await work(chunk)
                 except WorkerLost as lost:
+                    _log.warning("%s: its worker was lost, %s; %d more may be", _span(chunk), lost, left)
                     if not left:
                         raise RunError(
                             f"{_span(chunk)}: found that {TRIES} workers were lost with it, the last one as {lost}; "
