@@ -89,8 +89,10 @@ def test_when_redis_is_killed_each_process_keeps_the_limit_by_itself_and_says_so
         assert process.returncode == 0, wrong
         assert len(lines) == 16
         assert too_soon([float(line.split()[0]) for line in lines], 8) == []
-        assert wrong.count("We go on without it") == 1
-        shared += [float(moment) for moment in (line.split()[1] for line in lines) if moment != "None"]
+        together = [float(moment) for moment in (line.split()[1] for line in lines) if moment != "None"]
+        # On a busy machine one may have come to its end before Redis did.
+        assert wrong.count("We go on without it") == (len(together) < len(lines))
+        shared += together
     assert 4 <= len(shared) < 48
     assert too_soon(shared, 8) == []
 
