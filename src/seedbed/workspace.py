@@ -153,7 +153,6 @@ class Workspace:
         Whoever wants to `hear` it is told every piece as it is said.
         """
         chosen = self.playbook(playbook)
-        self.library.keep(chosen, because="run")
         return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear)
 
     async def resume(

@@ -87,6 +87,10 @@ class Doorkeeper:
     async def let_go_on(self, choose: Callable[[list[tuple[str, str]]], tuple[str, str]]) -> None:
         """Let one of those that wait go on, and everything happen that then can."""
         await settle()
+        for _ in range(500):  # known cells are looked up in a thread, which takes its own time
+            if self.waiting:
+                break
+            await asyncio.sleep(0.001)
         if self.waiting:
             self.waiting[choose(list(self.waiting))].set_result(None)
         await settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError
@@ -57,18 +58,18 @@ class _Dialogue:
         self.answers: dict[str, str] = {}
         self.left_out: set[str] = set()
         """The steps that were not due when they were last looked at."""
-        self.needs = _needs(self.playbook)
-        self.last = list(self.needs)[-1]
+        self.plan = _plan(self.playbook)
+        self.needs, self.last = self.plan.needs, self.plan.last
         self.rounds: dict[str, list[Message]] = {}
         """What each step of a loop was told and answered in the rounds before."""
         self.contexts: dict[tuple[object, ...], list[Said]] = {}
-        named = {each.name for step in self.playbook.all_steps() for each in self._mentions(step)}
-        given = stage.depth and INHERITED not in named and task.get(INHERITED)
+        named = stage.depth and any(INHERITED in names for names in self.plan.mentions.values())
+        given = stage.depth and not named and task.get(INHERITED)
         self.inherited = [Message("user", f"What is known so far:\n{told(given)}")] if given else []
 
     async def output(self) -> str:
         ended: Ended = {}
-        await self._take(_parts(self.playbook, self.needs), ended)
+        await self._take(self.plan.parts, ended)
         said = [text for text in self.answers.values() if text and text != UNANSWERED]
         wrong = ended[self.last]
         fatal = wrong and not (isinstance(wrong, BudgetSpent) and said)
@@ -176,8 +177,9 @@ class _Dialogue:
         seen = [Said(name, self.answers[name]) for name in step.sees if self.answers[name]]
         fixed = await self._context(step, [each for each in seen if each.name not in inside], prompt)
         fresh = [each for each in seen if each.name in inside]
-        mentioned = {step.name, *step.sees, *(each.name for each in self._mentions(step))}
-        fresh += [Said(name, text) for name, text in inside.items() if text and name not in mentioned]
+        if inside:
+            mentioned = {step.name, *step.sees, *self.plan.mentions[step.name]}
+            fresh += [Said(name, text) for name, text in inside.items() if text and name not in mentioned]
         rounds = self.rounds.setdefault(step.name, [])
         now = [*(Message("user", str(each)) for each in fresh), Message("user", prompt)]
         before = [*_demos(step, self.stage), *self.inherited, *(Message("user", str(each)) for each in fixed), *rounds]
@@ -210,22 +212,40 @@ class _Dialogue:
                     self.contexts[key] = condensed(seen, about, at_most)
         return self.contexts[key]
 
-    def _mentions(self, step: Step) -> Iterator[Placeholder]:
-        return _mentions(self.playbook, step)
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What follows from a playbook for all its dialogues: whom each step mentions and waits for, and in which parts
+    they are taken."""
+
+    mentions: dict[str, frozenset[str]]
+    needs: dict[str, list[str]]
+    parts: list[_Part]
+
+    @property
+    def last(self) -> str:
+        return next(reversed(self.needs))
 
 
-def _mentions(playbook: Playbook, step: Step) -> Iterator[Placeholder]:
+@lru_cache(maxsize=256)
+def _plan(playbook: Playbook) -> _Plan:
+    mentions = {step.name: frozenset(_mentions(playbook, step)) for step in playbook.all_steps()}
+    needs = _needs(playbook, mentions)
+    return _Plan(mentions, needs, _parts(playbook, needs))
+
+
+def _mentions(playbook: Playbook, step: Step) -> Iterator[str]:
     for text in (step.prompt, playbook.roles[step.role].system):
-        yield from placeholders(text)
+        yield from (each.name for each in placeholders(text))
 
 
-def _needs(playbook: Playbook) -> dict[str, list[str]]:
+def _needs(playbook: Playbook, mentions: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
     """The steps that each step waits for: those it refers to, or else all of the groups before its own."""
     needs: dict[str, list[str]] = {}
     earlier: list[str] = []
     for group in playbook.plan:
         for step in group:
-            referred = {*step.sees, *(each.name for each in _mentions(playbook, step)), *_tested(step)}
+            referred = {*step.sees, *mentions[step.name], *_tested(step)}
             needs[step.name] = [name for name in earlier if name in referred] or list(earlier)
         earlier += [step.name for step in group]
     return needs

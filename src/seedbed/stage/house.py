@@ -87,8 +87,10 @@ class House:
         max_cost_usd: float | None = None,
         hear: Hear | None = None,
     ) -> Run:
-        recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-        return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
+        async with self._door.entered():  # before any work: a thousand that come at once come in one by one
+            self.library.keep(playbook, because="run")
+            recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
+            return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
 
     async def once(self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None) -> Run:
         """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.
@@ -109,7 +111,8 @@ class House:
         pause = FIRST_LOOK_SECONDS
         while True:
             try:
-                return await self._performed(playbook, recorder, ledger)
+                async with self._door.entered():
+                    return await self._performed(playbook, recorder, ledger)
             except RunTaken:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
@@ -129,7 +132,8 @@ class House:
             )
         recorder = Recorder.resume(self.journal, run, by=self.library.by)
         ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
-        return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
+        async with self._door.entered():
+            return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
 
     def _is_taken(self, run: str) -> bool:
         """Whether somebody else is at a run."""
@@ -172,10 +176,9 @@ class House:
         return {name: _identity(self.models[name].card) for name in sorted(names)}
 
     async def _performed(self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None) -> Run:
-        async with self._door.entered():
-            await self._equip(playbook)
-            with self._counted(recorder):
-                return await perform(self._stage(playbook, recorder, ledger, hear), recorder.inputs)
+        await self._equip(playbook)
+        with self._counted(recorder):
+            return await perform(self._stage(playbook, recorder, ledger, hear), recorder.inputs)
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: its record apart, its money the same."""
