@@ -192,6 +192,13 @@ def test_facts_are_made_ready_to_be_kept() -> None:
     assert (ready.at.tzinfo, type(ready.value), ready.parents) == (UTC, float, ("p",))
 
 
+@pytest.mark.parametrize("odd", [{"parents": ["p"]}, {"tags": ["t"]}, {"number": 9}, {"link": "x"}, {"parents": []}])
+def test_what_is_nearly_ready_is_made_ready_too(odd: dict[str, Any]) -> None:
+    plain = replace(FACT, value=0.5, parents=(), tags=(), number=0, link="")
+    [ready] = checked([replace(plain, **odd)])
+    assert (type(ready.parents), type(ready.tags), ready.number, ready.link) == (tuple, tuple, 0, "")
+
+
 def test_a_move_makes_the_next_version_of_a_ref() -> None:
     ref, fact = next_move("main", None, 4, {"stable": "x"}, expected=None, because="why", by="ann", at=NOON)
     assert ref == Ref(name="main", target={"stable": "x"}, version=5, at=NOON, by="ann", because="why") == moved(fact)
