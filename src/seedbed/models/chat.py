@@ -99,8 +99,9 @@ async def _directly(chat: BaseChatModel, spoken: list[BaseMessage], given: dict[
     result = await chat._agenerate(spoken, **given)
     (generation, *_) = result.generations
     answer: AIMessage = generation.message  # type: ignore[assignment]
-    told = {**(result.llm_output or {}), **(generation.generation_info or {}), **answer.response_metadata}
-    answer.response_metadata = told
+    for told in (generation.generation_info, result.llm_output):
+        for name, value in (told or {}).items():
+            answer.response_metadata.setdefault(name, value)
     return answer
 
 

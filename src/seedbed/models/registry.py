@@ -25,7 +25,7 @@ from seedbed.errors import Problem, SettingsError, shown
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["FREE", "OURS", "Card", "Model", "Registry"]
+__all__ = ["OURS", "Card", "Model", "Registry"]
 
 OURS = {
     "embedded": "seedbed.models.local.EmbeddedChat",
@@ -35,7 +35,7 @@ OURS = {
 }
 """Short names for the models that come with seedbed."""
 
-FREE = ("embedded", "scripted", "table")
+_FREE = {name for short in ("embedded", "scripted", "table") for name in (short, OURS[short])}
 """Those that answer inside this process, so that nobody asks to be paid."""
 
 
@@ -82,7 +82,7 @@ class Model:
         """
         if self.card.usd_per_million is not None:
             return self.card.usd_per_million
-        if self.card.use in FREE or self.card.use in map(OURS.__getitem__, FREE):
+        if self.card.use in _FREE:
             return (0.0, 0.0)
         from seedbed.models.prices import look_up
 

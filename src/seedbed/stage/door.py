@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 ROUND_SECONDS = 0.02
 """How long one round of the event loop may take while more runs are let in."""
@@ -14,28 +13,39 @@ ROUND_SECONDS = 0.02
 A_ROUND = 4
 """How many are let in in one round: to begin is work too."""
 
+A_CROWD = 16
+"""With so many inside, a full round of Python's collector would hold up somebody."""
+
 
 class Door:
     """Whoever comes waits while the event loop is behind; then runs are let in, in the order in which they came.
 
     Runs that wait for slow models leave the loop free, so that thousands are inside at the same time; runs that keep it
     busy get in a few at a time, so that nobody in the process waits long for anything.
+
+    While a crowd is inside, the collector of garbage leaves alone what was there before it: to look through all that a
+    process has loaded takes it a tenth of a second, in which nobody is served.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._inside = 0
         self._looked = 0.0
+        self._froze = False
 
-    @asynccontextmanager
-    async def entered(self) -> AsyncIterator[None]:
+    async def __aenter__(self) -> None:
         if self._inside:
             await self._turn()
         self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
+        if self._inside == A_CROWD and not gc.get_freeze_count():  # unless somebody else does so
+            gc.freeze()
+            self._froze = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self._inside -= 1
+        if self._froze and not self._inside:
+            gc.unfreeze()
+            self._froze = False
 
     async def _turn(self) -> None:
         loop = asyncio.get_running_loop()

@@ -87,7 +87,7 @@ class House:
         max_cost_usd: float | None = None,
         hear: Hear | None = None,
     ) -> Run:
-        async with self._door.entered():  # before any work: a thousand that come at once come in one by one
+        async with self._door:  # before any work: a thousand that come at once come in one by one
             self.library.keep(playbook, because="run")
             recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
             return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
@@ -111,7 +111,7 @@ class House:
         pause = FIRST_LOOK_SECONDS
         while True:
             try:
-                async with self._door.entered():
+                async with self._door:
                     return await self._performed(playbook, recorder, ledger)
             except RunTaken:
                 await asyncio.sleep(pause)
@@ -132,7 +132,7 @@ class House:
             )
         recorder = Recorder.resume(self.journal, run, by=self.library.by)
         ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
-        async with self._door.entered():
+        async with self._door:
             return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
 
     def _is_taken(self, run: str) -> bool:

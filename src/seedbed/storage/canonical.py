@@ -39,9 +39,12 @@ def _quick(value: Any) -> Any:
             value.encode()
         return value
     if kind is dict:
-        return {_quick(key) if type(key) is str else _odd(): _quick(item) for key, item in value.items()}
+        return {
+            _quick(key) if type(key) is str else _odd(): item if type(item) is str and item.isascii() else _quick(item)
+            for key, item in value.items()
+        }
     if kind is list or kind is tuple:
-        return [_quick(item) for item in value]
+        return [item if type(item) is str and item.isascii() else _quick(item) for item in value]
     if kind is int or kind is bool or value is None:
         return value
     if kind is float and math.isfinite(value):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from seedbed.stage import door as module
-from seedbed.stage.door import A_ROUND, ROUND_SECONDS, Door
+from seedbed.stage.door import A_CROWD, A_ROUND, ROUND_SECONDS, Door
 
 
 class Rounds:
@@ -36,7 +37,7 @@ class Guests:
         self.leave = asyncio.Event()
 
     async def visit(self, number: int) -> None:
-        async with self.door.entered():
+        async with self.door:
             self.came.append(number)
             await self.leave.wait()
 
@@ -100,3 +101,25 @@ def test_those_who_waited_in_a_loop_that_has_ended_keep_nobody_waiting_in_the_ne
     assert asyncio.run(crowd(leave=False)) == [0]
     rounds.seconds = 0.0
     assert asyncio.run(crowd(leave=True)) == list(range(5))
+
+
+async def test_a_crowd_is_not_held_up_by_garbage_of_before_and_leaves_the_collector_as_it_was(rounds: Rounds) -> None:
+    assert not gc.get_freeze_count()
+    guests = Guests(Door())
+    visits = [asyncio.create_task(guests.visit(number)) for number in range(A_CROWD)]
+    await rest(10 + A_CROWD)
+    assert gc.get_freeze_count() > 1_000
+    guests.leave.set()
+    await asyncio.gather(*visits)
+    assert not gc.get_freeze_count()
+
+
+async def test_what_somebody_else_froze_stays_frozen(rounds: Rounds) -> None:
+    gc.freeze()
+    try:
+        guests = Guests(Door())
+        guests.leave.set()
+        await asyncio.gather(*(guests.visit(number) for number in range(2 * A_CROWD)))
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
