@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -63,6 +63,27 @@ class Seen:
     weight: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """A normal belief about a mean score of any size: the expected one, and how far off that may be."""
+
+    mean: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mean) and math.isfinite(self.deviation) and self.deviation > 0):
+            found = f"{shown(self.mean)} and {shown(self.deviation)}"
+            raise SeedbedError(f"belief: found {found}; expected a finite mean and a finite deviation above 0")
+
+    @classmethod
+    def after(cls, seen: Seen, noise: float, prior: float = 0.0, strength: float = 1.0) -> Gaussian:
+        """After what was seen, if scores deviate by `noise`; as if `strength` outcomes like `prior` had come first."""
+        weight = strength + seen.weight
+        if not weight > 0:
+            raise SeedbedError(f"strength: found {shown(strength)} and nothing seen; expected a number above 0")
+        return cls((prior * strength + seen.score) / weight, noise / math.sqrt(weight))
+
+
 def level(seen: Iterable[Seen], strength: float, start: float = 0.5) -> float:
     """What to expect in a context of an arm never tried, given those that were.
 
@@ -93,7 +114,9 @@ def expectation(here: float, elsewhere: Iterable[tuple[Seen, float]], strength: 
     return Belief.prior(here + offset, strength + taken)
 
 
-def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None = None) -> dict[str, float]:
+def chances(
+    beliefs: Mapping[str, Belief] | Mapping[str, Gaussian], penalties: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """The chance of each arm that a draw from its belief, less its penalty, beats those of all others.
 
     These are the choices of Thompson sampling, computed instead of sampled. They add up to 1, and do not depend on the
@@ -106,19 +129,42 @@ def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None
     shift = np.array([off.get(name, 0.0) for name in names])
     if not np.isfinite(shift).all():
         raise SeedbedError(f"penalties: found {shown(dict(off))}; expected finite numbers")
-    good = np.array([[beliefs[name].good] for name in names])
-    bad = np.array([[beliefs[name].bad] for name in names])
-    means = good / (good + bad)
-    deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
-    nodes = np.clip(means + deviations * NODES, 0.0, 1.0) - shift[:, None]
+    held = [beliefs[name] for name in names]
+    nodes, below_at = _of_betas(held) if isinstance(held[0], Belief) else _of_gaussians(held)
+    nodes = nodes - shift[:, None]
     # Below the highest of the lower ends no draw can be the best.
     edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
-    below = special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
+    below = below_at(edges + shift[:, None])
     # The chance of an arm is the integral, over its own distribution, of the chance that all others lie below.
     others = _product_of_others(below)
     mass = (np.diff(below, axis=1) * (others[:, 1:] + others[:, :-1]) / 2).sum(axis=1)
     mass /= mass.sum()
     return dict(zip(names, mass.tolist(), strict=True))
+
+
+def _of_betas(held: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
+    """Where to look at each belief, a row each, and the chances that draws are below given numbers."""
+    betas = [each for each in held if isinstance(each, Belief)]
+    _check_one_kind(held, betas)
+    good = np.array([[each.good] for each in betas])
+    bad = np.array([[each.bad] for each in betas])
+    means = good / (good + bad)
+    deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
+    nodes = np.clip(means + deviations * NODES, 0.0, 1.0)
+    return nodes, lambda at: special.betainc(good, bad, np.clip(at, 0.0, 1.0))
+
+
+def _of_gaussians(held: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
+    normals = [each for each in held if isinstance(each, Gaussian)]
+    _check_one_kind(held, normals)
+    means = np.array([[each.mean] for each in normals])
+    deviations = np.array([[each.deviation] for each in normals])
+    return means + deviations * NODES, lambda at: special.ndtr((at - means) / deviations)
+
+
+def _check_one_kind(held: Sequence[object], alike: Sequence[object]) -> None:
+    if len(alike) != len(held):
+        raise SeedbedError("beliefs: found both Belief and Gaussian; expected one kind for all arms")
 
 
 def _product_of_others(values: Floats) -> Floats:
@@ -127,6 +173,29 @@ def _product_of_others(values: Floats) -> Floats:
     before = np.cumprod(np.vstack([ones, values[:-1]]), axis=0)
     after = np.cumprod(np.vstack([ones, values[:0:-1]]), axis=0)[::-1]
     return np.asarray(before * after, dtype=np.float64)
+
+
+def greedy(values: Mapping[str, float]) -> dict[str, float]:
+    """All chance to the arm with the highest value; equal ones share it. With `mixed`, the epsilon-greedy choice."""
+    if not values:
+        raise SeedbedError("values: found none; expected at least one arm")
+    highest = max(values.values())
+    best = [name for name, value in values.items() if value == highest]
+    return {name: 1 / len(best) if name in best else 0.0 for name in values}
+
+
+def ucb1(seen: Mapping[str, Seen]) -> dict[str, float]:
+    """All chance to the arm that might be best: the highest mean plus √(2 ln N / n), for scores between 0 and 1.
+
+    Arms never tried come first, sharing it. To begin with what is expected of an arm, add that to what was seen of it:
+    a prior of so many outcomes. Propensities are 0 or 1, so nothing can be learnt about other policies: use `mixed`.
+    """
+    total = max(math.fsum(each.weight for each in seen.values()), 1.0)
+    bounds = {
+        name: each.score / each.weight + math.sqrt(2 * math.log(total) / each.weight) if each.weight > 0 else math.inf
+        for name, each in seen.items()
+    }
+    return greedy(bounds)
 
 
 def mixed(chances: Mapping[str, float], explore: float) -> dict[str, float]:
@@ -198,6 +267,7 @@ def blind_worth(choices: Sequence[Logged]) -> float:
 
 __all__ = [
     "Belief",
+    "Gaussian",
     "Logged",
     "Seen",
     "blind_worth",
@@ -206,6 +276,8 @@ __all__ = [
     "expectation",
     "follow",
     "gain_over_uniform",
+    "greedy",
     "level",
     "mixed",
+    "ucb1",
 ]

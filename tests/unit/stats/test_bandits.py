@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seedbed.errors import SeedbedError
 from seedbed.stats.bandits import (
     Belief,
+    Gaussian,
     Logged,
     Seen,
     blind_worth,
@@ -21,8 +22,10 @@ from seedbed.stats.bandits import (
     expectation,
     follow,
     gain_over_uniform,
+    greedy,
     level,
     mixed,
+    ucb1,
 )
 
 counts = st.floats(0.1, 300)
@@ -84,6 +87,63 @@ def test_equal_arms_are_equally_likely_and_a_hopeless_one_is_not() -> None:
     odds = chances({"a": Belief(5, 3), "b": Belief(5, 3), "c": Belief(1, 900)})
     assert odds["a"] == odds["b"] == pytest.approx(0.5, abs=1e-6)
     assert odds["c"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("held", "off"),
+    [
+        ({"a": Gaussian(120, 30), "b": Gaussian(100, 5)}, {}),
+        ({"a": Gaussian(-3, 0.1), "b": Gaussian(-3, 10), "c": Gaussian(0, 1)}, {"c": 2.0}),
+        ({name: Gaussian(place / 9, 0.3) for place, name in enumerate("abcdefghij")}, {"j": 0.2}),
+    ],
+)
+def test_chances_of_gaussian_beliefs_are_the_frequencies_of_draws(
+    held: dict[str, Gaussian], off: dict[str, float]
+) -> None:
+    rng = np.random.default_rng(2)
+    names = sorted(held)
+    draws = np.stack([rng.normal(held[name].mean, held[name].deviation, 400_000) - off.get(name, 0) for name in names])
+    seen = np.bincount(draws.argmax(axis=0), minlength=len(names)) / draws.shape[1]
+    odds = chances(held, off)
+    for name, share in zip(names, seen, strict=True):
+        assert odds[name] == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / draws.shape[1]) + 1e-3)
+
+
+def test_chances_of_two_gaussian_beliefs_are_known_exactly() -> None:
+    # P(a > b) is the normal distribution function of 1 / sqrt(3² + 4²).
+    odds = chances({"a": Gaussian(11, 3), "b": Gaussian(10, 4)})
+    assert odds["a"] == pytest.approx((1 + math.erf(0.2 / math.sqrt(2))) / 2, abs=1e-3)
+
+
+def test_a_gaussian_belief_moves_from_its_prior_to_what_is_seen() -> None:
+    assert Gaussian.after(Seen(), noise=6, prior=50, strength=4) == Gaussian(50, 3)
+    assert Gaussian.after(Seen(60 * 12, 12), noise=6, prior=50, strength=4) == Gaussian(57.5, 1.5)
+
+
+def test_the_greedy_choice_is_the_best_and_equals_share_it() -> None:
+    assert greedy({"a": 0.2, "b": 0.7, "c": 0.1}) == {"a": 0, "b": 1, "c": 0}
+    assert greedy({"a": 0.7, "b": 0.7, "c": 0.1}) == {"a": 0.5, "b": 0.5, "c": 0}
+    epsilon_greedy = mixed(greedy({"a": 0.2, "b": 0.7}), 0.1)
+    assert epsilon_greedy == pytest.approx({"a": 0.05, "b": 0.95})
+
+
+def test_ucb1_tries_every_arm_and_then_the_one_that_might_be_best() -> None:
+    assert ucb1({"a": Seen(9, 10), "b": Seen(), "c": Seen()}) == {"a": 0, "b": 0.5, "c": 0.5}
+    # With 110 outcomes the bounds are 0.5 + √(2 ln 110 / 100) = 0.807 and 0.3 + √(2 ln 110 / 10) = 1.27.
+    assert ucb1({"a": Seen(50, 100), "b": Seen(3, 10)}) == {"a": 0, "b": 1}
+    assert ucb1({"a": Seen(50, 100), "b": Seen(3, 100)}) == {"a": 1, "b": 0}
+
+
+def test_ucb1_regret_stays_within_its_bound() -> None:
+    # Auer, Cesa-Bianchi and Fischer 2002: each worse arm is tried at most 8 ln N / gap² + 1 + π²/3 times, expected.
+    rng = np.random.default_rng(4)
+    means = {"a": 0.9, "b": 0.5, "c": 0.4}
+    seen = dict.fromkeys(means, Seen())
+    for _ in range(3000):
+        arm = drawn(ucb1(seen), rng.random())
+        seen[arm] = Seen(seen[arm].score + float(rng.random() < means[arm]), seen[arm].weight + 1)
+    for arm, gap in (("b", 0.4), ("c", 0.5)):
+        assert 1 < seen[arm].weight <= 8 * math.log(3000) / gap**2 + 1 + math.pi**2 / 3
 
 
 @given(beliefs, st.floats(0, 1))
@@ -173,6 +233,13 @@ def test_choices_tell_as_much_as_fewer_blind_ones() -> None:
         (lambda: Belief(math.nan, 1), "finite"),
         (lambda: Belief(math.inf, 1), "finite"),
         (lambda: chances({}), "at least one arm"),
+        (lambda: greedy({}), "at least one arm"),
+        (lambda: ucb1({}), "at least one arm"),
+        (lambda: Gaussian(0, 0), "deviation above 0"),
+        (lambda: Gaussian(math.nan, 1), "finite mean"),
+        (lambda: Gaussian.after(Seen(), 1.0, strength=0.0), "nothing seen"),
+        (lambda: chances({"a": Belief(1, 1), "b": Gaussian(0, 1)}), "one kind for all arms"),
+        (lambda: chances({"a": Gaussian(0, 1), "b": Belief(1, 1)}), "one kind for all arms"),
         (lambda: chances({"a": Belief(1, 1)}, {"a": math.inf}), "finite"),
         (lambda: mixed({"a": 1.0}, 1.5), "between 0 and 1"),
         (lambda: Logged("a", {"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}, 1.0), "above 0"),

@@ -2,13 +2,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.estimates import Interval, mcnemar, mean_interval, paired_interval, wilson
+from seedbed.stats.estimates import (
+    Interval,
+    average_replicates,
+    exact_rate,
+    mcnemar,
+    mcnemar_mid_p,
+    mean_interval,
+    paired_interval,
+    pass_hat_k,
+    wilson,
+)
 
 
 @pytest.mark.parametrize("n", [2, 3, 20, 500])
@@ -133,6 +147,94 @@ def test_mcnemar_of_five_wins_is_one_in_sixteen() -> None:
     assert mcnemar(0, 0) == mcnemar(3, 3) == 1.0
 
 
+def test_mcnemar_is_that_of_statsmodels() -> None:
+    for wins, losses in [(0, 1), (3, 9), (9, 3), (25, 11), (140, 101)]:
+        expected = reference_mcnemar([[10, wins], [losses, 30]], exact=True).pvalue
+        assert mcnemar(wins, losses) == pytest.approx(expected, rel=1e-12)
+
+
+def test_mid_p_counts_half_of_what_was_seen() -> None:
+    for wins in range(16):
+        for losses in range(16):
+            seen = stats.binom.pmf(min(wins, losses), wins + losses, 0.5)
+            expected = 1.0 if wins == losses else mcnemar(wins, losses) - seen
+            assert mcnemar_mid_p(wins, losses) == pytest.approx(expected, rel=1e-12)
+    assert mcnemar_mid_p(0, 0) == 1.0
+
+
+@settings(deadline=None)
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_p_values_do_not_depend_on_which_playbook_is_called_the_candidate(wins: int, losses: int) -> None:
+    assert 0 < mcnemar(wins, losses) == mcnemar(losses, wins) <= 1
+    assert 0 < mcnemar_mid_p(wins, losses) == mcnemar_mid_p(losses, wins) <= mcnemar(wins, losses)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_exact_rate_is_the_interval_of_clopper_and_pearson(confidence: float) -> None:
+    for n in (1, 2, 7, 100, 10_000):
+        for successes in {0, 1, n // 3, n - 1, n}:
+            expected = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
+            interval = exact_rate(successes, n, confidence)
+            assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+            assert (interval.mean, interval.n) == (successes / n, n)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.5, 0.9])
+def test_exact_rate_never_covers_less_often_than_it_says(rate: float) -> None:
+    n = 30
+    covering = [k for k in range(n + 1) if exact_rate(k, n).low <= rate <= exact_rate(k, n).high]
+    assert sum(stats.binom.pmf(covering, n, rate)) >= 0.95
+
+
+def test_exact_rate_of_nothing_may_be_anything() -> None:
+    interval = exact_rate(0, 0)
+    assert math.isnan(interval.mean)
+    assert (interval.low, interval.high, interval.n) == (0.0, 1.0, 0)
+
+
+def test_replicates_are_averaged_within_their_task() -> None:
+    assert average_replicates([1, 0, 0.5, 1, 1], ["b", "a", "b", "b", "a"]) == pytest.approx({"b": 2.5 / 3, "a": 0.5})
+    assert average_replicates([], []) == {}
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=12), st.integers(1, 4))
+def test_pass_hat_k_is_the_share_of_sets_of_k_tries_that_all_pass(tasks: list[tuple[int, int]], k: int) -> None:
+    passed, tries = [good for good, _ in tasks], [good + k + bad for good, bad in tasks]
+    shares = []
+    for good, tried in zip(passed, tries, strict=True):
+        sets = [*combinations([True] * good + [False] * (tried - good), k)]
+        shares.append(sum(map(all, sets)) / len(sets))
+    interval = pass_hat_k(passed, tries, k)
+    assert interval.mean == pytest.approx(math.fsum(shares) / len(shares), abs=1e-12)
+    assert 0 <= interval.low <= interval.mean <= interval.high <= 1
+    assert interval.n == len(tasks)
+
+
+def test_pass_hat_1_is_the_mean_over_tasks_of_their_pass_rate() -> None:
+    interval = pass_hat_k([1, 3, 0, 2], [4, 4, 2, 2], 1, list("xxyz"))
+    expected = mean_interval([0.25, 0.75, 0.0, 1.0], list("xxyz"))
+    assert (interval.mean, interval.low) == (expected.mean, max(expected.low, 0.0))
+
+
+def test_tasks_that_all_pass_leave_room_for_one_that_would_not() -> None:
+    assert pass_hat_k([3] * 20, [3] * 20, 2) == exact_rate(20, 20)
+    assert pass_hat_k([0] * 20, [3] * 20, 2) == exact_rate(0, 20)
+    clustered = pass_hat_k([3] * 20, [3] * 20, 2, [number // 5 for number in range(20)])
+    assert (clustered.low, clustered.high, clustered.n) == (exact_rate(4, 4).low, 1.0, 20)
+    assert pass_hat_k([3], [3], 2) == Interval(1.0, 0.0, 1.0, 0.95, 1)
+
+
+def test_pass_hat_k_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(8)
+    rates = rng.beta(2, 1, size=(3_000, 50))  # E[rate^3] = 2/5
+    covered = 0
+    for passed in rng.binomial(5, rates):
+        interval = pass_hat_k(passed.tolist(), [5] * 50, 3)
+        covered += interval.low <= 0.4 <= interval.high
+    assert 0.935 <= covered / 3_000 <= 0.965
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -145,6 +247,14 @@ def test_mcnemar_of_five_wins_is_one_in_sixteen() -> None:
         (lambda: wilson(3, 2), "successes: found 3; expected at most n, 2"),
         (lambda: wilson(-1, 2), "successes: found -1"),
         (lambda: wilson(1, 2, 0.0), "confidence: found 0.0"),
+        (lambda: exact_rate(3, 2), "successes: found 3; expected at most n, 2"),
+        (lambda: average_replicates([1.0, 2.0], ["a"]), "tasks: found 1 ids; expected one for each of the 2 values"),
+        (lambda: pass_hat_k([1, 1], [4, 1], 2), r"tries\[1\]: found 1; expected at least k, 2. Run this task more"),
+        (lambda: pass_hat_k([5], [4], 2), r"tries\[0\]: found 4; expected at least as many as passed, 5"),
+        (lambda: pass_hat_k([1], [4], 0), "k: found 0"),
+        (lambda: pass_hat_k([1], [4, 4], 1), "tries: found 2 numbers; expected 1"),
+        (lambda: mean_interval([[1.0], [2.0]]), "values: found 2 dimensions"),  # type: ignore[list-item]
+        (lambda: mcnemar_mid_p(1, -1), "losses: found -1"),
         (lambda: mcnemar(1, -1), "losses: found -1"),
         (lambda: mcnemar(1.5, 1), "wins: found 1.5"),  # type: ignore[arg-type]
     ],

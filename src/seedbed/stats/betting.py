@@ -1,0 +1,247 @@
+"""Betting: a test of graded scores that may go on for ever, and an interval that holds at every look.
+
+Somebody who bets on every task, at fair odds were the mean no better than a given one, multiplies their money by K
+with chance at most 1/K, whenever they stop (Ville's inequality). So money is evidence. It is spread over several sizes
+of bet, as the best size is not known beforehand (Waudby-Smith and Ramdas 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from seedbed.errors import SeedbedError, shown
+from seedbed.stats.rule import (
+    Answer,
+    Bools,
+    Conclusion,
+    Ends,
+    Floats,
+    Integers,
+    StoppingRule,
+    check_at_most,
+    check_between,
+    check_rate,
+)
+
+Side: TypeAlias = Literal["above", "below"]
+Goal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
+
+LARGEST = 0.9
+"""The largest share of the money that one task may cost, so that no single result ruins a bet."""
+
+
+def bets(effect: float | None = None) -> Floats:
+    """Sizes of bet, as shares of all that may be lost on one task: around what suits the effect, or of every size.
+
+    The best share is about the effect over the variance of the differences. The effect is known, the variance of
+    paired pass rates is seldom above 1 or below an eighth, so shares reach from the effect to eight times that.
+    """
+    if effect is None:
+        return np.linspace(0.05, LARGEST, 25)
+    return np.geomspace(min(effect, LARGEST), min(8 * effect, LARGEST), 12)
+
+
+class Bet:
+    """That the mean of numbers in [`least`, `most`] is above `mean`, or below it."""
+
+    def __init__(self, mean: float, side: Side, shares: Floats, least: float = -1.0, most: float = 1.0) -> None:
+        self._shares = shares
+        self._origin, self._sign = (least, 1.0) if side == "above" else (most, -1.0)
+        self._odds = (mean - self._origin) * self._sign
+
+    def growth(self, values: Floats) -> Floats:
+        """By how much each value multiplies the money on each size of bet, in logs."""
+        gained = np.expand_dims((values - self._origin) * self._sign / self._odds, -1)
+        return np.log1p(self._shares * (gained - 1))
+
+
+def evidence(money: Floats) -> Floats:
+    """The log of all the money, the same on each size of bet at first, from the logs on each."""
+    most = money.max(axis=-1, keepdims=True)
+    logs: Floats = np.log(np.exp(money - most).mean(axis=-1)) + most[..., 0]
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A verdict, the bets that must each hold `enough` money for it, and whether only the last task may bring it."""
+
+    verdict: Conclusion
+    bets: tuple[tuple[Side, float], ...]
+    enough: float
+    last_only: bool = False
+
+    def weigh(self, held: Mapping[tuple[Side, float], Floats]) -> Floats:
+        least: Floats = np.minimum.reduce([held[bet] for bet in self.bets])
+        return least
+
+    def holds(self, held: Mapping[tuple[Side, float], Floats], last: bool) -> Bools:
+        reached: Bools = self.weigh(held) >= self.enough
+        return reached & (last or not self.last_only)
+
+
+class Betting(StoppingRule):
+    """Bets that the candidate is better than `d0`, and that it is worse, for differences in [-1, 1].
+
+    Each verdict has its own error rate, at most `alpha`, and `beta` for "futile", over any number of looks, for ever:
+    that is the chance ever to reach it if what it denies is true of each task's expected difference, whatever came
+    before that task. Tasks need not be alike or independent.
+
+    `goal` says what ends the test:
+    - "superior": better than `d0`; also worse than `d0`, which is "inferior"; and with an `effect`, "futile": not
+      better than `d0` by that much. With a `margin`, a test that ends at `at_most` tasks may still be "equivalent"
+      (within the margin of `d0`) or "non-inferior" (not worse than `d0` by the margin).
+    - "non-inferior": that alone, or "inferior", worse by more than the margin.
+    - "equivalent": that alone, or "superior" or "inferior", better or worse by more than the margin.
+
+    With an `effect` bets are of the size that suits it; without, of every size, which takes some more tasks.
+    """
+
+    name: ClassVar[str] = "betting"
+    guarantee: ClassVar[str] = "error rates hold for any number of tasks and looks"
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.05,
+        d0: float = 0.0,
+        effect: float | None = None,
+        beta: float = 0.1,
+        goal: Goal = "superior",
+        margin: float | None = None,
+        at_most: int | None = None,
+    ) -> None:
+        check_rate("alpha", alpha)
+        check_rate("beta", beta)
+        check_between("d0", d0, -1, 1)
+        if effect is not None:
+            check_between("effect", effect, 0, 1 - d0)
+        if goal not in get_args(Goal):
+            raise SeedbedError(f"goal: found {shown(goal)}; expected superior, non-inferior or equivalent")
+        if margin is not None:
+            check_between("margin", margin, 0, 1 - abs(d0))
+        elif goal != "superior":
+            raise SeedbedError(f"margin: found none; expected how much worse still counts as {goal}, such as 0.05")
+        if at_most is not None:
+            check_at_most(at_most)
+        self.alpha, self.beta, self.d0, self.effect = alpha, beta, d0, effect
+        self.goal, self.margin, self.at_most = goal, margin, at_most
+        self._shares = bets(effect)
+        self._claims = self._all_claims()
+        bet_on = dict.fromkeys(bet for claim in self._claims for bet in claim.bets)
+        self._bets = {key: Bet(key[1], key[0], self._shares) for key in bet_on}
+        self._money = {key: np.zeros(len(self._shares)) for key in self._bets}
+        self._most = 0.0
+        super().__init__()
+
+    def _all_claims(self) -> list[_Claim]:
+        """What may be claimed, the first first."""
+        enough, d0, margin = math.log(1 / self.alpha), self.d0, self.margin or 0.0
+        if self.goal == "equivalent":
+            return [
+                _Claim("superior", (("above", d0 + margin),), enough),
+                _Claim("inferior", (("below", d0 - margin),), enough),
+                _Claim("equivalent", (("above", d0 - margin), ("below", d0 + margin)), enough),
+            ]
+        least = d0 - margin if self.goal == "non-inferior" else d0
+        claims = [_Claim(self.goal, (("above", least),), enough), _Claim("inferior", (("below", least),), enough)]
+        if self.goal == "superior" and self.effect is not None:
+            claims.append(_Claim("futile", (("below", d0 + self.effect),), math.log(1 / self.beta)))
+        if self.goal == "superior" and self.margin is not None:
+            within: tuple[tuple[Side, float], ...] = (("above", d0 - margin), ("below", d0 + margin))
+            claims.append(_Claim("equivalent", within, enough, last_only=True))
+            claims.append(_Claim("non-inferior", within[:1], enough, last_only=True))
+        return claims
+
+    def _check(self, difference: float) -> None:
+        if isinstance(difference, bool) or not isinstance(difference, int | float) or not -1 <= difference <= 1:
+            raise SeedbedError(
+                f"difference: found {shown(difference)}; expected a number from -1 to 1. Use a metric with scores "
+                "from 0 to 1"
+            )
+
+    def _learn(self, difference: float) -> None:
+        for key, money in self._money.items():
+            money += self._bets[key].growth(np.array(difference))
+
+    def _judge(self, wins: int, ties: int, losses: int) -> Answer:
+        n = wins + ties + losses
+        held = {key: evidence(money) for key, money in self._money.items()}
+        verdict: Conclusion = "inconclusive" if n == self.at_most else "continue"
+        verdict = next((claim.verdict for claim in self._claims if claim.holds(held, n == self.at_most)), verdict)
+        sought = next(claim for claim in self._claims if claim.verdict == self.goal)
+        against = [claim for claim in self._claims if claim.verdict == "futile"]
+        now = float(sought.weigh(held))
+        self._most = max(self._most, now)
+        return Answer(
+            verdict,
+            n,
+            wins,
+            ties,
+            losses,
+            spent=self.alpha if n else 0.0,
+            boundary=None,
+            p=math.exp(-self._most),
+            evidence=now,
+            high=sought.enough,
+            futility=float(against[0].weigh(held)) if against else None,
+        )
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Where the mean difference is: at no look will the true one ever be outside, with this confidence.
+
+        This holds where each task's expected difference is the same, whatever came before it, as for tasks in a
+        random order.
+        """
+        check_between("confidence", confidence, 0, 1)
+        values, counts = np.unique(np.array(self._taken, dtype=float), return_counts=True)
+        if not len(values):
+            return -1.0, 1.0
+        enough = math.log(2 / (1 - confidence))
+
+        def excluded(mean: float, side: Side) -> bool:
+            return bool(evidence(counts @ Bet(mean, side, self._shares).growth(values)) >= enough)
+
+        ends = []
+        sides: list[tuple[Side, float]] = [("above", -1.0), ("below", 1.0)]
+        for side, outer in sides:
+            inner = -outer
+            for _ in range(50):
+                middle = (outer + inner) / 2
+                if excluded(middle, side):
+                    outer = middle
+                else:
+                    inner = middle
+            ends.append(outer)
+        return ends[0], ends[1]
+
+    def ends(self, differences: Floats) -> Ends:
+        rows, tasks = differences.shape
+        values, which = np.unique(differences, return_inverse=True)
+        which = which.reshape(rows, tasks)
+        growth = {key: bet.growth(values) for key, bet in self._bets.items()}
+        money = {key: np.zeros((rows, len(self._shares))) for key in self._bets}
+        verdicts = np.full(rows, "inconclusive", dtype="<U12")
+        ended = np.full(rows, tasks)
+        alive: Integers = np.arange(rows)
+        for n in range(1, min(tasks, self.at_most or tasks) + 1):
+            held = {}
+            for key in money:
+                money[key] += growth[key][which[alive, n - 1]]
+                held[key] = evidence(money[key])
+            going_on = np.ones(len(alive), dtype=bool)
+            for claim in self._claims:
+                done = going_on & claim.holds(held, n == self.at_most)
+                verdicts[alive[done]], ended[alive[done]] = claim.verdict, n
+                going_on &= ~done
+            alive = alive[going_on]
+            money = {key: kept[going_on] for key, kept in money.items()}
+        return Ends(verdicts, ended)
+
+
+__all__ = ["Bet", "Betting", "Goal", "bets", "evidence"]

@@ -1,0 +1,320 @@
+"""Many candidates, one error rate: judged together, or one after another for ever.
+
+A test that errs once in twenty is wrong about one of twenty candidates that are no better. Who tries many must ask more
+of each. Where all of several tests must pass (quality and cost and safety) nothing is to be corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from seedbed.errors import SeedbedError, shown
+from seedbed.stats.rule import Floats, check_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """For each hypothesis, in the order given, whether it is rejected, and its adjusted p-value.
+
+    The adjusted p-value is the smallest error rate at which it would be rejected, so it is held against alpha as an
+    ordinary p-value is.
+    """
+
+    rejected: tuple[bool, ...]
+    p: tuple[float, ...]
+
+
+def holm(p: Sequence[float], alpha: float = 0.05) -> Corrected:
+    """The chance to reject any true hypothesis is at most `alpha`, however the tests depend on each other."""
+    check_rate("alpha", alpha)
+    values = _p_values(p)
+    order = np.argsort(values, kind="stable")
+    steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    return _corrected(order, steps, alpha)
+
+
+def benjamini_hochberg(p: Sequence[float], alpha: float = 0.05) -> Corrected:
+    """At most a share `alpha` of the rejected hypotheses is true, on average (the false discovery rate).
+
+    For tests that are independent or depend on each other positively, on numbers of tasks fixed in advance. For others
+    use `e_bh`, or `holm`.
+    """
+    check_rate("alpha", alpha)
+    return _step_up(_p_values(p), alpha)
+
+
+def e_bh(e: Sequence[float], alpha: float = 0.05) -> Corrected:
+    """The false discovery rate is at most `alpha`, however the tests depend on each other (Wang and Ramdas 2022).
+
+    For e-values: evidence whose mean is at most 1 if the hypothesis is true, such as the money of a bet, read whenever
+    one stopped. Of K hypotheses the k with the largest are rejected, for the largest k of which the smallest is at
+    least K / (alpha k).
+    """
+    check_rate("alpha", alpha)
+    values = np.array([_e_value(f"e[{place}]", each) for place, each in enumerate(e)], dtype=np.float64)
+    return _step_up(1 / np.maximum(values, 1.0), alpha)  # less than 1 is no evidence, however little it is
+
+
+def e_from_p(p: float) -> float:
+    """An e-value made of a p-value, 1 / (2 √p): what is lost in making it is the price of not needing independence."""
+    if not 0 < p <= 1:
+        raise SeedbedError(f"p: found {shown(p)}; expected above 0 and at most 1")
+    return 0.5 / math.sqrt(p)
+
+
+def gamma(place: int) -> float:
+    """The share of a stream's error rate that goes to the candidate at this place, counted from 1.
+
+    1/√j - 1/√(j+1), so the shares of the first n candidates sum to 1 - 1/√(n+1), and those of all to 1: nothing is cut
+    off, and square roots are the same on every machine. They fall like j^-1.5, slowly enough to leave something for
+    those who come late.
+    """
+    here, after = math.sqrt(place), math.sqrt(place + 1)
+    return 1 / (here * after * (here + after))
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How a stream stands.
+
+    `next_alpha` is the level for the next candidate; `left` is what all to come may spend together, if none of them is
+    a discovery; `spent` is the sum of the levels so far. `tested` candidates have been judged, `waiting` have a level
+    but no result yet.
+    """
+
+    next_alpha: float
+    left: float
+    spent: float
+    tested: int
+    waiting: int
+    discoveries: int
+
+
+class ErrorBudget(ABC):
+    """Candidates judged one after another, without end: of all ever called better, on average at most a share `alpha`
+    is not.
+
+    Every candidate gets a level before it is judged, which depends on what is known by then; a discovery raises those
+    of its successors. `reserve` gives the level, to be registered with the test; `tell` takes the result. Several may
+    wait for their results at once. A level is never given back: a candidate that is given up has used it.
+    """
+
+    name: ClassVar[str]
+    guarantee: ClassVar[str]
+
+    def __init__(self, *, alpha: float = 0.05) -> None:
+        check_rate("alpha", alpha)
+        self.alpha = alpha
+        self._levels: dict[str, float] = {}
+        self._values: dict[str, float] = {}
+        self._events: list[list[str | float]] = []
+        self._found_at: list[int] = []
+        """For each discovery, how many candidates had a level when it became known."""
+
+    @property
+    def next_alpha(self) -> float:
+        """The level that the next new candidate gets."""
+        return self._level(len(self._levels) + 1)
+
+    def reserve(self, key: str) -> float:
+        """The level for this candidate, the same however often one asks."""
+        if not isinstance(key, str) or not key:
+            raise SeedbedError(f"key: found {shown(key)}; expected a name for the candidate, such as its digest")
+        if key not in self._levels:
+            self._levels[key] = self.next_alpha
+            self._events.append([key])
+        return self._levels[key]
+
+    def tell(self, key: str, value: float) -> bool:
+        """Take the result for a candidate; whether it is a discovery. Told again, the answer is the same."""
+        value = self._checked(value)
+        if key in self._values:
+            if value != self._values[key]:
+                raise SeedbedError(
+                    f"{key}: found {value:g}; expected {self._values[key]:g}, as told before. "
+                    "A result that has been read stays as it is"
+                )
+            return self._rejects(value, self._levels[key])
+        level = self.reserve(key)
+        self._values[key] = value
+        if self._events[-1] == [key]:
+            self._events.pop()
+        self._events.append([key, value])
+        if found := self._rejects(value, level):
+            self._found_at.append(len(self._levels))
+        return found
+
+    def discoveries(self) -> list[str]:
+        """The candidates called better, in the order in which they were told."""
+        return [key for key, value in self._values.items() if self._rejects(value, self._levels[key])]
+
+    def balance(self) -> Balance:
+        tested, given = len(self._values), len(self._levels)
+        spent = math.fsum(self._levels.values())
+        return Balance(self.next_alpha, self._left(), spent, tested, given - tested, len(self._found_at))
+
+    @abstractmethod
+    def _level(self, place: int) -> float:
+        """The level for the candidate at this place, given the discoveries known now."""
+
+    @abstractmethod
+    def _left(self) -> float:
+        """The sum of all levels to come, were there no more discoveries."""
+
+    @abstractmethod
+    def _rejects(self, value: float, level: float) -> bool: ...
+
+    @abstractmethod
+    def _checked(self, value: float) -> float: ...
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make this budget."""
+        return {"alpha": self.alpha}
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on elsewhere, as JSON: who asked for a level and what was told, in that order."""
+        return {"budget": self.name, **self.settings(), "events": [list(event) for event in self._events]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The budget as it was: all that happened is taken again."""
+        settings = {key: value for key, value in state.items() if key not in ("budget", "events")}
+        expected = cls().settings().keys()
+        events = state.get("events")
+        if state.get("budget") != cls.name or settings.keys() != expected or not isinstance(events, list):
+            named = ", ".join(["budget", *expected, "events"])
+            raise SeedbedError(f"state: found {shown(state)}; expected {named}, as from {cls.__name__}.state()")
+        budget = cls(**settings)
+        for place, event in enumerate(events):
+            match event:
+                case [key]:
+                    budget.reserve(key)
+                case [key, value]:
+                    budget.tell(key, value)
+                case _:
+                    raise SeedbedError(f"events[{place}]: found {shown(event)}; expected a key, or a key and a result")
+        return budget
+
+
+class Lord(ErrorBudget):
+    """LORD++ (Ramdas et al. 2017): the stronger one, for p-values that are valid whatever came before.
+
+    That is so if each candidate is confirmed on tasks that decided nothing about it before. The levels start from a
+    wealth of `w0`; the first discovery brings `alpha - w0`, each further one `alpha`, spread over what comes after it
+    by `gamma`. While candidates wait for results, only discoveries already known count (Zrnic, Ramdas and Jordan 2021).
+    """
+
+    name: ClassVar[str] = "lord++"
+    guarantee: ClassVar[str] = "false discovery rate at most alpha for p-values that are independent of each other"
+
+    def __init__(self, *, alpha: float = 0.05, w0: float | None = None) -> None:
+        super().__init__(alpha=alpha)
+        self.w0 = alpha / 2 if w0 is None else w0
+        if not isinstance(self.w0, float) or not 0 < self.w0 <= alpha:
+            raise SeedbedError(f"w0: found {shown(w0)}; expected above 0 and at most alpha, {alpha:g}")
+
+    def settings(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "w0": self.w0}
+
+    def _grants(self) -> list[tuple[float, int]]:
+        """What there is to spend, each with how many candidates came before it."""
+        earned = [self.alpha - self.w0, *[self.alpha] * len(self._found_at)]
+        return [(self.w0, 0), *zip(earned, self._found_at, strict=False)]
+
+    def _level(self, place: int) -> float:
+        return math.fsum(amount * gamma(place - since) for amount, since in self._grants())
+
+    def _left(self) -> float:
+        given = len(self._levels)
+        return math.fsum(amount / math.sqrt(given - since + 1) for amount, since in self._grants())
+
+    def _rejects(self, value: float, level: float) -> bool:
+        return value <= level
+
+    def _checked(self, value: float) -> float:
+        return float(_p_values([value])[0])
+
+
+class ELond(ErrorBudget):
+    """e-LOND (Xu and Ramdas 2024): for e-values, which may depend on each other in any way.
+
+    So for candidates confirmed on the same tasks, or against one run of the incumbent. The level of the candidate at
+    place t is `alpha` `gamma`(t) times one more than the discoveries known; its e-value is a discovery from 1/level on.
+    """
+
+    name: ClassVar[str] = "e-lond"
+    guarantee: ClassVar[str] = "false discovery rate at most alpha, however the e-values depend on each other"
+
+    def _level(self, place: int) -> float:
+        return self.alpha * gamma(place) * (len(self._found_at) + 1)
+
+    def _left(self) -> float:
+        return self.alpha * (len(self._found_at) + 1) / math.sqrt(len(self._levels) + 1)
+
+    def _rejects(self, value: float, level: float) -> bool:
+        return value >= 1 / level
+
+    def _checked(self, value: float) -> float:
+        return _e_value("e", value)
+
+
+BUDGETS: dict[str, type[ErrorBudget]] = {budget.name: budget for budget in (Lord, ELond)}
+
+
+def budget_from_state(state: Mapping[str, Any]) -> ErrorBudget:
+    """The budget a state names, as it was."""
+    name = state.get("budget")
+    if name not in BUDGETS:
+        raise SeedbedError(f"budget: found {shown(name)}; expected one of {', '.join(BUDGETS)}")
+    return BUDGETS[name].from_state(state)
+
+
+def _step_up(p: Floats, alpha: float) -> Corrected:
+    order = np.argsort(p, kind="stable")
+    ratios = p[order] / (np.arange(1, len(p) + 1) / max(len(p), 1))
+    return _corrected(order, np.minimum.accumulate(ratios[::-1])[::-1], alpha)
+
+
+def _corrected(order: np.ndarray[Any, Any], sorted_p: Floats, alpha: float) -> Corrected:
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(sorted_p, 1.0)
+    return Corrected(tuple((adjusted <= alpha).tolist()), tuple(adjusted.tolist()))
+
+
+def _p_values(p: Sequence[float]) -> Floats:
+    values = np.asarray(p, dtype=np.float64)
+    for place, value in enumerate(values.tolist()):
+        if not 0 <= value <= 1:
+            raise SeedbedError(
+                f"p[{place}]: found {value}; expected a p-value from 0 to 1. Without a result there is no p-value: "
+                "count it as 1"
+            )
+    return values
+
+
+def _e_value(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value >= 0):
+        raise SeedbedError(f"{name}: found {shown(value)}; expected an e-value: finite, at least 0")
+    return float(value)
+
+
+__all__ = [
+    "BUDGETS",
+    "Balance",
+    "Corrected",
+    "ELond",
+    "ErrorBudget",
+    "Lord",
+    "benjamini_hochberg",
+    "budget_from_state",
+    "e_bh",
+    "e_from_p",
+    "gamma",
+    "holm",
+]

@@ -1,0 +1,146 @@
+"""Watching what goes on without end: whether traffic is shared as agreed, and whether a level has dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from seedbed.errors import SeedbedError, shown
+from seedbed.stats.betting import Bet, bets
+from seedbed.stats.rule import check_between
+
+CONCENTRATION = 300.0
+"""How near to the agreed shares others are thought to be: as near as those of 300 units would be by chance."""
+
+
+class SampleRatio:
+    """Whether units come to the arms in the agreed shares, looked at as often as one likes.
+
+    If they do, `alarm` is ever raised with chance at most `alpha`. The evidence is how much likelier the counts are if
+    the shares were drawn from a Dirichlet distribution around the agreed ones (Lindon and Malek 2020). A difference is
+    no finding about quality: it means that assignment or logging is broken, and that nothing else can be believed.
+    """
+
+    def __init__(self, shares: Mapping[str, float], *, alpha: float = 0.001) -> None:
+        check_between("alpha", alpha, 0, 1)
+        for arm, share in shares.items():
+            check_between(f"shares.{arm}", share, 0, 1)
+        if not math.isclose(math.fsum(shares.values()), 1):
+            raise SeedbedError(f"shares: found a sum of {math.fsum(shares.values()):g}; expected 1")
+        self.shares = dict(shares)
+        self.alpha = alpha
+        self.counts = dict.fromkeys(shares, 0)
+        self.evidence = 0.0
+        """The log of the e-value now."""
+        self._most = 0.0
+
+    @property
+    def p(self) -> float:
+        """The p-value of "as agreed", over all looks so far."""
+        return math.exp(-self._most)
+
+    @property
+    def alarm(self) -> bool:
+        return self.p <= self.alpha
+
+    def update(self, counts: Mapping[str, int]) -> bool:
+        """Take how many units each arm has had in all, since the beginning; whether that is, or was, out of ratio.
+
+        Totals, so that one told twice is counted once.
+        """
+        if counts.keys() != self.shares.keys():
+            raise SeedbedError(f"counts: found {shown(sorted(counts))}; expected {shown(sorted(self.shares))}")
+        for arm, count in counts.items():
+            if not isinstance(count, int) or count < self.counts[arm]:
+                raise SeedbedError(
+                    f"counts.{arm}: found {shown(count)}; expected at least {self.counts[arm]}, as told before. "
+                    "Give totals since the beginning"
+                )
+        self.counts = {arm: int(counts[arm]) for arm in self.shares}
+        total = sum(self.counts.values())
+        logs = [math.lgamma(CONCENTRATION) - math.lgamma(CONCENTRATION + total)]
+        for arm, share in self.shares.items():
+            prior, count = CONCENTRATION * share, self.counts[arm]
+            logs.append(math.lgamma(prior + count) - math.lgamma(prior) - count * math.log(share))
+        self.evidence = math.fsum(logs)
+        self._most = max(self._most, self.evidence)
+        return self.alarm
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on elsewhere, as JSON."""
+        return {"shares": self.shares, "alpha": self.alpha, "counts": self.counts, "most": self._most}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        _expect(state, "shares", "alpha", "counts", "most")
+        watch = cls(state["shares"], alpha=state["alpha"])
+        watch.update(state["counts"])
+        watch._most = state["most"]
+        return watch
+
+
+class Drift:
+    """Whether the mean of numbers in [`least`, `most`] has dropped below `level`, from some unknown moment on.
+
+    While, whatever came before, the next number is expected to be at `level` or above, it takes `run_length` numbers
+    or more, on average, until a false alarm (Shin, Ramdas and Rinaldo 2022). After an alarm it stays alarmed; begin a
+    new one when the cause is gone.
+    """
+
+    def __init__(self, level: float, *, run_length: float = 10_000, least: float = -1.0, most: float = 1.0) -> None:
+        check_between("level", level, least, most)
+        check_between("run_length", run_length, 1, math.inf)
+        self.level, self.run_length, self.least, self.most = level, run_length, least, most
+        self.n = 0
+        self.alarm_at: int | None = None
+        self._bet = Bet(level, "below", bets(), least, most)
+        self._money = np.zeros(len(bets()))
+
+    @property
+    def evidence(self) -> float:
+        """What is held against `run_length`: the money of one who bets on a drop, and begins anew with 1 when below."""
+        return float(np.exp(self._money).mean())
+
+    @property
+    def alarm(self) -> bool:
+        return self.alarm_at is not None
+
+    def update(self, value: float, place: int | None = None) -> bool:
+        """Take the next number; whether there has been an alarm. Told again with its `place`, from 1, it is ignored."""
+        if place is not None and place <= self.n:
+            return self.alarm
+        if place is not None and place != self.n + 1:
+            raise SeedbedError(
+                f"place: found {shown(place)} after {self.n} numbers; expected {self.n + 1}, none left out"
+            )
+        if not self.least <= value <= self.most:
+            raise SeedbedError(f"value: found {shown(value)}; expected a number from {self.least:g} to {self.most:g}")
+        self.n += 1
+        if not self.alarm:
+            self._money = np.maximum(self._money, 0.0) + self._bet.growth(np.array(float(value)))
+            self.alarm_at = self.n if self.evidence >= self.run_length else None
+        return self.alarm
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on elsewhere, as JSON; no longer after a million numbers than after one."""
+        settings = {"level": self.level, "run_length": self.run_length, "least": self.least, "most": self.most}
+        return {**settings, "n": self.n, "alarm_at": self.alarm_at, "money": self._money.tolist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        _expect(state, "level", "run_length", "least", "most", "n", "alarm_at", "money")
+        watch = cls(state["level"], **{name: state[name] for name in ("run_length", "least", "most")})
+        watch.n, watch.alarm_at = state["n"], state["alarm_at"]
+        watch._money = np.array(state["money"], dtype=float)
+        return watch
+
+
+def _expect(state: Mapping[str, Any], *keys: str) -> None:
+    if state.keys() != set(keys):
+        raise SeedbedError(f"state: found {shown(state)}; expected {', '.join(keys)}, as from state()")
+
+
+__all__ = ["Drift", "SampleRatio"]

@@ -1,0 +1,236 @@
+"""Fronts of several objectives, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seedbed.errors import SeedbedError
+from seedbed.stats.estimates import Interval
+from seedbed.stats.pareto import (
+    Direction,
+    Standing,
+    crowding,
+    dominates,
+    hypervolume,
+    ranks,
+    standings,
+    surely_dominates,
+)
+
+directions: st.SearchStrategy[Direction] = st.sampled_from(["higher", "lower"])
+
+
+@st.composite
+def fronts(draw: st.DrawFn, most: int = 12, objectives: int = 4) -> tuple[list[list[int]], list[Direction]]:
+    """Points with few values, so that many are equal or tied, and a direction for each objective."""
+    width = draw(st.integers(1, objectives))
+    rows = draw(st.lists(st.lists(st.integers(0, 5), min_size=width, max_size=width), max_size=most))
+    return rows, draw(st.lists(directions, min_size=width, max_size=width))
+
+
+def beats(a: list[int], b: list[int], better: list[Direction]) -> bool:
+    gains = [(x - y) if way == "higher" else (y - x) for x, y, way in zip(a, b, better, strict=True)]
+    return min(gains) >= 0 and max(gains) > 0
+
+
+@given(fronts())
+def test_ranks_are_those_of_brute_force(drawn: tuple[list[list[int]], list[Direction]]) -> None:
+    rows, better = drawn
+    expected = [-1] * len(rows)
+    for number in itertools.count():
+        left = [place for place, rank in enumerate(expected) if rank < 0]
+        if not left:
+            break
+        for place in left:
+            if not any(beats(rows[other], rows[place], better) for other in left):
+                expected[place] = number
+    assert ranks(rows, better).tolist() == expected
+
+
+@given(fronts(most=6))
+def test_dominance_is_as_defined(drawn: tuple[list[list[int]], list[Direction]]) -> None:
+    rows, better = drawn
+    for a, b in itertools.product(rows, repeat=2):
+        assert dominates(a, b, better) == beats(a, b, better)
+
+
+@settings(deadline=None)
+@given(fronts(most=8))
+def test_hypervolume_is_the_number_of_dominated_cells(drawn: tuple[list[list[int]], list[Direction]]) -> None:
+    rows, better = drawn
+    # From the reference 1 or 4, as the direction asks, whole numbers make unit cells.
+    reference = [1 if way == "higher" else 4 for way in better]
+    gains = [
+        [x - at if way == "higher" else at - x for x, at, way in zip(row, reference, better, strict=True)]
+        for row in rows
+    ]
+    cells = itertools.product(range(4), repeat=len(better))
+    expected = sum(any(all(c < g for c, g in zip(cell, gain, strict=True)) for gain in gains) for cell in cells)
+    assert hypervolume(rows, reference, better) == expected
+
+
+@pytest.mark.parametrize("objectives", [2, 3, 4, 5])
+def test_hypervolume_is_that_of_inclusion_and_exclusion(objectives: int) -> None:
+    points = np.random.default_rng(objectives).random((9, objectives))
+    expected = 0.0
+    for size in range(1, len(points) + 1):
+        for some in itertools.combinations(points, size):
+            expected -= (-1) ** size * np.prod(np.min(some, axis=0))
+    better: list[Direction] = ["higher"] * objectives
+    assert hypervolume(points, [0] * objectives, better) == pytest.approx(expected, rel=1e-12)
+    assert hypervolume(-points, [0] * objectives, ["lower"] * objectives) == pytest.approx(expected, rel=1e-12)
+
+
+@given(fronts(), st.integers(0, 11))
+def test_a_dominated_point_adds_no_volume(drawn: tuple[list[list[int]], list[Direction]], place: int) -> None:
+    rows, better = drawn
+    reference = [-1 if way == "higher" else 6 for way in better]
+    front = [row for row, rank in zip(rows, ranks(rows, better), strict=True) if rank == 0]
+    assert hypervolume(front, reference, better) == hypervolume(rows, reference, better)
+    if place < len(front):
+        fewer = [row for row in front if row != front[place]]
+        assert hypervolume(fewer, reference, better) < hypervolume(front, reference, better)
+
+
+def test_ranks_of_many_points_agree_whichever_way_they_are_found() -> None:
+    points = np.random.default_rng(3).random((400, 2))
+    # A third objective that is the same for all leaves the fronts as they are, but is found by peeling.
+    padded = np.column_stack([points, np.zeros(400)])
+    two, three = ranks(points, ["higher", "lower"]), ranks(padded, ["higher", "lower", "higher"])
+    assert two.tolist() == three.tolist()
+    assert two.max() > 10
+
+
+def test_crowding_is_the_room_between_neighbours() -> None:
+    room = crowding([[0.0, 10.0], [1.0, 6.0], [3.0, 5.0], [4.0, 0.0]])
+    assert room.tolist() == pytest.approx([math.inf, 3 / 4 + 5 / 10, 3 / 4 + 6 / 10, math.inf])
+
+
+def test_crowding_ignores_an_objective_in_which_all_are_equal() -> None:
+    assert crowding([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]]).tolist() == [math.inf, 1.0, math.inf]
+    assert crowding([[7.0, 1.0]]).tolist() == [math.inf]
+    assert crowding([]).tolist() == []
+
+
+def test_a_copy_of_a_point_has_no_room() -> None:
+    room = crowding([[0.0, 4.0], [1.0, 2.0], [1.0, 2.0], [2.0, 0.0], [2.0, 0.0]])
+    assert room.tolist() == [math.inf, 2.0, 0.0, math.inf, 0.0]
+
+
+@given(fronts(), st.integers(0, 99))
+def test_crowding_does_not_depend_on_the_order_of_points(
+    drawn: tuple[list[list[int]], list[Direction]], seed: int
+) -> None:
+    rows = [list(row) for row in dict.fromkeys(map(tuple, drawn[0]))]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    plain, shuffled = crowding(rows), crowding([rows[place] for place in order])
+    assert plain[order].tolist() == shuffled.tolist()
+
+
+def between(low: float, high: float) -> Interval:
+    return Interval((low + high) / 2, low, high, 0.95, 100)
+
+
+unknown = Interval(math.nan, -math.inf, math.inf, 0.95, 0)
+
+
+@pytest.mark.parametrize(
+    ("quality", "cost", "sure"),
+    [
+        (between(0.8, 0.9), between(1, 2), True),
+        (between(0.8, 0.9), between(1, 3), True),  # touching in cost
+        (between(0.7, 0.9), between(1, 3), False),  # touching in both, so perhaps equal
+        (between(0.65, 0.9), between(1, 2), False),  # overlapping in quality
+        (between(0.8, 0.9), between(1, 3.1), False),  # overlapping in cost
+        (between(0.8, 0.9), between(5, 6), False),  # dearer
+        (unknown, between(1, 2), False),
+        (between(0.8, 0.9), unknown, False),
+    ],
+)
+def test_intervals_must_be_apart_in_every_objective(quality: Interval, cost: Interval, sure: bool) -> None:
+    other = [between(0.6, 0.7), between(3, 4)]
+    assert surely_dominates([quality, cost], other, ["higher", "lower"]) is sure
+    assert not surely_dominates(other, [quality, cost], ["higher", "lower"])
+
+
+def test_an_objective_known_exactly_and_equal_does_not_matter() -> None:
+    free = between(0, 0)
+    better: list[Direction] = ["higher", "lower"]
+    assert surely_dominates([between(0.8, 0.9), free], [between(0.6, 0.7), free], better)
+    assert not surely_dominates([between(0.8, 0.8), free], [between(0.8, 0.8), free], better)
+
+
+spans = st.tuples(st.integers(0, 8), st.integers(0, 2)).map(lambda span: between(span[0], span[0] + span[1]))
+
+
+@st.composite
+def crosses(draw: st.DrawFn) -> tuple[dict[str, dict[str, Interval]], dict[str, Direction]]:
+    better = draw(st.dictionaries(st.sampled_from(["quality", "cost", "delay"]), directions, min_size=1))
+    objectives = st.fixed_dictionaries(dict.fromkeys(better, spans))
+    return draw(st.dictionaries(st.sampled_from("abcdefg"), objectives)), better
+
+
+@given(crosses())
+def test_sure_dominance_holds_at_every_corner_and_leaves_somebody_on_the_front(
+    drawn: tuple[dict[str, dict[str, Interval]], dict[str, Direction]],
+) -> None:
+    candidates, better = drawn
+    found = standings(candidates, better)
+    for name, standing in found.items():
+        for other in standing.dominated_by:
+            ends = [
+                [(one.low, one.high) for one in (candidates[each][objective] for objective in better)]
+                for each in (other, name)
+            ]
+            ways = list(better.values())
+            for mine, theirs in itertools.product(itertools.product(*ends[0]), itertools.product(*ends[1])):
+                assert dominates(mine, theirs, ways)
+            # So it holds for means too, and for whatever the dominating one is dominated by.
+            assert found[other].rank < standing.rank
+            assert set(found[other].dominated_by) < set(standing.dominated_by)
+    if candidates:
+        assert any(standing.on_front for standing in found.values())
+
+
+def test_exact_intervals_give_the_front_of_their_means() -> None:
+    values = np.random.default_rng(4).integers(0, 6, (30, 2)).tolist()
+    candidates = {str(place): {"x": between(x, x), "y": between(y, y)} for place, (x, y) in enumerate(values)}
+    found = standings(candidates, {"x": "higher", "y": "lower"})
+    assert [standing.on_front for standing in found.values()] == [standing.rank == 0 for standing in found.values()]
+
+
+def test_a_candidate_not_measured_has_no_rank_and_may_still_be_on_the_front() -> None:
+    found = standings(
+        {"old": {"quality": between(0.6, 0.7)}, "new": {"quality": unknown}, "good": {"quality": between(0.8, 0.9)}},
+        {"quality": "higher"},
+    )
+    assert found == {"old": Standing(1, ("good",)), "new": Standing(None, ()), "good": Standing(0, ())}
+    assert standings({}, {"quality": "higher"}) == {}
+
+
+wrong: Any = ["up"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ranks([[1.0]], wrong), r'better\[0\]: found "up"; expected "higher" or "lower"'),
+        (lambda: ranks([[1.0, 2.0]], ["higher"]), r"points: found shape \(1, 2\); expected rows of 1 numbers"),
+        (lambda: ranks([[1.0, math.nan]], ["higher", "lower"]), r"points\[0\]\[1\]: found nan"),
+        (lambda: ranks([], []), "better: found no objectives"),
+        (lambda: hypervolume([[1.0]], [0.0, 0.0], ["higher"]), "points: found shape"),
+        (lambda: surely_dominates([], [unknown], ["lower"]), "a: found 0 intervals; expected 1"),
+        (lambda: standings({"a": {"cost": unknown}}, {"delay": "lower"}), "a: found .*cost.*; expected .*delay"),
+    ],
+)
+def test_what_is_no_point_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(SeedbedError, match=message):
+        call()

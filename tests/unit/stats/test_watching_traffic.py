@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from seedbed.errors import SeedbedError
+from seedbed.stats.betting import bets
+from seedbed.stats.watching import CONCENTRATION, Drift, SampleRatio
+
+HALVES = {"control": 0.5, "candidate": 0.5}
+
+
+def test_evidence_of_a_sample_ratio_is_that_of_a_dirichlet_mixture() -> None:
+    shares = {"a": 0.2, "b": 0.3, "c": 0.5}
+    watch = SampleRatio(shares)
+    watch.update({"a": 30, "b": 20, "c": 50})
+    prior = CONCENTRATION * np.array([0.2, 0.3, 0.5])
+    mixed = stats.dirichlet_multinomial(prior, 100).logpmf([30, 20, 50])
+    agreed = stats.multinomial(100, [0.2, 0.3, 0.5]).logpmf([30, 20, 50])
+    assert watch.evidence == pytest.approx(mixed - agreed, abs=1e-9)
+
+
+def alarm_at(share: float, units: int, seed: int) -> int | None:
+    watch = SampleRatio(HALVES)
+    came = np.cumsum(np.random.default_rng(seed).random(units) < share)
+    for n in range(50, units + 1, 50):
+        candidate = int(came[n - 1])
+        if watch.update({"control": n - candidate, "candidate": candidate}):
+            return n
+    return None
+
+
+def test_shares_as_agreed_raise_no_alarm_and_others_soon_do() -> None:
+    assert sum(alarm_at(0.5, 10_000, seed) is not None for seed in range(100)) <= 1
+    assert sum(alarm_at(0.45, 4_000, seed) is not None for seed in range(100)) >= 90
+    assert sum(alarm_at(0.48, 20_000, seed) is not None for seed in range(50)) >= 42
+
+
+def test_an_alarm_stays_and_totals_told_twice_count_once() -> None:
+    watch = SampleRatio(HALVES)
+    assert watch.update({"control": 200, "candidate": 50})
+    p = watch.p
+    assert watch.update({"control": 200, "candidate": 50})
+    assert watch.update({"control": 200, "candidate": 200}), "what was out of ratio has been so"
+    assert watch.p == p
+
+
+def test_a_sample_ratio_goes_on_elsewhere() -> None:
+    watch = SampleRatio(HALVES)
+    watch.update({"control": 200, "candidate": 50})
+    watch.update({"control": 250, "candidate": 220})
+    again = SampleRatio.from_state(json.loads(json.dumps(watch.state())))
+    assert again.state() == watch.state()
+    assert (again.p, again.alarm, again.evidence) == (watch.p, watch.alarm, watch.evidence)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"control": 5}, "counts: found"),
+        ({"control": 5, "candidate": 9}, r"counts.control: found 5; expected at least 10, as told before"),
+        ({"control": 10.5, "candidate": 9}, r"counts.control: found 10.5"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(counts: dict[str, int], message: str) -> None:
+    watch = SampleRatio(HALVES)
+    watch.update({"control": 10, "candidate": 9})
+    with pytest.raises(SeedbedError, match=message):
+        watch.update(counts)
+
+
+@pytest.mark.parametrize("shares", [{"a": 0.5, "b": 0.4}, {"a": 1.0, "b": 0.0}])
+def test_shares_that_cannot_be_are_refused(shares: dict[str, float]) -> None:
+    with pytest.raises(SeedbedError, match=r"shares"):
+        SampleRatio(shares)
+
+
+def money(values: list[float], level: float) -> float:
+    """By the definition: each number multiplies what was held, or 1 if that was less."""
+    held = []
+    for share in bets():
+        now = 0.0
+        for value in values:
+            now = max(1.0, now) * (1 + share * (level - value) / (1 - level))
+        held.append(now)
+    return math.fsum(held) / len(held)
+
+
+def test_evidence_of_a_drift_is_money_that_begins_anew_when_lost() -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, 60).round(2).tolist()
+    watch = Drift(0.1)
+    for n, value in enumerate(values, 1):
+        watch.update(value)
+        assert watch.evidence == pytest.approx(money(values[:n], 0.1))
+
+
+def first_alarm(watch: Drift, seed: int, rate: float) -> int:
+    rng = np.random.default_rng(seed)
+    for n in itertools.count(1):
+        if watch.update(float(rng.random() < rate)):
+            return n
+    raise AssertionError
+
+
+def test_false_alarms_are_as_far_apart_as_promised() -> None:
+    lengths = [first_alarm(Drift(0.9, run_length=50, least=0, most=1), seed, 0.9) for seed in range(200)]
+    assert np.mean(lengths) + 3 * np.std(lengths) / math.sqrt(200) >= 50
+
+
+def test_a_drop_is_found_soon_also_after_a_long_good_time() -> None:
+    for seed in range(20):
+        watch = Drift(0.9, run_length=10_000, least=0, most=1)
+        for _ in range(500):
+            watch.update(1.0)
+        assert first_alarm(watch, seed, 0.6) <= 100
+        assert watch.alarm_at == watch.n
+
+
+def test_a_drift_goes_on_elsewhere_with_a_small_state_and_counts_nothing_twice() -> None:
+    watch, again = Drift(0.0, run_length=100), Drift(0.0, run_length=100)
+    for place, value in enumerate(np.random.default_rng(3).uniform(-1, 0.5, 200).tolist(), 1):
+        watch.update(value)
+        again.update(value, place=place)
+        again.update(value, place=place)
+        again = Drift.from_state(json.loads(json.dumps(again.state())))
+    assert watch.alarm
+    assert again.state() == watch.state()
+    assert len(json.dumps(watch.state())) < 1_000
+
+
+def test_numbers_left_out_or_out_of_range_are_refused() -> None:
+    watch = Drift(0.5, least=0, most=1)
+    with pytest.raises(SeedbedError, match="place: found 2 after 0 numbers; expected 1"):
+        watch.update(1.0, place=2)
+    for value in (-0.1, 1.1, math.nan):
+        with pytest.raises(SeedbedError, match="expected a number from 0 to 1"):
+            watch.update(value)
+    with pytest.raises(SeedbedError, match="level: found 1"):
+        Drift(1, least=0, most=1)
+    with pytest.raises(SeedbedError, match="state: found"):
+        Drift.from_state({"n": 1})
