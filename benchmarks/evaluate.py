@@ -2,9 +2,10 @@
 
     python benchmarks/evaluate.py [--size 10000] [--postgres URL] [ROW ...]
 
-Rows: engine, runs, durable, known, stall, processes, ray, dspy, inspect. Those that lack what they need are left out:
-`ray` wants Ray and --postgres, `dspy` and `inspect` their packages. The engine row has a performer that does nothing,
-the others whole recorded runs of a scripted model; the peers ask a model of their own kind that answers at once.
+Rows: engine, runs, durable, known, known-postgres, stall, processes, ray, dspy, inspect. Those that lack what they
+need are left out: `known-postgres` wants --postgres, `ray` that and Ray, `dspy` and `inspect` their packages. The
+engine row has a performer that does nothing, the others whole recorded runs of a scripted model; the peers ask a model
+of their own kind that answers at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.evaluation.cells import Cell, Naming
-from seedbed.evaluation.evaluate import Bench, evaluate
+from seedbed.evaluation.evaluate import Bench, Scorecard, evaluate
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.ledger import Ledger
@@ -119,16 +120,24 @@ def _cell(task: Task) -> Cell:
     )
 
 
-async def known(size: int) -> None:
-    """Ten times as many cells as the other rows have, all paid before."""
+async def known(size: int, url: str = "") -> None:
+    """Ten times as many cells as the other rows have, all paid before: opened, then opened and summed up."""
     size *= 10
     with tempfile.TemporaryDirectory() as folder:
-        store = open_store(f"sqlite:///{folder}/seedbed.db")
+        where = "PostgreSQL" if url else "SQLite"
+        store = open_store(url or f"sqlite:///{folder}/seedbed.db")
         wanted = tasks(size)
         for start in range(0, size, 5000):
             store.append(_cell(task).fact(NOW, "bench") for task in wanted.tasks[start : start + 5000])
-        await timed("known cells on SQLite", size, evaluate(PLAYBOOK, wanted, METRIC, _bench(store)))
+        await timed(f"known cells on {where}", size, evaluate(PLAYBOOK, wanted, METRIC, _bench(store)))
+        await timed(f"known cells on {where}, with their scorecard", size, _summed_up(wanted, store))
         store.close()
+
+
+async def _summed_up(wanted: Dataset, store: Store) -> Scorecard:
+    card = await evaluate(PLAYBOOK, wanted, METRIC, _bench(store))
+    _ = card.interval, card.worst(), card.cost_usd, card.latency_seconds, card.reused
+    return card
 
 
 async def stall(size: int) -> None:
@@ -238,6 +247,8 @@ def main() -> None:
         "stall": stall,
         "processes": processes,
     }
+    if given.postgres:
+        rows["known-postgres"] = lambda size: known(size, given.postgres)
     if given.postgres and find_spec("ray"):
         rows["ray"] = lambda size: ray(size, given.postgres)
     for name, module, row in (("dspy", "dspy", dspy), ("inspect", "inspect_ai", inspect)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.evaluation.evaluate import Bench, Elsewhere, Item, cells_in_order
+from seedbed.evaluation.evaluate import Bench, Elsewhere, Item, all_cells
 from seedbed.evaluation.metrics import Metric
 from seedbed.parallel import Executor, in_chunks
 from seedbed.playbooks.playbook import Playbook
@@ -69,20 +69,16 @@ async def evaluated(chunk: Chunk) -> Outcome:
     ledger = Ledger(chunk.max_cost_usd, kept=0.0)
     if chunk.max_cost_usd is not None and chunk.max_cost_usd <= 0:
         ledger.refuse()
-    done = Cells(playbook.digest)
-    results = cells_in_order(playbook, chunk.items, pickle.loads(chunk.metrics), bench, ledger)
-    async with bench.present(), aclosing(results):
-        async for cells in results:
-            for cell in cells:
-                done.append(cell)
-    return Outcome(done, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
+    async with bench.present():
+        cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), bench, ledger)
+    return Outcome(cells, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
 
 
 def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) -> Elsewhere:
     """Have cells paid for by the workers of an executor, each in a place it opens by what it is told."""
 
     async def cells(
-        playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, max_cost_usd: float | None
+        playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger
     ) -> AsyncGenerator[Sequence[Cell], None]:
         if not plan:
             return
@@ -97,7 +93,7 @@ def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) 
             max_cost_usd=None,
         )
         workers = await executor.ready()
-        purse = Purse(max_cost_usd, shares=2 * workers)
+        purse = Purse(ledger, shares=2 * workers)
 
         async def some(items: Sequence[Item], *, alone: bool = False) -> Outcome:
             async with purse.slice(alone=alone) as slice_:
@@ -139,14 +135,15 @@ class Slice:
 
 
 class Purse:
-    """Money for chunks that are paid for at the same time: each holds a slice until it is known what it spent.
+    """Money of a ledger for chunks that are paid for at once: each holds a slice until it is known what it spent.
 
     What became of the slice of a worker that was lost nobody knows, so it counts as spent.
     """
 
-    def __init__(self, limit_usd: float | None, *, shares: int) -> None:
+    def __init__(self, ledger: Ledger, *, shares: int) -> None:
         self.is_empty = False
-        self._left = limit_usd
+        self._ledger = ledger
+        self._left = ledger.limit_usd
         self._shares = shares
         self._holders = 0
         self._settled = asyncio.Condition()
@@ -155,7 +152,9 @@ class Purse:
     async def slice(self, *, alone: bool = False) -> AsyncIterator[Slice]:
         """A share of what is left; or all of it, as soon as nobody else holds any."""
         if self._left is None:
-            yield Slice(None)
+            taken = Slice(None)
+            yield taken
+            self._ledger.spend(taken.spent_usd or 0.0)
             return
         async with self._settled:
             await self._settled.wait_for(lambda: self._holders < (1 if alone else self._shares))
@@ -169,5 +168,6 @@ class Purse:
             spent = taken.usd if taken.spent_usd is None else taken.spent_usd
             self._left += max(0.0, (taken.usd or 0.0) - (spent or 0.0))
             self._holders -= 1
+            self._ledger.spend(spent or 0.0)
             async with self._settled:
                 self._settled.notify_all()

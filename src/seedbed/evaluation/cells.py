@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import math
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, overload
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from seedbed.errors import StoreDamaged
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.metrics import Metric
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, Told, canonical, digest, in_brief, short
 
 if TYPE_CHECKING:
     import numpy as np
 
 FEW = 500
 """So many cells are asked for by name; of more, all that a playbook has are looked through."""
+
+SOME = 200
+"""Bodies that are read at a time: so few that the garbage collector does not come to look at them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +51,18 @@ class Cell:
         body = {name: getattr(self, name) for name in _IN_BODY}
         return Fact(kind="cell", key=self.key, subject=self.playbook, at=at, by=by, body=body, value=self.value)
 
-    @classmethod
-    def known(cls, fact: Fact) -> Cell:
-        return cls(key=fact.key, playbook=fact.subject, value=fact.value, reused=True, **fact.body)
-
 
 _IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "latency_seconds")
+_columns = itemgetter(*_IN_BODY)
+_NUMBERS = {"value": "d", "cost_usd": "d", "latency_seconds": "d", "replicate": "l", "metric": "h", "reused": "b"}
+_TEXTS = ("key", "task", "reason", "answer", "run")
 
 
 class Names(NamedTuple):
     """The id of a run, and the keys of its cells in the order of the metrics."""
 
     run: str
-    cells: tuple[str, ...]
+    cells: Sequence[str]
 
 
 class Naming:
@@ -70,70 +76,145 @@ class Naming:
         self._metrics = [digest("metric", metric.identity)[3:19] for metric in metrics]
 
     def __call__(self, task: Task, replicate: int) -> Names:
-        asked = canonical(dict(task.inputs))
-        run = blake2b(f"{self._about}/{replicate}/{asked}".encode(), digest_size=16).hexdigest()
-        what = task.digest[3:19]
-        return Names(run, tuple(f"{run}/{metric}/{what}" for metric in self._metrics))
+        inputs = canonical(dict(task.inputs))
+        run = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
+        # The digest of the task, but its inputs, which may be long, are written down only once.
+        asked = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
+        what = blake2b(asked.encode(), digest_size=32).hexdigest()[:16]
+        return Names(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
 
 
-def recorded(store: Store, playbook: Digest, keys: Collection[str]) -> dict[str, Cell]:
-    """Those of the cells that were paid before."""
-    if not keys:
-        return {}
-    wanted = keys if isinstance(keys, set | frozenset | dict) else {*keys}
-    query = Query(kind="cell", keys=sorted(keys)) if len(keys) <= FEW else Query(kind="cell", subject=playbook)
-    return {fact.key: Cell.known(fact) for fact in store.facts(query) if fact.key in wanted}
+def run_of(key: str) -> str:
+    """The id of the run that the cell of that key scores."""
+    return key.partition("/")[0]
+
+
+def recorded(store: Store, playbook: Digest, keys: Collection[str]) -> Cells:
+    """Those of the cells that were paid before, in the order in which they were."""
+    cells = Cells(playbook)
+    cells.read(_known(store, "cell", playbook, keys))
+    return cells
 
 
 def performed(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]:
     """Those of the runs that were completed before."""
-    if not runs:
-        return set()
-    query = Query(kind="run", keys=sorted(runs)) if len(runs) <= FEW else Query(kind="run", subject=playbook)
-    return {fact.key for fact in store.facts(query) if fact.key in runs and fact.body["status"] == "completed"}
+    return {key for key, _, body in _known(store, "run", playbook, runs) if json.loads(body)["status"] == "completed"}
+
+
+def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> Iterator[Told]:
+    if not keys:
+        return iter(())
+    if len(keys) <= FEW:
+        return in_brief(store, Query(kind=kind, keys=sorted(keys)))
+    wanted = keys if isinstance(keys, Set | Mapping) else {*keys}
+    return (told for told in in_brief(store, Query(kind=kind, subject=playbook)) if told[0] in wanted)
 
 
 class Cells(Sequence[Cell]):
-    """Cells in columns: a few bytes for each number, and its texts."""
+    """Cells in columns: a few bytes for each number, and its texts.
+
+    Of cells that were read from a store only the keys and values are at hand; their bodies stay text until something
+    else is asked for. They are the last ones: whatever comes after them opens them first.
+    """
 
     def __init__(self, playbook: Digest, cells: Iterable[Cell] = ()) -> None:
         self.playbook = playbook
-        self._values, self._costs, self._latencies = array("d"), array("d"), array("d")
-        self._replicates, self._metrics, self._reused = array("l"), array("b"), array("b")
+        self._numbers: dict[str, array[Any]] = {name: array(kind) for name, kind in _NUMBERS.items()}
+        self._texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
         self._names: dict[str, int] = {}
-        self._texts: list[tuple[str, str, str, str, str]] = []
+        self._bodies: list[str] = []
         for cell in cells:
             self.append(cell)
 
     def append(self, cell: Cell) -> None:
-        self._values.append(float("nan") if cell.value is None else cell.value)
-        self._costs.append(cell.cost_usd)
-        self._latencies.append(cell.latency_seconds)
-        self._replicates.append(cell.replicate)
-        self._metrics.append(self._names.setdefault(cell.metric, len(self._names)))
-        self._reused.append(cell.reused)
-        self._texts.append((cell.key, cell.task, cell.reason, cell.answer, cell.run))
+        self._open()
+        metric = self._names.setdefault(cell.metric, len(self._names))
+        value = math.nan if cell.value is None else cell.value
+        numbers = (value, cell.cost_usd, cell.latency_seconds, cell.replicate, metric, cell.reused)
+        for column, number in zip(self._numbers.values(), numbers, strict=True):
+            column.append(number)
+        for texts, text in zip(
+            self._texts.values(), (cell.key, cell.task, cell.reason, cell.answer, cell.run), strict=True
+        ):
+            texts.append(text)
+
+    def read(self, facts: Iterable[Told]) -> None:
+        """Append cells that were paid before, by their facts."""
+        keys, values = self._texts["key"], self._numbers["value"]
+        for key, value, body in facts:
+            keys.append(key)
+            values.append(math.nan if value is None else value)
+            self._bodies.append(body)
+
+    def take(self, places: Iterable[int]) -> Cells:
+        """The cells at those places, in that order."""
+        if len(self._bodies) < len(self):
+            self._open()
+        some, wanted = Cells(self.playbook), list(places)
+        for name, column in self._numbers.items():
+            some._numbers[name].extend([column[place] for place in wanted] if column else ())
+        for name, texts in self._texts.items():
+            some._texts[name] += [texts[place] for place in wanted] if texts else ()
+        some._bodies += [self._bodies[place] for place in wanted] if self._bodies else ()
+        some._names |= self._names
+        return some
 
     @property
     def metrics(self) -> list[str]:
-        return list(self._names)
+        """Their metrics, in the order in which they come."""
+        self._open()
+        names = list(self._names)
+        return [names[number] for number in dict.fromkeys(self._numbers["metric"])]
 
     def column(self, name: str) -> np.ndarray:
-        """The values, costs or latencies of all cells, with NaN where there is no value."""
+        """The values (NaN where there is none), costs or latencies of all cells, or which of them are reused."""
         import numpy as np
 
-        columns = {"value": self._values, "cost_usd": self._costs, "latency_seconds": self._latencies}
-        return np.frombuffer(columns[name], dtype=np.float64) if self._values else np.empty(0)
+        if name != "value":
+            self._open()
+        return np.array(self._numbers[name], bool if name == "reused" else None)
+
+    def texts(self, name: str) -> Sequence[str]:
+        """The keys, tasks, reasons, answers or runs of all cells."""
+        if name != "key":
+            self._open()
+        return self._texts[name]
 
     def of(self, metric: str) -> Cells:
         """The cells of one metric."""
-        return self.where(lambda cell: cell.metric == metric) if len(self._names) > 1 else self
+        self._open()
+        return self.where(self.column("metric") == self._names.get(metric, -1))
 
-    def where(self, test: Callable[[Cell], bool]) -> Cells:
-        return Cells(self.playbook, filter(test, self))
+    def where(self, chosen: np.ndarray) -> Cells:
+        """Those of the cells for which it holds."""
+        return self if chosen.all() else self.take(chosen.nonzero()[0].tolist())
+
+    def _open(self) -> None:
+        """Read the bodies that are still text."""
+        if not self._bodies:
+            return
+        read: dict[str, list[Any]] = {name: [] for name in _IN_BODY}
+        try:
+            for start in range(0, len(self._bodies), SOME):
+                some = self._bodies[start : start + SOME]
+                bodies = json.loads(f"[{','.join(some)}]")  # together they take half the time
+                if len(bodies) != len(some):
+                    raise ValueError("not one body each")
+                for column, told in zip(read.values(), zip(*map(_columns, bodies), strict=True), strict=True):
+                    column.extend(told)
+        except (ValueError, KeyError, TypeError):
+            name = short(self.playbook)
+            raise StoreDamaged(f"a cell of {name} is no longer a whole fact. Find it: seedbed store verify") from None
+        read["metric"] = [self._names.setdefault(metric, len(self._names)) for metric in read["metric"]]
+        read["reused"] = [True] * len(self._bodies)
+        for name, numbers in self._numbers.items():
+            numbers.extend(read.get(name, ()))
+        for name, texts in self._texts.items():
+            texts.extend(read.get(name, ()))
+        self._bodies = []
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._texts["key"])
 
     @overload
     def __getitem__(self, index: int) -> Cell: ...
@@ -141,22 +222,18 @@ class Cells(Sequence[Cell]):
     def __getitem__(self, index: slice) -> Cells: ...
     def __getitem__(self, index: int | slice) -> Cell | Cells:
         if isinstance(index, slice):
-            return Cells(self.playbook, (self[position] for position in range(*index.indices(len(self)))))
-        key, task, reason, answer, run = self._texts[index]
-        value = self._values[index]
+            return self.take(range(len(self))[index])
+        self._open()
+        value, cost, latency, replicate, metric, reused = (column[index] for column in self._numbers.values())
         return Cell(
-            key=key,
             playbook=self.playbook,
-            task=task,
-            replicate=self._replicates[index],
-            metric=list(self._names)[self._metrics[index]],
             value=None if value != value else value,
-            reason=reason,
-            answer=answer,
-            run=run,
-            cost_usd=self._costs[index],
-            latency_seconds=self._latencies[index],
-            reused=bool(self._reused[index]),
+            cost_usd=cost,
+            latency_seconds=latency,
+            replicate=replicate,
+            metric=list(self._names)[metric],
+            reused=bool(reused),
+            **{name: texts[index] for name, texts in self._texts.items()},
         )
 
     def __iter__(self) -> Iterator[Cell]:

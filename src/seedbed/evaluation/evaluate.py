@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count, product
+from typing import overload
 
 from seedbed.errors import BudgetSpent, RunError
-from seedbed.evaluation.cells import Cell, Cells, Names, Naming, performed, recorded
+from seedbed.evaluation.cells import Cell, Cells, Naming, performed, recorded, run_of
 from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.judging import Court, sitting
 from seedbed.evaluation.metrics import Metric, Score
 from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
@@ -28,9 +32,9 @@ Perform = Callable[[str, Playbook, Task, int, Ledger], Awaitable[Run]]
 
 
 Elsewhere = Callable[
-    [Playbook, Sequence[Item], Sequence[Metric], "Bench", float | None], AsyncGenerator[Sequence[Cell], None]
+    [Playbook, Sequence[Item], Sequence[Metric], "Bench", Ledger], AsyncGenerator[Sequence[Cell], None]
 ]
-"""Pays for cells in other processes, and gives those of each item in order; all of it within the money."""
+"""Pays for cells in other processes, and gives those of each item in order; all of it from the ledger."""
 
 
 @dataclass(frozen=True)
@@ -79,86 +83,145 @@ async def evaluate(
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
-    plan = [(task, replicate) for task in todo for replicate in range(replicates)]
-    done = Cells(playbook.digest)
+    plan = _Plan(todo, replicates)
     ledger = Ledger(max_cost_usd, kept=0.0)
-    async with bench.present(), aclosing(cells_in_order(playbook, plan, chosen, bench, ledger)) as results:
-        async for cells in results:
-            for cell in cells:
-                done.append(cell)
-            if watch:
-                watch(cells[0])
-    return scorecard(playbook.digest, chosen, done, todo)
+    async with bench.present():
+        cells = await all_cells(playbook, plan, chosen, bench, ledger, watch)
+    return scorecard(playbook.digest, chosen, cells, todo, paid_usd=ledger.spent_usd)
 
 
-async def cells_in_order(
-    playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger
-) -> AsyncGenerator[Sequence[Cell], None]:
+class _Plan(Sequence[Item]):
+    """All replicates of all tasks. Items are made when asked for: very many at once slow the garbage collector down."""
+
+    def __init__(self, tasks: Sequence[Task], replicates: int) -> None:
+        self._tasks, self._replicates = tasks, replicates
+
+    def __len__(self) -> int:
+        return len(self._tasks) * self._replicates
+
+    @overload
+    def __getitem__(self, number: int) -> Item: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Item]: ...
+    def __getitem__(self, number: int | slice) -> Item | Sequence[Item]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(len(self))[number]]
+        return self._tasks[number // self._replicates], number % self._replicates
+
+    def __iter__(self) -> Iterator[Item]:
+        return product(self._tasks, range(self._replicates))
+
+
+async def all_cells(
+    playbook: Playbook,
+    plan: Sequence[Item],
+    metrics: Sequence[Metric],
+    bench: Bench,
+    ledger: Ledger,
+    watch: Watcher | None = None,
+) -> Cells:
     """The cells of each item of the plan, one for each metric, in its order: known ones, or by running."""
-    work = _Work(playbook, metrics, bench, ledger)
-    await asyncio.to_thread(work.look_up, plan)  # the store may have very many of them
-    known = [work.known(item) for item in plan]
-    rest = [item for item, cells in zip(plan, known, strict=True) if cells is None]
+    work = _Work(playbook, plan, metrics, bench, ledger)
+    unknown = await asyncio.to_thread(work.look_up)  # the store may have very many of them
     coming: AsyncGenerator[Sequence[Cell], None]
     if bench.elsewhere:
-        coming = bench.elsewhere(playbook, rest, metrics, bench, ledger.limit_usd)
+        coming = bench.elsewhere(playbook, [plan[number] for number in unknown], metrics, bench, ledger)
     else:
-        coming = in_order(rest, work.pay, at_once=bench.at_once)
+        coming = in_order(unknown, work.pay, at_once=bench.at_once)
     async with aclosing(coming):
-        for number, cells in enumerate(known):
-            yield await anext(coming) if cells is None else cells
+        left = {*unknown}
+        for number in range(len(plan)) if watch else unknown:
+            if number in left:
+                work.add(number, await anext(coming))
+            if watch:
+                watch(work.first(number))
             if number % A_BREATH == 0:
                 await asyncio.sleep(0)
+    return await asyncio.to_thread(work.in_order)
 
 
 def cells_of(
     playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger | None = None
 ) -> Callable[[Item], Awaitable[Sequence[Cell]]]:
     """A function that gives the cells of a (task, replicate), one for each metric: known ones, or by running."""
-    work = _Work(playbook, metrics, bench, ledger or Ledger())
-    work.look_up(plan)
-
-    async def cells_at(item: Item) -> Sequence[Cell]:
-        return work.known(item) or await work.pay(item)
-
-    return cells_at
+    work = _Work(playbook, plan, metrics, bench, ledger or Ledger())
+    work.look_up()
+    numbers = {(task.id, replicate): number for number, (task, replicate) in enumerate(plan)}
+    return lambda item: work.pay(numbers[item[0].id, item[1]])
 
 
 class _Work:
-    """What an evaluation knows, and how it pays for the rest."""
+    """What an evaluation knows of the items of a plan, each by its number, and how it pays for the rest."""
 
-    def __init__(self, playbook: Playbook, metrics: Sequence[Metric], bench: Bench, ledger: Ledger) -> None:
+    def __init__(
+        self, playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger
+    ) -> None:
         self._playbook = playbook
+        self._plan = plan
         self._metrics = metrics
         self._bench = bench
         self._ledger = ledger
-        self._naming = Naming(playbook.digest, bench.identity(playbook), metrics)
-        self._names: dict[tuple[str, int], Names] = {}
-        self._known: dict[str, Cell] = {}
+        self._court = _court(bench, ledger)
+        self._keys: list[str] = []
+        self._cells = Cells(playbook.digest)
+        self._places: list[int | None] = []  # of the cells that the keys name
         self._performed: set[str] = set()
 
-    def look_up(self, plan: Sequence[Item]) -> None:
-        """Find the cells of a plan that were paid before."""
-        self._names = {(task.id, replicate): self._naming(task, replicate) for task, replicate in plan}
-        keys = {key for names in self._names.values() for key in names.cells}
-        self._known = recorded(self._bench.store, self._playbook.digest, keys)
-        left = {names.run for names in self._names.values() if any(key not in self._known for key in names.cells)}
-        self._performed = performed(self._bench.store, self._playbook.digest, left)
+    def look_up(self) -> list[int]:
+        """Find what was paid before, and say of which items some is missing."""
+        naming = Naming(self._playbook.digest, self._bench.identity(self._playbook), self._metrics)
+        self._keys = [key for item in self._plan for key in naming(*item).cells]
+        places: dict[str, int | None] = dict.fromkeys(self._keys)
+        self._cells = recorded(self._bench.store, self._playbook.digest, places)
+        places.update(zip(self._cells.texts("key"), count()))
+        self._places = [places[key] for key in self._keys]
+        if None not in self._places:
+            return []
+        unknown = [number for number in range(len(self._plan)) if None in self._places[self._of(number)]]
+        runs = {run_of(self._keys[number * len(self._metrics)]) for number in unknown}
+        self._performed = performed(self._bench.store, self._playbook.digest, runs)
+        return unknown
 
-    def known(self, item: Item) -> Sequence[Cell] | None:
-        """Its cells, if all of them are known."""
-        cells = [self._known.get(key) for key in self._names[item[0].id, item[1]].cells] if self._known else [None]
-        return None if None in cells else cells  # type: ignore[return-value]
-
-    async def pay(self, item: Item) -> Sequence[Cell]:
+    async def pay(self, number: int) -> Sequence[Cell]:
         """Its cells: those that are known, and the others by running."""
-        names = self._names[item[0].id, item[1]]
-        cells = {key: self._known.get(key) for key in names.cells}
-        missing = {key: metric for key, metric in zip(names.cells, self._metrics, strict=True) if not cells[key]}
-        before = names.run in self._performed
-        paid = await _pay(names.run, self._playbook, *item, missing, self._bench, self._ledger, reused=before)
-        cells |= {cell.key: cell for cell in paid}
-        return [cell for cell in cells.values() if cell]
+        keys, places = self._keys[self._of(number)], self._places[self._of(number)]
+        cells = {key: self._cells[place] for key, place in zip(keys, places, strict=True) if place is not None}
+        missing = {key: metric for key, metric in zip(keys, self._metrics, strict=True) if key not in cells}
+        if missing:
+            run, item = run_of(keys[0]), self._plan[number]
+            before = run in self._performed
+            with sitting(self._court):
+                paid = await _pay(run, self._playbook, *item, missing, self._bench, self._ledger, reused=before)
+            cells |= {cell.key: cell for cell in paid}
+        return [cells[key] for key in keys]
+
+    def add(self, number: int, cells: Sequence[Cell]) -> None:
+        """The cells of an item, now that they are paid."""
+        self._places[self._of(number)] = range(len(self._cells), len(self._cells) + len(cells))
+        for cell in cells:
+            self._cells.append(cell)
+
+    def first(self, number: int) -> Cell:
+        place = self._places[number * len(self._metrics)]
+        assert place is not None
+        return self._cells[place]
+
+    def in_order(self) -> Cells:
+        """All cells, in the order of the plan."""
+        return self._cells.take(place for place in self._places if place is not None)
+
+    def _of(self, number: int) -> slice:
+        return slice(number * len(self._metrics), (number + 1) * len(self._metrics))
+
+
+def _court(bench: Bench, ledger: Ledger) -> Court:
+    """Where judges sit during an evaluation: their runs are performed and paid for like those they judge."""
+
+    async def once(run: str, playbook: Playbook, inputs: Json, seed: int, money: Ledger) -> Run:
+        Library(bench.store, bench.by).keep(playbook, because="judge")
+        return await bench.perform(run, playbook, Task(run, inputs), seed, money)
+
+    return Court(once, bench.identity, ledger)
 
 
 def seed_of(task: Task, replicate: int) -> int:
@@ -203,7 +266,7 @@ async def _pay(
     adding = [bench.journal.add(each.fact(bench.clock(), bench.by)) for each in scored]
     kept = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
     if not all(kept):  # somebody was quicker, and there is one truth
-        known = recorded(bench.store, playbook.digest, [each.key for each in scored])
+        known = {each.key: each for each in recorded(bench.store, playbook.digest, [each.key for each in scored])}
         cells = [known.get(each.key, each) for each in cells]
     return cells
 
@@ -236,7 +299,7 @@ __all__ = [
     "Item",
     "Scorecard",
     "Watcher",
-    "cells_in_order",
+    "all_cells",
     "cells_of",
     "evaluate",
     "seed_of",

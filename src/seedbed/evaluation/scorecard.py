@@ -54,37 +54,38 @@ class Scorecard:
     cells: Sequence[Cell]
     tasks: Mapping[str, Task] = field(default_factory=dict, compare=False, repr=False)
     lower: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    paid_usd: float | None = field(default=None, compare=False, repr=False)
+    """What was paid for all of it now, with judges and runs that failed; None where only its cells tell."""
 
     @cached_property
     def metrics(self) -> list[str]:
-        known = self.cells.metrics if isinstance(self.cells, Cells) else (cell.metric for cell in self.cells)
-        return list(dict.fromkeys([self.metric, *known]))
+        return list(dict.fromkeys([self.metric, *self._columns.metrics]))
 
     def of(self, metric: str) -> Scorecard:
         """The same by another metric."""
-        return self if metric == self.metric else replace(self, metric=metric, cells=self._unfolded)
+        return self if metric == self.metric else replace(self, metric=metric, cells=self._columns)
 
     @cached_property
-    def _unfolded(self) -> tuple[Cell, ...]:
-        """Its cells as objects, made of their columns only once."""
-        return self.cells if isinstance(self.cells, tuple) else tuple(self.cells)
+    def _columns(self) -> Cells:
+        return self.cells if isinstance(self.cells, Cells) else Cells(self.playbook, self.cells)
 
     def only(self, tasks: Mapping[str, Task]) -> Scorecard:
         """The same over some of the tasks."""
-        return replace(self, cells=tuple(cell for cell in self._unfolded if cell.task in tasks), tasks=tasks)
+        places = (place for place, task in enumerate(self._columns.texts("task")) if task in tasks)
+        return replace(self, cells=self._columns.take(places), tasks=tasks, paid_usd=None)
 
     @cached_property
-    def own(self) -> tuple[Cell, ...]:
+    def own(self) -> Cells:
         """The cells of its metric."""
-        return tuple(cell for cell in self._unfolded if cell.metric == self.metric)
+        return self._columns.of(self.metric)
 
-    @property
-    def scored(self) -> tuple[Cell, ...]:
-        return tuple(cell for cell in self.own if cell.value is not None)
+    @cached_property
+    def scored(self) -> Cells:
+        return self.own.where(self.own.column("value") == self.own.column("value"))
 
-    @property
-    def unscored(self) -> tuple[Cell, ...]:
-        return tuple(cell for cell in self.own if cell.value is None)
+    @cached_property
+    def unscored(self) -> Cells:
+        return self.own.where(self.own.column("value") != self.own.column("value"))
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -99,7 +100,7 @@ class Scorecard:
     @property
     def reused(self) -> int:
         """How many of its cells were paid before."""
-        return sum(cell.reused for cell in self.own)
+        return int(self.own.column("reused").sum())
 
     # How good
 
@@ -107,9 +108,8 @@ class Scorecard:
     def means(self) -> dict[str, float]:
         """The score of each task, replicates averaged."""
         by_task: dict[str, list[float]] = {}
-        for cell in self.scored:
-            assert cell.value is not None
-            by_task.setdefault(cell.task, []).append(cell.value)
+        for task, value in zip(self.scored.texts("task"), self.scored.column("value").tolist(), strict=True):
+            by_task.setdefault(task, []).append(value)
         return {task: math.fsum(values) / len(values) for task, values in by_task.items()}
 
     @cached_property
@@ -147,11 +147,12 @@ class Scorecard:
                 groups.setdefault(name, {})[task.id] = task
         if few and not 2 <= len(groups) <= FEW:
             return {}
-        cells: dict[str, list[Cell]] = {}
-        for cell in self._unfolded:
-            cells.setdefault(cell.task, []).append(cell)
+        places: dict[str, list[int]] = {}
+        for place, its in enumerate(self._columns.texts("task")):
+            places.setdefault(its, []).append(place)
+        found = {name: [place for each in its for place in places.get(each, ())] for name, its in groups.items()}
         return {
-            name: replace(self, cells=tuple(cell for each in tasks for cell in cells.get(each, ())), tasks=tasks)
+            name: replace(self, cells=self._columns.take(found[name]), tasks=tasks, paid_usd=None)
             for name, tasks in sorted(groups.items())
         }
 
@@ -159,34 +160,50 @@ class Scorecard:
         """The tasks with the worst scores, each by its worst replicate; none that is all right."""
         sign = -1.0 if self.metric in self.lower else 1.0
         perfect = 0.0 if self.metric in self.lower else 1.0
-        cells: dict[str, Cell] = {}
-        for cell in self.scored:
-            if cell.task not in cells or sign * (cell.value or 0.0) < sign * (cells[cell.task].value or 0.0):
-                cells[cell.task] = cell
-        order = sorted(self.means, key=lambda task: sign * self.means[task])
-        return [Item(each, self.means[each], cells[each]) for each in order if self.means[each] != perfect][:limit]
+        wrong = [task for task, mean in self.means.items() if mean != perfect]
+        worst = sorted(wrong, key=lambda task: sign * self.means[task])[:limit]
+        cells: dict[str, list[Cell]] = {task: [] for task in worst}
+        for place, task in enumerate(self.scored.texts("task")):
+            if task in cells:
+                cells[task].append(self.scored[place])
+        return [
+            Item(task, self.means[task], min(cells[task], key=lambda cell: sign * (cell.value or 0.0)))
+            for task in worst
+        ]
 
     # What it took
 
     @cached_property
     def runs(self) -> dict[str, Cell]:
         """One cell for each run there was, whichever metrics scored it."""
-        return {cell.run: cell for cell in self._unfolded if cell.run}
+        return {cell.run: cell for cell in self._performed}
+
+    @cached_property
+    def _performed(self) -> Cells:
+        places = {run: place for place, run in enumerate(self._columns.texts("run")) if run}
+        return self._columns.take(places.values())
 
     @property
     def cost_usd(self) -> float:
         """What was paid for it now."""
-        return math.fsum(cell.cost_usd for cell in self.own if not cell.reused)
+        if self.paid_usd is not None:
+            return self.paid_usd
+        return math.fsum(self.own.column("cost_usd")[~self.own.column("reused")])
 
     @property
     def worth_usd(self) -> float:
-        """What all of its runs cost, whenever they were paid."""
-        return math.fsum(cell.cost_usd for cell in self.runs.values())
+        """What all of its runs cost, whenever they were paid, and judging them."""
+        costs: dict[str, list[float]] = {}
+        for run, cost in zip(self._columns.texts("run"), self._columns.column("cost_usd").tolist(), strict=True):
+            if run:
+                costs.setdefault(run, []).append(cost)
+        # Each cell has the cost of the run and that of its own judge, if it has one.
+        return math.fsum(min(each) + math.fsum(cost - min(each) for cost in each) for each in costs.values())
 
     @cached_property
     def latencies(self) -> list[float]:
         """How long each run took, in seconds, the quickest first."""
-        return sorted(cell.latency_seconds for cell in self.runs.values())
+        return sorted(self._performed.column("latency_seconds").tolist())
 
     @property
     def latency_seconds(self) -> Percentiles:
@@ -229,9 +246,16 @@ ROW = (
 """What a row says about a cell."""
 
 
-def scorecard(playbook: Digest, metrics: Sequence[Metric], cells: Cells, tasks: Sequence[Task]) -> Scorecard:
+def scorecard(
+    playbook: Digest,
+    metrics: Sequence[Metric],
+    cells: Cells,
+    tasks: Sequence[Task],
+    *,
+    paid_usd: float | None = None,
+) -> Scorecard:
     lower = frozenset(metric.name for metric in metrics if better(metric) == "lower")
-    return Scorecard(playbook, metrics[0].name, cells, {task.id: task for task in tasks}, lower)
+    return Scorecard(playbook, metrics[0].name, cells, {task.id: task for task in tasks}, lower, paid_usd)
 
 
 def _rate(means: list[float], clusters: list[Hashable]) -> Interval:

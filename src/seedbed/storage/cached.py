@@ -27,9 +27,12 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Target,
+    Told,
     UpkeptStore,
+    brief_of,
     canonical,
     from_micros,
+    in_brief,
     micros,
     nameable,
 )
@@ -90,6 +93,9 @@ class Cached:
         self._keep({self._fact_at(fact.kind, fact.key): self._written(fact) for fact in fresh})
         found = sorted([*known.values(), *fresh], key=lambda fact: fact.number, reverse=query.newest)
         return islice(iter(found), query.limit)
+
+    def brief(self, query: Query) -> Iterator[Told]:
+        return in_brief(self.inner, query) if _keys(query) is None else map(brief_of, self.facts(query))
 
     def ref(self, name: str) -> Ref | None:
         return self.inner.ref(name)

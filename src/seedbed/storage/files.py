@@ -33,6 +33,7 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Target,
+    Told,
     canonical,
     checked,
     digest,
@@ -97,6 +98,11 @@ class FilesStore:
         with self._held():
             self._catch_up()
             return self._facts.find(query, self._words)
+
+    def brief(self, query: Query) -> Iterator[Told]:
+        with self._held():
+            self._catch_up()
+            return self._facts.brief(query, self._words)
 
     def ref(self, name: str) -> Ref | None:
         with self._held():

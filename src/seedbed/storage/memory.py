@@ -23,6 +23,7 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Target,
+    Told,
     canonical,
     checked,
     digest,
@@ -66,6 +67,10 @@ class MemoryStore:
     def facts(self, query: Query) -> Iterator[Fact]:
         with self._lock:
             return self._facts.find(query, self._words)
+
+    def brief(self, query: Query) -> Iterator[Told]:
+        with self._lock:
+            return self._facts.brief(query, self._words)
 
     def ref(self, name: str) -> Ref | None:
         with self._lock:
@@ -206,6 +211,12 @@ class Facts:
 
     def find(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[Fact]:
         """The facts a query asks for; `words_in` gives the words of the content a fact is about."""
+        return (row.fact for row in self._found(query, words_in))
+
+    def brief(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[Told]:
+        return ((row.bare.key, row.bare.value, row.body) for row in self._found(query, words_in))
+
+    def _found(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[_Row]:
         rows = self._candidates(query)
         low, high = 0, len(rows)
         if query.newest or query.follow:
@@ -217,7 +228,7 @@ class Facts:
                 low = bisect_right(rows, query.after, key=lambda row: row.number)
             order = range(low, high)
         holds = _test(query, words_in)
-        return (row.fact for row in islice((rows[i] for i in order if holds(rows[i].bare)), query.limit))
+        return islice((rows[i] for i in order if holds(rows[i].bare)), query.limit)
 
     def _candidates(self, query: Query) -> list[_Row]:
         """The shortest list at hand that holds everything asked for, by number."""

@@ -241,6 +241,8 @@ _VIEWS = {
     "cell": "cells playbook:subject task replicate# metric value:value answer reason run cost_usd# latency_seconds#",
     "verdict": "verdicts experiment:key control candidate:subject dataset metric finding tasks# wins# ties# losses#"
     " control_mean# candidate_mean# difference:value low# high# p#",
+    "comparison": "comparisons experiment:key control candidate:subject dataset channel alpha#",
+    "sentinel": "sentinels experiment:key playbook:subject dataset metric finding alpha# false_winner:value",
     "suite": "suites playbook:subject suite name dataset metric value:value low# high# tasks# cost_usd# regressed",
     "agreement": "agreements judge:subject name labels n# unscored# kappa:value low# high# raw# bias# cost_usd#",
     "skip": "skips playbook:subject metric predicted:value low# high# incumbent# chance# playbooks# tasks# audited",

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, TextClause, text
 
-from seedbed.storage.dialects import FACT, Dialect
+from seedbed.storage.dialects import Dialect
 from seedbed.storage.store import Query, micros
 from seedbed.storage.words import words
 
@@ -53,8 +53,8 @@ def narrowed(db: Connection, dialect: Dialect, query: Query) -> Narrowed:
     return Narrowed(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
 
 
-def selection(dialect: Dialect, narrowed: Narrowed, size: int) -> Selection:
-    """The statement for the next facts, at most `size`, and its parameters."""
+def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size: int) -> Selection:
+    """The statement for those columns and the numbers of the next facts, at most `size`, and its parameters."""
     query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
     where = ["f.kind = :kind"]
     given: dict[str, Any] = {"kind": query.kind, "size": size}
@@ -99,9 +99,9 @@ def selection(dialect: Dialect, narrowed: Narrowed, size: int) -> Selection:
     if query.after is not None:
         require(f"{order} < :after" if down else f"{order} > :after", after=query.after)
     ancestry = _ANCESTRY.format(parents=dialect.parents) if query.follow else ""
-    columns = ", ".join(f"f.{name}" for name in (*FACT, "number"))
+    wanted = ", ".join(f"f.{name}" for name in (*columns, "number"))
     return text(
-        f"{ancestry}SELECT {columns} FROM {dialect.pinned(path)} WHERE {' AND '.join(where)}"
+        f"{ancestry}SELECT {wanted} FROM {dialect.pinned(path)} WHERE {' AND '.join(where)}"
         f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size"
     ), given
 

@@ -6,8 +6,6 @@ page by page, so no writer waits for a reader, and a lost connection costs one p
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import time
@@ -16,16 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import islice, starmap
+from itertools import chain, islice, starmap
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
-from seedbed.storage.dialects import Row, dialect
+from seedbed.storage.dialects import FACT, Row, dialect
 from seedbed.storage.migrations import migrate, possible, version
 from seedbed.storage.places import missing
+from seedbed.storage.rows import digest_of, to_content, to_fact, to_ref
 from seedbed.storage.search import Narrowed, beginning, narrowed, selection
 from seedbed.storage.store import (
     CHAINED,
@@ -37,10 +37,10 @@ from seedbed.storage.store import (
     Query,
     Ref,
     Target,
+    Told,
     canonical,
     checked,
     digest,
-    from_micros,
     link,
     micros,
     moved,
@@ -105,24 +105,24 @@ class SqlStore:
         if row is None:
             raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
         kind, body = row
-        content = _content(digest, kind, body)
-        if _digest_of_text(kind, body) != digest and not content.intact:
+        content = to_content(digest, kind, body)
+        if digest_of(kind, body) != digest and not content.intact:
             raise StoreDamaged(f"{kind} {short(digest)} is not what was put there. Restore it from a copy")
         return content.body
 
     def append(self, facts: Iterable[Fact]) -> int:
         batch = checked(facts)
+        if len(batch) == 1 and not batch[0].tags and batch[0].kind not in CHAINED:
+            # One statement is a transaction of its own, and to repeat this one is harmless.
+            return self._read(lambda db: self._dialect.add_facts(db, [_row(batch[0])]))
         return self._write(lambda db: self._add(db, batch)) if batch else 0
 
     def facts(self, query: Query) -> Iterator[Fact]:
-        names = (query.kind, query.key, query.key_from, query.subject, query.by, query.tag)
-        if not all(name is None or nameable(name) for name in names):
-            return iter(())
-        if query.text is not None and not words(query.text):
-            return iter(())
-        if query.keys is not None:
-            query = replace(query, keys=[key for key in query.keys if nameable(key)])
-        return map(_fact, islice(self._found(query), query.limit))
+        return map(to_fact, islice(chain.from_iterable(self._pages(query, FACT)), query.limit))
+
+    def brief(self, query: Query) -> Iterator[Told]:
+        rows = chain.from_iterable(self._pages(query, ("key", "value", "body")))
+        return map(itemgetter(0, 1, 2), islice(rows, query.limit))
 
     def ref(self, name: str) -> Ref | None:
         return next(iter(self._refs("name = :name", {"name": name})), None) if nameable(name) else None
@@ -136,7 +136,7 @@ class SqlStore:
         def work(db: Connection) -> Ref:
             self._dialect.lock_chain(db)
             row = db.execute(text(f"SELECT {_REF} FROM refs WHERE name = :name"), {"name": name}).first()
-            current = _ref(row) if row and row.target is not None else None
+            current = to_ref(row) if row and row.target is not None else None
             version = row.version if row else 0
             ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
             self._add(db, [fact])
@@ -146,7 +146,7 @@ class SqlStore:
         return self._write(work)
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
-        return starmap(_content, self._bodies(kind))
+        return starmap(to_content, self._bodies(kind))
 
     def kinds(self) -> dict[str, int]:
         sql = text("SELECT kind, count(*) AS facts FROM facts GROUP BY kind ORDER BY kind")
@@ -224,29 +224,38 @@ class SqlStore:
                 yield row.digest, row.kind, row.body
             given["last"] = rows[-1].id
 
-    def _found(self, query: Query) -> Iterator[Any]:
+    def _pages(self, query: Query, columns: Sequence[str]) -> Iterator[Sequence[Any]]:
+        """Those columns and the numbers of the facts a query asks for; the last page may exceed its limit."""
+        names = (query.kind, query.key, query.key_from, query.subject, query.by, query.tag)
+        if not all(name is None or nameable(name) for name in names):
+            return
+        if query.text is not None and not words(query.text):
+            return
+        if query.keys is not None:
+            query = replace(query, keys=[key for key in query.keys if nameable(key)])
         left = Narrowed(query)
         if query.since or query.until or query.text:
             left = self._read(lambda db: narrowed(db, self._dialect, query))
         if left.numbers is not None:
             for some in _chunks(left.numbers, PAGE):
-                yield from self._page(replace(left, numbers=some), PAGE)
+                if page := self._page(replace(left, numbers=some), columns, PAGE):
+                    yield page
             return
         # Each page of an ancestry would walk it anew.
         size = WALK if query.follow else min(PAGE, PAGE if query.limit is None else query.limit)
-        while page := self._page(left, size):
-            yield from page
+        while page := self._page(left, columns, size):
+            yield page
             if len(page) < size:
                 return
             left = replace(left, query=replace(left.query, after=page[-1].number))
 
-    def _page(self, left: Narrowed, size: int) -> Sequence[Any]:
-        statement, given = selection(self._dialect, left, size)
+    def _page(self, left: Narrowed, columns: Sequence[str], size: int) -> Sequence[Any]:
+        statement, given = selection(self._dialect, left, columns, size)
         return self._read(lambda db: db.execute(statement, given).all())
 
     def _refs(self, where: str, given: Mapping[str, str]) -> list[Ref]:
         sql = text(f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name")
-        return [_ref(row) for row in self._read(lambda db: db.execute(sql, given).all())]
+        return [to_ref(row) for row in self._read(lambda db: db.execute(sql, given).all())]
 
     def _write(self, work: Callable[[Connection], _Result]) -> _Result:
         """Do the work in one transaction, and once only, even if the connection is lost while it commits."""
@@ -342,53 +351,6 @@ def _row(fact: Fact) -> Row:
         canonical(fact.tags) if fact.tags else None,
         fact.link or None,
     )
-
-
-def _fact(row: Any) -> Fact:
-    kind, key, subject, at, by, value, body, parents, tags, link, number = row
-    try:
-        return Fact(
-            kind=kind,
-            key=key,
-            subject=subject,
-            at=from_micros(at),
-            by=by,
-            value=value,
-            body=_object(body),
-            parents=tuple(json.loads(parents)) if parents else (),
-            tags=tuple(json.loads(tags)) if tags else (),
-            number=number,
-            link=link or "",
-        )
-    except (ValueError, TypeError, OverflowError, StoreError):
-        raise StoreDamaged(f"{kind} fact {shown(key)} is no longer a whole fact. Restore it from a copy") from None
-
-
-def _ref(row: Any) -> Ref:
-    name, target, version, at, by, because = row
-    try:
-        target = json.loads(target) if target else ""
-        return Ref(name=name, target=target, version=version, at=from_micros(at), by=by, because=because)
-    except (ValueError, TypeError, OverflowError):
-        raise StoreDamaged(f"the ref {name} is no longer a whole ref. Restore it from a copy") from None
-
-
-def _content(name: Digest, kind: str, body: str) -> Content:
-    try:
-        return Content(kind, name, _object(body))
-    except (ValueError, TypeError):
-        raise StoreDamaged(f"{kind} {short(name)} is no longer a JSON object. Restore it from a copy") from None
-
-
-def _object(body: str) -> Json:
-    value = json.loads(body)
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
-
-
-def _digest_of_text(kind: str, body: str) -> Digest:
-    return "b2:" + hashlib.blake2b(f"{kind}\n{body}".encode(), digest_size=32).hexdigest()
 
 
 def _chunks(items: Iterable[_Item], size: int = CHUNK) -> Iterator[list[_Item]]:

@@ -23,7 +23,10 @@ Digest: TypeAlias = str
 Target: TypeAlias = str | Json
 """What a ref points at: a digest, or a small document that holds some (a channel's stable and canary)."""
 
-CHAINED = frozenset({"move", "approval", "key", "verdict", "trial"})
+Told: TypeAlias = tuple[str, float | None, str]
+"""A fact in brief: its key, its value, and its body as JSON text."""
+
+CHAINED = frozenset({"move", "approval", "key", "verdict", "trial", "agreement", "comparison", "sentinel"})
 """Kinds of fact whose order and text must be provable later: what decides what is released. All are rare."""
 
 GENESIS = "b2:" + "0" * 64
@@ -190,8 +193,25 @@ class Upkeep(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Brief(Protocol):
+    """What a store may know besides, for those who read very many facts; `in_brief` asks any store."""
+
+    def brief(self, query: Query) -> Iterator[Told]:
+        """As `facts`, but of each only its key, its value, and its body as the text that is stored, unread."""
+
+
 class UpkeptStore(Store, Upkeep, Protocol):
     """A store that can be looked after; all of seedbed's own can."""
+
+
+def brief_of(fact: Fact) -> Told:
+    return fact.key, fact.value, canonical(fact.body)
+
+
+def in_brief(store: Store, query: Query) -> Iterator[Told]:
+    """The key, value and body of each fact, the body as text: a fraction of the work of `facts`, if the store can."""
+    return store.brief(query) if isinstance(store, Brief) else map(brief_of, store.facts(query))
 
 
 def checked(facts: Iterable[Fact]) -> list[Fact]:
@@ -322,6 +342,7 @@ def moved(fact: Fact) -> Ref:
 __all__ = [
     "CHAINED",
     "GENESIS",
+    "Brief",
     "Content",
     "Digest",
     "Fact",
@@ -330,12 +351,15 @@ __all__ = [
     "Ref",
     "Store",
     "Target",
+    "Told",
     "Upkeep",
     "UpkeptStore",
+    "brief_of",
     "canonical",
     "checked",
     "digest",
     "from_micros",
+    "in_brief",
     "link",
     "micros",
     "moved",

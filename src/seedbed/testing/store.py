@@ -11,6 +11,7 @@ A store proves itself by a class that inherits StoreContract and gives it two fi
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ import pytest
 
 from seedbed.errors import NotFound, RefMoved, StoreDamaged, StoreError
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, link
+from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, in_brief, link
 from seedbed.storage.upkeep import copy, verify
 
 __all__ = ["StoreContract"]
@@ -249,6 +250,21 @@ class StoreContract:
         store.append(fact(f"{n}") for n in range(3000))
         wanted = [f"{n}" for n in range(0, 40_000, 2)]
         assert keys(store.facts(Query(kind="cell", keys=wanted[::-1]))) == wanted[:1500]
+
+    def test_in_brief_they_are_the_same_facts(self, store: UpkeptStore, filled: list[Fact]) -> None:
+        store.append(fact(f"body {name}", value=1 / 3, body=body) for name, body in BODIES.items())
+        store.append(fact(f"{n}", parents=(f"{n - 1}",), body={"n": n}) for n in range(2500))
+        asked: list[Any] = [{}, {"limit": 1500}, {"newest": True, "limit": 3}, {"keys": ["9", "k3", "no", "\0"]}]
+        asked += [
+            {"subject": filled[0].subject},
+            {"text": "red fox"},
+            {"text": "!"},
+            {"since": NOON + timedelta(hours=2)},
+        ]
+        asked += [{"key": "70", "follow": True}, {"tag": "x", "by": "bob"}, {"subject": "nothing"}, {"key": "\0"}]
+        for query in (Query(kind="cell", **given) for given in asked):
+            briefly = [(key, value, json.loads(body)) for key, value, body in in_brief(store, query)]
+            assert briefly == [(fact.key, fact.value, fact.body) for fact in store.facts(query)], query
 
     @pytest.mark.parametrize("newest", [False, True])
     @pytest.mark.parametrize("size", [1, 7, 48])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from seedbed import ExactMatch, metric
+from seedbed.errors import StoreDamaged
 from seedbed.evaluation.cells import FEW, Cell, Cells, Naming, recorded
 from seedbed.evaluation.dataset import Task
+from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 
 PLAYBOOK = "b2:" + "1" * 64
@@ -43,6 +48,46 @@ def test_columns_give_every_cell_back_as_it_was() -> None:
     assert cells[1:] == Cells(PLAYBOOK, [UNSCORED])
     assert list(cells.of("contains")) == [UNSCORED]
     assert cells.column("cost_usd").tolist() == [0.25, 0.25]
+    assert cells.column("reused").tolist() == [True, False]
+    assert cells.texts("reason") == ["half", "no answer"]
+
+
+def test_some_of_the_columns_are_as_the_cells_they_were_taken_from() -> None:
+    cells = Cells(PLAYBOOK, [CELL, UNSCORED])
+    turned = cells.take([1, 0, 1])
+    assert list(turned) == [UNSCORED, CELL, UNSCORED]
+    assert turned.metrics == ["contains", "exact_match"]
+    turned.append(CELL)
+    assert (len(turned), len(cells)) == (4, 2)
+    assert list(cells.where(cells.column("reused"))) == [CELL]
+    assert (cells.take([]).metrics, list(cells.of("unheard of"))) == ([], [])
+
+
+def test_a_cell_read_from_its_fact_is_the_cell_that_was_paid() -> None:
+    paid = [replace(CELL, key=f"k{n}", task=f"t{n}", value=float(n), metric=f"m{n % 3}") for n in range(1500)]
+    store = MemoryStore()
+    store.append(cell.fact(datetime.now(UTC), "ada") for cell in paid)
+    assert list(recorded(store, PLAYBOOK, [cell.key for cell in paid])) == paid
+
+
+@pytest.mark.parametrize("body", ["'{'", "body || ',' || body", "'[]'", "'{}'"])
+def test_a_cell_that_is_no_longer_whole_is_told(tmp_path: Path, body: str) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/seedbed.db")
+    store.append(replace(CELL, key=f"k{n}").fact(datetime.now(UTC), "ada") for n in range(3))
+    with closing(sqlite3.connect(tmp_path / "seedbed.db")) as db, db:
+        db.execute(f"UPDATE facts SET body = {body} WHERE key = 'k1'")
+    cells = recorded(store, PLAYBOOK, ["k0", "k1", "k2"])
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="seedbed store verify"):
+            list(cells)
+    store.close()
+
+
+def test_the_name_of_a_cell_ends_with_the_digest_of_its_task() -> None:
+    naming = Naming(PLAYBOOK, {}, [ExactMatch()])
+    odd = Task('"t\\0"', {"z": 1.0, "ü": ["\n", None, True], "a": {"c": 1, "b": 1e300}}, {"y": [0.5], "x": 2.0})
+    for task in (odd, Task("t1", {}), Task("t2", {"q": "\u2028 \x7f"}, "expected")):
+        assert naming(task, 0).cells[0].endswith("/" + task.digest[3:19])
 
 
 def test_another_metric_or_expected_answer_names_the_same_run_and_another_input_does_not() -> None:
@@ -61,4 +106,4 @@ def test_cells_that_were_paid_before_are_found_and_no_others(more: int) -> None:
     store = MemoryStore()
     store.append(cell.fact(datetime.now(UTC), "ada") for cell in (CELL, UNSCORED))
     keys = ["k0", "absent", *(f"absent {n}" for n in range(more))]
-    assert recorded(store, PLAYBOOK, keys) == {"k0": CELL}
+    assert list(recorded(store, PLAYBOOK, keys)) == [CELL]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,15 @@ from seedbed.evaluation.judges import (
     Rubric,
     agreements,
     calibrated,
+    deciding,
     trusted,
 )
 from seedbed.evaluation.metrics import Score
 from seedbed.runs.run import Run
+from seedbed.storage.files import FilesStore
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json
+from seedbed.storage.upkeep import verify
 
 # Rubric
 
@@ -231,6 +235,40 @@ async def test_the_first_agreement_on_the_same_labels_is_the_one_that_counts() -
     assert agreements(store, Rubric(["Is it?"], perform=Court([]).perform)) == []
 
 
+async def test_of_several_agreements_the_first_on_most_labels_counts() -> None:
+    few, poor = await agreed([1, 0] * 5, [1.0, 0.0] * 5), await agreed([1, 0] * 20, [1.0] * 40)
+    lucky = await agreed([0, 1] * 20, [0.0, 1.0] * 20)
+    assert deciding([few, poor, lucky]) == poor
+    assert deciding([few]) == few
+    assert deciding([]) is None
+
+
+async def test_the_order_of_the_labels_makes_no_other_labels() -> None:
+    judge, labels = Known([1.0, 0.0]), items([1, 0])
+    turned = await calibrated(Known([1.0, 0.0]), labels[::-1])
+    assert (await calibrated(judge, labels)).labels == turned.labels
+
+
+async def test_an_agreement_that_somebody_edited_is_found(tmp_path: Path) -> None:
+    store = FilesStore(tmp_path / "store")
+    (await agreed([1, 0] * 10, [1.0] * 20)).keep(store, "ada")
+    assert verify(store).problems == ()
+    file = tmp_path / "store/facts/agreement.jsonl"
+    better = file.read_text().replace('"n":20', '"n":90')
+    assert better != file.read_text()
+    file.write_text(better)
+    assert [problem.path for problem in verify(FilesStore(tmp_path / "store")).problems]
+
+
+async def test_whoever_watches_a_check_hears_each_score_in_order() -> None:
+    heard: list[tuple[str, float | None]] = []
+    labels = items([1, None, 0, 1])
+    await calibrated(
+        Known([1.0, 1.0, 0.0, None]), labels, watch=lambda item, score: heard.append((item.task.id, score.value))
+    )
+    assert heard == [("0", 1.0), ("2", 0.0), ("3", None)]
+
+
 # Who may decide
 
 
@@ -242,7 +280,7 @@ async def test_a_judge_that_nobody_checked_is_not() -> None:
     refusal = trusted(None)
     assert refusal is not None
     assert "no agreement with people" in str(refusal)
-    assert "calibrated" in refusal.remedy
+    assert "seedbed judge check" in refusal.remedy
 
 
 async def test_a_judge_that_agrees_poorly_is_refused_with_the_figures() -> None:

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from judge_samples import TASK, Court, answered, says
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, SettingsError
+from seedbed.evaluation import judging
 from seedbed.evaluation.judges import Reference, Rubric
-from seedbed.evaluation.judging import Part, Question, as_written, presented, read
+from seedbed.evaluation.judging import Part, Question, as_written, judges_in, presented, read, sitting
+from seedbed.evaluation.weighted import Weighted
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import fill
 from seedbed.runs.run import Run
+from seedbed.stage.ledger import Ledger
 from seedbed.storage.store import Json
 
 ONE = (Question("Is it so?", ("yes", "no")),)
@@ -272,3 +275,79 @@ async def test_a_judgement_is_a_run_of_its_playbook_that_the_store_holds() -> No
     (run,) = court.runs
     assert run.playbook == judge.playbook.digest
     assert judge.identity["models"]["judge"]["use"] == "scripted"
+
+
+# In court
+
+
+def seated(court: Court, limit_usd: float | None = None) -> judging.Court:
+    """Where an evaluation in the same workspace has judges sit."""
+    house = court.space.house
+
+    async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
+        return await house.once(run, playbook, inputs, seed, ledger=ledger)
+
+    return judging.Court(once, house.identity, Ledger(limit_usd, kept=0.0))
+
+
+def rubric(court: Court, **more: Any) -> Rubric:
+    return Rubric(("Is it right?",), perform=court.perform, identify=court.space.house.identity, **more)
+
+
+LONG = "Well, it is so because I say that it is so, and so it is.\nVERDICT: 5"
+
+
+async def test_in_court_a_judge_is_paid_by_the_court_and_asked_once() -> None:
+    court = Court([LONG])
+    bench = seated(court)
+    with sitting(bench):
+        first = await rubric(court)(answered("Paris."), TASK)
+        again = await rubric(court)(answered("Paris."), TASK)
+    assert (first, first.value) == (again, 1.0)
+    assert bench.ledger.spent_usd == first.cost_usd > 0
+    assert court.runs == []  # it was not performed by the judge itself
+
+
+async def test_without_money_nobody_is_asked_and_the_run_is_unscored() -> None:
+    court = Court([LONG])
+    bench = seated(court, limit_usd=1.0)
+    with sitting(bench):
+        score = await rubric(court)(answered("Paris."), TASK)
+    assert (score.value, score.cost_usd, bench.ledger.spent_usd) == (None, 0.0, 0.0)
+    assert "expected enough for another answer" in score.reason
+    assert bench.ledger.refused
+
+
+async def test_an_answer_that_was_cut_for_want_of_money_is_asked_for_anew_when_there_is_more() -> None:
+    court = Court({"": "word " * 16 + LONG})
+    with sitting(seated(court, limit_usd=33.0)):
+        poor = await rubric(court)(answered("Paris."), TASK)
+    assert poor.value is None
+    rich = seated(court)
+    with sitting(rich):
+        score = await rubric(court)(answered("Paris."), TASK)
+    assert (score.value, rich.ledger.spent_usd) == (1.0, score.cost_usd)
+
+
+async def test_a_free_model_that_never_comes_to_an_end_is_asked_no_more_than_twice() -> None:
+    court = Court({"": LONG}, usd_per_word=0)
+    with sitting(seated(court)):
+        score = await rubric(court, max_tokens=3)(answered("Paris."), TASK)
+        assert await rubric(court, max_tokens=3)(answered("Paris."), TASK) == score
+    assert score.value is None
+    assert "cannot be read" in score.reason
+
+
+async def test_a_judge_of_another_workspace_asks_by_itself_unless_money_is_limited() -> None:
+    court, other = Court([says(5)]), Court([says(1), says(1)])
+    with sitting(seated(other)):
+        assert (await rubric(court)(answered("Paris."), TASK)).value == 1.0
+    with sitting(seated(other, limit_usd=99.0)), pytest.raises(SettingsError, match="a judge of the same workspace"):
+        await rubric(court)(answered("Paris."), TASK)
+
+
+def test_the_judges_in_a_metric_are_found_by_its_identity() -> None:
+    judge = rubric(Court([]))
+    reward = Weighted({"f1": 1.0, judge: 2.0})
+    assert list(judges_in(judge.identity)) == list(judges_in(reward.identity)) == [judge.identity]
+    assert list(judges_in(Weighted({"f1": 1.0}).identity)) == []

@@ -282,3 +282,16 @@ async def test_fields_need_a_mapping_to_be_compared_with() -> None:
         assert (await score("json_fields", "{}", expected)).value is None
     assert (await score("json_fields", "no JSON", WANTED)).value == 0
     assert (await score("json_fields", {}, {"city": None})).value == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "expected", "answer"),
+    [
+        ("contains", "It is PARIS.", "paris", "PARIS"),
+        ("contains", "Rome, then Paris", ["Paris", "Oslo", "Rome"], "Paris, Rome"),
+        ("contains(every=true)", "It is Rome.", ["Paris", "Rome"], "Rome"),
+        ("contains", "It is Oslo.", "paris", ""),
+    ],
+)
+async def test_contains_tells_what_it_found(written: str, said: str, expected: object, answer: str) -> None:
+    assert (await parsed(written)(a_run(said), Task("t", {"q": 1}, expected))).answer == answer

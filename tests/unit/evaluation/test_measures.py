@@ -7,7 +7,7 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.measures import Calibration
+from seedbed.evaluation.measures import Calibration, confidence_of, expected_calibration_error
 from seedbed.evaluation.metrics import Score, better, metric, parsed
 from seedbed.runs.run import Call, Child, Decision, Run
 from seedbed.testing.metric import a_run
@@ -132,6 +132,7 @@ async def test_the_last_turn_tells_the_confidence_and_without_turns_the_last_dec
 
 async def test_calibration_is_unscored_without_confidence_or_a_truth_to_compare_it_with() -> None:
     chosen = parsed("calibration")
+    assert confidence_of(a_run(turns=())) is None
     assert await chosen(a_run(turns=()), TASK) == Score(None, "the run has no confidence")
     assert await chosen(a_run(), Task("t", {"q": 1})) == Score(None, "exact_match: the task has no expected answer")
     assert (await Calibration("tokens")(a_run(), TASK)).value is None
@@ -146,3 +147,19 @@ async def test_what_calibration_is_follows_the_metric_it_is_of() -> None:
     assert Calibration(one).name == "calibration(of='right')"
     with pytest.raises(SettingsError):
         Calibration("f3")
+
+
+def test_the_expected_calibration_error_holds_those_who_are_about_as_sure_against_how_often_they_are_right() -> None:
+    honest = [n / 100 for n in range(5, 100, 10) for _ in range(100)]
+    right = [float(n % 100 < round(sure * 100)) for n, sure in enumerate(honest)]
+    assert expected_calibration_error(honest, right) == pytest.approx(0)
+    assert expected_calibration_error([1.0] * 4, [1, 0, 0, 0]) == 0.75
+    # What is too sure here and not sure enough there does not cancel out.
+    assert expected_calibration_error([0.9, 0.1], [0.5, 0.5]) == pytest.approx(0.4)
+    assert expected_calibration_error([0.9, 0.1], [0.5, 0.5], bins=1) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("sure", "right"), [([], []), ([0.5], []), ([1.5], [1.0]), ([0.5], [float("nan")])])
+def test_no_calibration_error_is_told_of_what_is_no_confidence(sure: list[float], right: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"found|argument"):
+        expected_calibration_error(sure, right)

@@ -20,6 +20,7 @@ from seedbed.evaluation.suite import Result, keep
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
+from seedbed.experiments.sentinel import play
 from seedbed.models.registry import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
@@ -113,6 +114,7 @@ async def use(store: Store) -> None:
     bench = Bench(store, perform, lambda playbook: {}, "ann")
     await evolve(start, tasks, ExactMatch(), BestOf([better]), bench, library, because="try")
     await compare(start, better, tasks, ExactMatch(), bench)
+    await play(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
     keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
     told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
