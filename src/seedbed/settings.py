@@ -147,7 +147,7 @@ _URLS = ("store", "cache")
 
 
 class Settings(BaseModel):
-    """What a workspace is made of. Models and channels are checked by the parts that use them.
+    """What a workspace is made of. Models, metrics and channels are checked by the parts that use them.
 
     In a file `store` and `cache`, whose URLs may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
     """
@@ -160,6 +160,7 @@ class Settings(BaseModel):
     environment: Environment = "dev"
     encrypted: bool = False
     models: dict[str, dict[str, Any]] = {}
+    metrics: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
     tools: list[ToolSource] = []
     parallel: int | str = "loop"

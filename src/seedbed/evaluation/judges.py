@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -18,13 +18,16 @@ from seedbed.runs.run import Run
 from seedbed.stage.dialogue import told
 from seedbed.stats.agreement import cohen_interval, confusion, raw_agreement
 from seedbed.stats.estimates import paired_interval
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 
 KEPT = 300
 """Characters of a judged answer that its score tells."""
 
 TURNS = 40
 """Turns of a dialogue that are shown: half of them from its beginning, half from its end."""
+
+AGREEMENT = 0.6
+"""What the lower end of a trusted judge's kappa has to reach, unless something else is asked for."""
 
 UNSCORED = 0.1
 """The share of labelled answers that a trusted judge may leave unscored: who judges easy ones only is no judge."""
@@ -254,15 +257,27 @@ class Agreement:
         return next(_agreements(store, Query(kind="agreement", key=key)))
 
 
-def agreements(store: Store, judge: Metric) -> list[Agreement]:
-    """What is known of how far a judge agrees with people, oldest first."""
+def agreements(store: Store, judge: Metric | Json) -> list[Agreement]:
+    """What is known of how far a judge, given as such or by its identity, agrees with people; oldest first."""
     return list(_agreements(store, Query(kind="agreement", subject=_digest(judge))))
 
 
-async def calibrated(judge: Metric, labelled: Sequence[Labelled], *, at_once: int = 8) -> Agreement:
+def deciding(known: Iterable[Agreement]) -> Agreement | None:
+    """The agreement that counts: the first on most labels, so that it does not help to leave some of them out."""
+    return max(known, key=lambda each: each.n + each.unscored, default=None)
+
+
+async def calibrated(
+    judge: Metric,
+    labelled: Sequence[Labelled],
+    *,
+    at_once: int = 8,
+    watch: Callable[[Labelled, Score], None] | None = None,
+) -> Agreement:
     """Have answers judged that people have judged, and see how far the two agree.
 
     Answers without a label are not judged. Those that the judge leaves unscored are counted, and no part of the rest.
+    Whoever wants to `watch` is told each score, in the order of the labels.
     """
     items = [each for each in labelled if each.label is not None]
     wrong = [
@@ -277,28 +292,29 @@ async def calibrated(judge: Metric, labelled: Sequence[Labelled], *, at_once: in
     cost = 0.0
     async with aclosing(in_order(items, lambda each: judge(each.run, each.task), at_once=at_once)) as scores:
         async for score in scores:
+            if watch:
+                watch(items[len(judged)], score)
             judged.append(None if score.value is None else round(score.value, 6))
             cost += score.cost_usd
     return _agreement(judge, _labels(items), people, judged, cost)
 
 
-def trusted(agreement: Agreement | None, at_least: float = 0.6) -> Problem | None:
+def trusted(agreement: Agreement | None, at_least: float = AGREEMENT, *, name: str = "") -> Problem | None:
     """None if a judge may decide what is released, else why not: the lower end of its kappa has to be high enough."""
+    path = f"judge {name or (agreement.name if agreement else '')}".rstrip()
     expected = f"a judge whose kappa with people is at least {at_least:g}, at the lower end of its interval"
+    check = f"and run: seedbed judge check {name or (agreement.name if agreement else 'JUDGE')} LABELS"
     if agreement is None:
-        remedy = "Label some of its answers, and keep what `calibrated` says of them."
-        return Problem("judge", "no agreement with people", expected, remedy)
+        return Problem(path, "no agreement with people", expected, f"Label some answers, {check}")
     asked = agreement.n + agreement.unscored
     if agreement.unscored > UNSCORED * asked:
         found = f"{agreement.unscored} of {asked} labelled answers unscored"
-        return Problem(
-            f"judge {agreement.name}", found, f"at most {UNSCORED:.0%}", "Use a model that keeps to the form."
-        )
+        return Problem(path, found, f"at most {UNSCORED:.0%}", f"Use a model that keeps to the form, {check}")
     if agreement.kappa is not None and agreement.low >= at_least:
         return None
     close = agreement.kappa is None or agreement.kappa >= at_least
-    remedy = "Label more answers, good and bad ones." if close else "Use another model, or ask more clearly."
-    return Problem(f"judge {agreement.name}", agreement.figures, expected, remedy)
+    remedy = "Label more answers, good and bad ones" if close else "Use another model, or ask more clearly"
+    return Problem(path, agreement.figures, expected, f"{remedy}, {check}")
 
 
 def _agreement(
@@ -339,13 +355,13 @@ def _agreements(store: Store, query: Query) -> Iterator[Agreement]:
         yield Agreement(**{**fact.body, "values": tuple(fact.body["values"]), "table": table})
 
 
-def _digest(judge: Metric) -> Digest:
-    return digest("judge", judge.identity)
+def _digest(judge: Metric | Json) -> Digest:
+    return digest("judge", judge if isinstance(judge, dict) else judge.identity)
 
 
 def _labels(items: Sequence[Labelled]) -> Digest:
     said = [[each.task.digest, each.run.output, [turn.text for turn in each.run.turns], each.label] for each in items]
-    return digest("labels", said)
+    return digest("labels", sorted(said, key=canonical))
 
 
 def _known(value: float) -> float | None:

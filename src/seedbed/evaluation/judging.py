@@ -9,19 +9,85 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar, NoReturn
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, shown
+from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, RunError, SeedbedError, SettingsError, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue import told
+from seedbed.stage.ledger import Ledger
 from seedbed.storage.store import Json, digest
 
 Perform = Callable[[Playbook, Json, int], Awaitable[Run]]
 """Performs a judge's playbook on inputs with a seed, as a run like any other."""
+
+Identify = Callable[[Playbook], Json]
+"""Says what the names of a playbook's models stand for."""
+
+Once = Callable[[str, Playbook, Json, int, Ledger], Awaitable[Run]]
+"""Gives the run of that id: performed now with that seed and money, or by whoever was quicker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """Where judges sit: who performs what they are asked, what the names of models stand for, and who pays.
+
+    A judgement is named by what is asked of whom: it is paid once, whoever asks again, here or elsewhere.
+    """
+
+    once: Once
+    identify: Identify
+    ledger: Ledger = field(default_factory=Ledger)
+
+    async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
+        about = [playbook.digest, self.identify(playbook), inputs, seed]
+        for number in count():
+            money = Ledger(within=self.ledger)
+            run = await self.once(digest("judgement", [*about, number])[3:35], playbook, inputs, seed, money)
+            paid_before = run.cost_usd > 0 and not money.spent_usd
+            # One that was cut, as may be for want of money, is asked for anew by whoever comes next.
+            if not (paid_before and any(turn.finish_reason == "length" for turn in run.turns)):
+                return run
+        raise AssertionError("unreachable")
+
+
+_court: ContextVar[Court | None] = ContextVar("court", default=None)
+
+
+@contextmanager
+def sitting(court: Court) -> Iterator[None]:
+    """A block in which judges of the same workspace sit in this court, and are paid for by it."""
+    token = _court.set(court)
+    try:
+        yield
+    finally:
+        _court.reset(token)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What a judge knows of its workspace that was sent to another process."""
+
+    models: Json
+
+    def identify(self, playbook: Playbook) -> Json:
+        return self.models
+
+    async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
+        raise _stranger(self.models)
+
+
+def _stranger(models: Json) -> SettingsError:
+    found = f"one whose {' and '.join(models) or 'model'} is not that of the workspace it is asked in"
+    remedy = "Declare it in the workspace file; or work in this loop, and without a limit of costs."
+    return SettingsError([Problem("judge", found, "a judge of the same workspace", remedy)])
+
 
 REASON = 1_000
 """Characters of a judge's reason that are kept."""
@@ -92,7 +158,7 @@ class Judge:
     """
 
     perform: Perform = field(repr=False, compare=False)
-    identify: Callable[[Playbook], Json] = field(default=_unknown, repr=False, compare=False)
+    identify: Identify = field(default=_unknown, repr=False, compare=False)
     model: str = "judge"
     max_tokens: int = 1_000
     cut_at: int = 12_000
@@ -125,24 +191,48 @@ class Judge:
     def identity(self) -> Json:
         """Changes with the words, the model behind the name, and the way runs are shown and answers read."""
         return {
-            "metric": self.kind,
+            "judge": self.kind,
             "version": VERSION,
             "playbook": self.playbook.digest,
             "models": self.identify(self.playbook),
             "cut_at": self.cut_at,
         }
 
+    def __getstate__(self) -> Json:
+        # A workspace cannot be sent to another process, but there is one like it.
+        sent = _Sent(self.identify(self.playbook))
+        own = {name: value for name, value in vars(self).items() if name != "playbook"}
+        return {**own, "perform": sent.perform, "identify": sent.identify}
+
+    def _court(self) -> Court | None:
+        """Where it is asked now; with money of its own, so that what is refused to others says nothing of it."""
+        court, models = _court.get(), self.identify(self.playbook)
+        if court is None:
+            return None
+        try:
+            known = court.identify(self.playbook) == models
+        except SeedbedError:
+            known = False
+        if known:
+            return replace(court, ledger=Ledger(within=court.ledger))
+        if court.ledger.is_limited:
+            raise _stranger(models)  # it would pay by itself, and nobody could say how much
+        return None
+
     async def judged(self, parts: Sequence[Part]) -> Judgement:
-        """The judge's marks for a piece of work. Raises BudgetSpent."""
+        """The judge's marks for a piece of work, if there is money for them. Raises BudgetSpent for a spent quota."""
         material = presented(parts, self.cut_at)
         why, cost = "", 0.0
         for _ in range(2):
             inputs = {"material": material, "again": AGAIN.format(why=why) if why else ""}
             seed = int(digest("judgement", [self.playbook.digest, inputs])[3:11], 16)
+            court = self._court()
             try:
-                run = await self.perform(self.playbook, inputs, seed)
-            except BudgetSpent:
-                raise  # no fault of the judge's
+                run = await (court.perform if court else self.perform)(self.playbook, inputs, seed)
+            except BudgetSpent as spent:
+                if not (court and court.ledger.refused):
+                    raise  # it is the quota's, and no fault of the judge's
+                return Judgement(unscored=str(spent), cost_usd=cost)
             except RunError as wrong:
                 unscored = f"the judge gave no answer: {wrong}"
                 if not (isinstance(wrong, ModelUnavailable) and wrong.why == "refused"):
@@ -157,6 +247,15 @@ class Judge:
                 why = str(wrong)
                 unscored = f"the judge's answer cannot be read: {why}, in {shown(told(run.output), 200)}"
         return Judgement(unscored=unscored, cost_usd=cost)
+
+
+def judges_in(identity: object) -> Iterator[Json]:
+    """The identities of all judges that a metric of this identity asks, be it one or made of some."""
+    if isinstance(identity, dict) and {"judge", "playbook", "models"} <= identity.keys():
+        yield identity
+    elif isinstance(identity, dict | list):
+        for each in identity.values() if isinstance(identity, dict) else identity:
+            yield from judges_in(each)
 
 
 def presented(parts: Sequence[Part], cut_at: int) -> str:

@@ -25,7 +25,7 @@ def alternatives(expected: object) -> list[str]:
 def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
     """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
 
-    `case` minds the case of letters, `words` refuses to find `is` in `this`.
+    `case` minds the case of letters, `words` refuses to find `is` in `this`. The answer told is what was found.
     """
     wanted = [each for each in alternatives(task.expected) if each.strip()]
     if task.expected is None or not wanted:
@@ -33,9 +33,11 @@ def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, e
     said = text(run.output)
     flags = 0 if case else re.IGNORECASE
     around = r"(?<!\w){}(?!\w)" if words else "{}"
-    missing = [each for each in wanted if not re.search(around.format(re.escape(each.strip())), said, flags)]
-    right = not missing if every else len(missing) < len(wanted)
-    return Score(float(right), "" if right else f"not found: {', '.join(missing)}")
+    found = {each: re.search(around.format(re.escape(each.strip())), said, flags) for each in wanted}
+    missing = [each for each, hit in found.items() if not hit]
+    right = (all if every else any)(found.values())
+    answer = ", ".join(hit[0] for hit in found.values() if hit)
+    return Score(float(right), "" if right else f"not found: {', '.join(missing)}", answer)
 
 
 def _pattern(pattern: object = None, **_: Any) -> None:

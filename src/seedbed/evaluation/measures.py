@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,17 +150,38 @@ class Calibration:
         return {"metric": "calibration", "version": 1, "of": self._of.identity}
 
     async def __call__(self, run: Run, task: Task) -> Score:
-        every = [each.confidence for each in run.decisions] + [each.confidence for each in run.turns]
-        said = [each for each in every if each is not None]
-        if not said:
+        said = confidence_of(run)
+        if said is None:
             return Score(None, "the run has no confidence")
         right = await self._of(run, task)
-        told = f"confidence {said[-1]:g}, {self._of.name} {right.value}"
+        told = f"confidence {said:g}, {self._of.name} {right.value}"
         if right.value is None:
             return replace(right, reason=f"{self._of.name}: {right.reason}")
-        if not 0 <= right.value <= 1 or not 0 <= said[-1] <= 1:
+        if not 0 <= right.value <= 1 or not 0 <= said <= 1:
             return replace(right, value=None, reason=f"{told}: not both from 0 to 1")
-        return replace(right, value=(said[-1] - right.value) ** 2, reason=told)
+        return replace(right, value=(said - right.value) ** 2, reason=told)
+
+
+def confidence_of(run: Run) -> float | None:
+    """How sure a run was: by its last turn that says so, else by its last decision that does."""
+    every = [each.confidence for each in run.decisions] + [each.confidence for each in run.turns]
+    return next((each for each in reversed(every) if each is not None), None)
+
+
+def expected_calibration_error(confidences: Sequence[float], scores: Sequence[float], bins: int = 10) -> float:
+    """How far confidence is from being right, on average: runs that were about as sure as each other are held against
+    how often they were right. 0 is best. All of it is from 0 to 1, in `bins` of the same width.
+
+    Few runs look worse calibrated than they are. Raises ValueError if there are none, or not as many of both.
+    """
+    together: dict[int, list[float]] = {}
+    for sure, score in zip(confidences, scores, strict=True):
+        if not (0 <= sure <= 1 and 0 <= score <= 1):
+            raise ValueError(f"found a confidence of {sure} and a score of {score}; expected both from 0 to 1")
+        together.setdefault(min(int(sure * bins), bins - 1), []).append(sure - score)
+    if not together:
+        raise ValueError("found no runs; expected some with a confidence and a score")
+    return sum(abs(sum(gaps)) for gaps in together.values()) / len(confidences)
 
 
 def calibration(of: str = "exact_match") -> Calibration:

@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, overload
 
 from seedbed.errors import Problem, SeedbedError, SettingsError, shown
 from seedbed.evaluation.dataset import Task
@@ -52,7 +52,7 @@ Scored: TypeAlias = Score | float | bool | None
 class Metric(Protocol):
     """Scores a run. `name` is what people call it; `identity` changes whenever its scores might.
 
-    One of which less is better says so by an attribute `better = "lower"`.
+    One of which less is better says so by `better = "lower"`, one that only says 0 or 1 by `binary = True`.
     """
 
     @property
@@ -226,6 +226,7 @@ class ExactMatch:
     """1 if the output is the expected answer, else 0. Case, quotes around it and a full stop make no difference."""
 
     name: str = "exact_match"
+    binary: ClassVar[bool] = True
 
     @property
     def identity(self) -> Json:
@@ -270,17 +271,19 @@ def names() -> list[str]:
     return sorted({*_HOMES, *_offered()})
 
 
-def named(name: str | Mapping[str, Any], **options: Any) -> Metric:
+def named(name: str | Mapping[str, Any], own: Mapping[str, Metric] | None = None, /, **options: Any) -> Metric:
     """The metric of a name, with options: `named("numeric", tolerance=0.01)`, or `{"numeric": {"tolerance": 0.01}}`.
 
-    `module:name` is one of your own that can be imported. Raises SettingsError with what there is.
+    `module:name` is one of your own that can be imported; `own` are those that a workspace has besides. Raises
+    SettingsError with what there is.
     """
+    own = own or {}
     if isinstance(name, Mapping):
         if len(name) != 1 or not all(isinstance(each, Mapping | None) for each in name.values()):
             raise SettingsError([Problem("metric", shown(dict(name)), "one name with its options, such as {f1: {}}")])
         ((name, within),) = name.items()
         options = {**(within or {}), **options}
-    made = _loaded(name)
+    made = own[name] if name in own else _loaded(name, own)
     if isinstance(made, FunctionMetric):
         return made.using(**options)
     if inspect.isfunction(made) and ":" in name:
@@ -298,12 +301,15 @@ def named(name: str | Mapping[str, Any], **options: Any) -> Metric:
     return made  # type: ignore[no-any-return]
 
 
-def parsed(written: str) -> Metric:
-    """The metric as it is written on the command line: `f1`, `numeric(tolerance=0.01)`, `mine:short(limit=80)`."""
+def parsed(written: str, own: Mapping[str, Metric] | None = None) -> Metric:
+    """The metric as it is written on the command line: `f1`, `numeric(tolerance=0.01)`, `mine:short(limit=80)`.
+
+    `own` are those that a workspace has besides.
+    """
     expected = "a name, with options in brackets if any, such as numeric(tolerance=0.01)"
     name, bracket, rest = written.strip().partition("(")
     if not bracket:
-        return named(name.strip())
+        return named(name.strip(), own)
     try:
         call = ast.parse(f"_({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(each.arg is None for each in call.keywords):
@@ -311,7 +317,7 @@ def parsed(written: str) -> Metric:
         options = {str(each.arg): ast.literal_eval(_spoken(each.value)) for each in call.keywords}
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         raise SettingsError([Problem("metric", shown(written), expected)]) from None
-    return named(name.strip(), **options)
+    return named(name.strip(), own, **options)
 
 
 _SPOKEN = {"true": True, "false": False, "null": None}
@@ -321,7 +327,7 @@ def _spoken(node: ast.expr) -> ast.expr:
     return ast.Constant(_SPOKEN[node.id]) if isinstance(node, ast.Name) and node.id in _SPOKEN else node
 
 
-def _loaded(name: str) -> Any:
+def _loaded(name: str, own: Mapping[str, Metric]) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     offered = _offered()
@@ -329,9 +335,10 @@ def _loaded(name: str) -> Any:
         return offered[name].load()
     module, colon, attribute = name.partition(":")
     if not colon:
-        near = difflib.get_close_matches(name, names(), 1)
+        known = sorted({*names(), *own})
+        near = difflib.get_close_matches(name, known, 1)
         remedy = f"Did you mean {near[0]}?" if near else "One of your own is named module:name."
-        raise SettingsError([Problem("metric", shown(name), f"one of: {', '.join(names())}", remedy)])
+        raise SettingsError([Problem("metric", shown(name), f"one of: {', '.join(known)}", remedy)])
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as wrong:

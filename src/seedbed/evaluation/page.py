@@ -18,44 +18,54 @@ def to_html(report: Report) -> str:
     names = list(report.cards)
     on = f", dataset {short(report.dataset)}" if report.dataset else ""
     told = f"{len(names)} playbooks side by side{on}" if several else f"{names[0]}{on}" if names else "nothing"
-    parts = [f"<h1>{_safe(report.title)}</h1><p class=told>{_safe(told)}</p>"]
+    parts = [f"<h1>{safe(report.title)}</h1><p class=told>{safe(told)}</p>"]
     if names and not several:
-        parts.append(_tiles(report.cards[names[0]]))
-    notes = "".join(f"<li>{_safe(note)}</li>" for note in report.notes)
+        parts.append(_first(report.cards[names[0]]))
+    notes = "".join(f"<li>{safe(note)}</li>" for note in report.notes)
     parts.append(f"<section><h2>To look at</h2><ul>{notes}</ul></section>" if notes else "")
     parts.append(f"<section><h2>Scores</h2>{_scores(report)}</section>")
     if several:
-        parts.append(f"<p class=note>{_safe(NO_CLAIM.replace('`', ''))}</p>")
+        parts.append(f"<p class=note>{safe(NO_CLAIM.replace('`', ''))}</p>")
     for series, (name, card) in enumerate(report.cards.items()):
         inner = _details(card, series)
-        parts.append(f"<details><summary>{_safe(name)}</summary>{inner}</details>" if several else inner)
+        parts.append(f"<details><summary>{safe(name)}</summary>{inner}</details>" if several else inner)
+    return document(report.title, parts)
+
+
+def document(title: str, parts: Iterable[str], style: str = "") -> str:
+    """A whole page from its parts, which are HTML already; `style` is what they need besides."""
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
         "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{_safe(report.title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{safe(title)}</title><style>{_STYLE}{style}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
 
-def _tiles(card: Scorecard) -> str:
+def _first(card: Scorecard) -> str:
     """The numbers that one looks for first."""
     mean, reach = interval_texts(card.interval)
     took = card.latency_seconds
     seconds = "–" if took.p50 is None else f"{took.p50:.2f} s"
     slow = "no runs" if took.p95 is None or took.p99 is None else f"p95 {took.p95:.2f} s, p99 {took.p99:.2f} s"
     scored = "all scored" if not card.unscored else f"{len(card.unscored)} cells not scored"
-    tiles = (
+    shown = (
         (card.metric, mean, f"95 % interval {reach}" if reach else "too few for an interval"),
         ("tasks", f"{card.interval.n:,}", scored),
         ("cost", f"${card.worth_usd:.4f}", f"${card.cost_usd:.4f} paid now, {card.reused:,} cells known"),
         ("p50 latency", seconds, slow),
     )
-    return "<div class=tiles>" + "".join(_tile(*each) for each in tiles) + "</div>"
+    return tiles(shown)
+
+
+def tiles(shown: Iterable[tuple[str, str, str]]) -> str:
+    """Numbers in large type: what each is, itself, and what to know about it."""
+    return "<div class=tiles>" + "".join(_tile(*each) for each in shown) + "</div>"
 
 
 def _tile(name: str, value: str, told: str) -> str:
-    return f"<div><span>{_safe(name)}</span><b>{_safe(value)}</b><small>{_safe(told)}</small></div>"
+    return f"<div><span>{safe(name)}</span><b>{safe(value)}</b><small>{safe(told)}</small></div>"
 
 
 def _scores(report: Report) -> str:
@@ -66,8 +76,8 @@ def _scores(report: Report) -> str:
             for series, (name, card) in enumerate(report.cards.items())
             if metric in card.metrics
         ]
-        plots.append(_plot(metric, forest(rows, f"{metric} with 95 % intervals"), _direction(report, metric)))
-    return "".join(plots) + _grid(written.SCORES, written.scores(report), numbers=True)
+        plots.append(figure(metric, forest(rows, f"{metric} with 95 % intervals"), _direction(report, metric)))
+    return "".join(plots) + grid(written.SCORES, written.scores(report), numbers=True)
 
 
 def _direction(report: Report, metric: str) -> str:
@@ -79,24 +89,24 @@ def _details(card: Scorecard, series: int) -> str:
     for kind, rows in written.strata(card):
         cards = card.strata[kind]
         shown: list[Row] = [(name, part.interval, series) for name, part in list(cards.items())[:40]]
-        plot = _plot(card.metric, forest(shown, f"{card.metric} by {kind}"))
-        table = _grid((kind, *card.metrics, "tasks"), rows, numbers=True) if len(card.metrics) > 1 else ""
-        parts.append(f"<section><h2>By {_safe(_KINDS[kind])}</h2>{plot}{table}</section>")
-    spreads = [_plot(metric, _spread(card.of(metric), series), "tasks at each score") for metric in card.metrics]
+        plot = figure(card.metric, forest(shown, f"{card.metric} by {kind}"))
+        table = grid((kind, *card.metrics, "tasks"), rows, numbers=True) if len(card.metrics) > 1 else ""
+        parts.append(f"<section><h2>By {safe(_KINDS[kind])}</h2>{plot}{table}</section>")
+    spreads = [figure(metric, _spread(card.of(metric), series), "tasks at each score") for metric in card.metrics]
     took = card.latency_seconds
     if took.p50 is not None and took.p95 is not None:
         marks = (("p50", took.p50), ("p95", took.p95))
-        spreads.append(_plot("latency", histogram(card.latencies, "latency", marks, series), "runs, in seconds"))
+        spreads.append(figure("latency", histogram(card.latencies, "latency", marks, series), "runs, in seconds"))
     costs = sorted(cell.cost_usd for cell in card.runs.values())
     if any(costs):
-        spreads.append(_plot("cost", histogram(costs, "cost", (), series), "runs, in US$"))
+        spreads.append(figure("cost", histogram(costs, "cost", (), series), "runs, in US$"))
     parts.append(f"<section><h2>Spread</h2><div class=side>{''.join(spreads)}</div></section>")
     if rows := written.worst(card, 20):
-        heading = f"Worst by {_safe(card.metric)}"
-        parts.append(f"<section><h2>{heading}</h2>{_grid(written.WORST, _worst(rows))}</section>")
+        heading = f"Worst by {safe(card.metric)}"
+        parts.append(f"<section><h2>{heading}</h2>{grid(written.WORST, _worst(rows))}</section>")
     if rows := written.unscored(card):
         told = "<p>What has no score is no zero: it takes no part in the means.</p>"
-        parts.append(f"<section><h2>Not scored</h2>{told}{_grid(('metric', 'why', 'cells'), rows)}</section>")
+        parts.append(f"<section><h2>Not scored</h2>{told}{grid(('metric', 'why', 'cells'), rows)}</section>")
     return "".join(parts)
 
 
@@ -111,15 +121,17 @@ def _worst(rows: Iterable[Sequence[str]]) -> list[list[str]]:
     return [[f"{cell[:600]}…" if len(cell) > 600 else cell for cell in row] for row in rows]
 
 
-def _plot(name: str, picture: str, told: str = "") -> str:
+def figure(name: str, picture: str, told: str = "") -> str:
+    """A picture under its name; nothing if there is none."""
     if not picture:
         return ""
-    also = f" <small>{_safe(told)}</small>" if told else ""
-    return f"<figure><figcaption>{_safe(name)}{also}</figcaption>{picture}</figure>"
+    also = f" <small>{safe(told)}</small>" if told else ""
+    return f"<figure><figcaption>{safe(name)}{also}</figcaption>{picture}</figure>"
 
 
-def _grid(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: bool = False) -> str:
-    top = "".join(f"<th>{_safe(name)}</th>" for name in heads)
+def grid(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: bool = False) -> str:
+    """A table, of `numbers` if no line of it may break."""
+    top = "".join(f"<th>{safe(name)}</th>" for name in heads)
     lines = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
     kind = " class=numbers" if numbers else ""
     return f"<div class=wide><table{kind}><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>"
@@ -127,10 +139,11 @@ def _grid(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: bool 
 
 def _cell(text: str) -> str:
     code = text.startswith("seedbed runs show ")
-    return f"<td><code>{_safe(text)}</code></td>" if code else f"<td>{_safe(text)}</td>"
+    return f"<td><code>{safe(text)}</code></td>" if code else f"<td>{safe(text)}</td>"
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """A text that stays text."""
     return html.escape(text)
 
 

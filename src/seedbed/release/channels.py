@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seedbed.errors import NotFound, ReleaseRefused, shown
-from seedbed.experiments.experiment import Verdict
+from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
 from seedbed.release.gates import Change, Gate, Refusal
 from seedbed.storage.store import Digest, Query, Ref, Store

@@ -5,17 +5,16 @@ Gates are named under `channels.<name>.require` in seedbed.yaml. Missing evidenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from seedbed.errors import NotFound, Problem
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evolution.evolve import evolved_on
-from seedbed.experiments.experiment import Verdict, verdicts
+from seedbed.evaluation.judges import AGREEMENT, agreements, deciding, trusted
+from seedbed.evaluation.judging import judges_in
+from seedbed.experiments.held_out import known_tasks, seen_before
+from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.playbooks.library import Library
-from seedbed.stage.dialogue import told
-from seedbed.storage.store import Digest, Store, digest, short
+from seedbed.storage.store import Digest, Store, short
 
 Refusal = Problem
 
@@ -42,10 +41,12 @@ class Better:
     """A verdict says that exactly this candidate is better than exactly this incumbent.
 
     `error` is the highest error rate it may have. Only the first verdict on the same tasks counts: who asks again, in
-    another order or by a laxer rule, finds something in the end.
+    another order or by a laxer rule, finds something in the end. If a judge gave the scores, it has to be trusted:
+    `agreement` is what the lower end of its kappa with people has to reach.
     """
 
     error: float = 0.05
+    agreement: float = AGREEMENT
 
     async def __call__(self, change: Change) -> Refusal | None:
         if change.incumbent is None:
@@ -68,6 +69,20 @@ class Better:
             return Refusal("better", found, "the first", "Compare on tasks that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
+        return self._distrust(verdict, change.library.store)
+
+    def _distrust(self, verdict: Verdict, store: Store) -> Refusal | None:
+        """Why a judge that gave the scores, with exactly the words and the model it had then, is not trusted."""
+        try:
+            metric = store.get(verdict.experiment)["metric"]
+        except NotFound:
+            remedy = "Copy it from the store that has it, or compare again here."
+            return Refusal("better", f"no experiment {short(verdict.experiment)}", "the one of the verdict", remedy)
+        for judge in judges_in(metric):
+            name = verdict.metric if judge == metric else ""
+            if refused := trusted(deciding(agreements(store, judge)), self.agreement, name=name):
+                found = f"a verdict by the {refused.path}, with {refused.found}"
+                return Refusal("better", found, refused.expected, refused.remedy)
         return None
 
 
@@ -77,12 +92,10 @@ async def held_out(change: Change) -> Refusal | None:
         return None
     if change.verdict is None:
         return Refusal("held_out", "no verdict", "one on tasks that were not evolved on", "Compare on held-out tasks.")
-    store = change.library.store
-    ancestors = (entry.digest for entry in change.library.ancestry(change.candidate))
-    seen = {dataset for ancestor in ancestors for dataset in evolved_on(store, ancestor)}
+    library = change.library
     try:
-        judged = _tasks(store, change.verdict.dataset)
-        shared = judged & (_demos(change) | {task for dataset in seen for task in _tasks(store, dataset)})
+        judged = known_tasks(library.store, change.verdict.dataset)
+        shared = seen_before(library, library.get(change.candidate), judged)
     except NotFound as missing:
         remedy = "Copy it from the store that has it, or compare again here."
         return Refusal("held_out", str(missing), "every dataset it was evolved or judged on", remedy)
@@ -117,22 +130,3 @@ def _earlier(verdict: Verdict, store: Store) -> Verdict | None:
         if (each.control, each.dataset, each.metric) == same:
             return each if each != verdict else None
     return None
-
-
-def _tasks(store: Store, dataset: Digest) -> set[Digest]:
-    """What the tasks of a dataset say; another id makes no other task."""
-    try:
-        tasks = Dataset.from_content(store.get(dataset))
-        return {_named(task.inputs, task.expected) for task in tasks}
-    except NotFound:
-        raise NotFound(f"no dataset {short(dataset)} in this store") from None
-
-
-def _demos(change: Change) -> set[Digest]:
-    """The worked examples that the candidate is shown, as tasks."""
-    demos = change.library.get(change.candidate).demos.values()
-    return {_named(demo.inputs, demo.output) for shown in demos for demo in shown}
-
-
-def _named(inputs: Mapping[str, Any], answer: object) -> Digest:
-    return digest("task", [{name: told(value) for name, value in inputs.items()}, told(answer)])

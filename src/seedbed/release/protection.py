@@ -64,8 +64,11 @@ def _gate(place: str, item: object) -> Gate | Problem:
 
 
 def _better(given: object) -> Gate | None:
-    error = given.get("error") if isinstance(given, dict) and given.keys() == {"error"} else None
-    return Better(error) if isinstance(error, float) and 0 < error < 0.5 else None
+    if not isinstance(given, dict) or not given or given.keys() - {"error", "agreement"}:
+        return None
+    highest = {"error": 0.5, "agreement": 1.0}
+    known = all(isinstance(value, float) and 0 < value < highest[name] for name, value in given.items())
+    return Better(**given) if known else None
 
 
 def _max_change(given: object) -> Gate | None:
@@ -93,7 +96,7 @@ def _review(given: object) -> Gate | None:
 
 
 _SET: Mapping[str, tuple[str, Callable[[object], Gate | None]]] = {
-    "better": ("{error: RATE}, above 0 and below 0.5", _better),
+    "better": ("{error: RATE, agreement: KAPPA}, either or both, above 0, the rate below 0.5, the kappa below 1", _better),
     "max_change": ("{number: SHARE, text: CHARACTERS}, either or both, not below 0", _max_change),
     "cooldown": ("a time such as 12 hours, 7 days or 1 week", _cooldown),
     "review": (f"{{when: WHEN}}, with one of: {', '.join(get_args(Occasion))}", _review),

@@ -4,15 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from judge_samples import Court
 from loop_samples import agent, bench, numbers
 
 from seedbed.errors import ReleaseRefused
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.judges import Labelled, Reference, calibrated
+from seedbed.evaluation.metrics import ExactMatch, Metric
+from seedbed.evaluation.weighted import Weighted
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
-from seedbed.experiments.experiment import Verdict
+from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release
@@ -96,6 +99,89 @@ async def test_a_verdict_that_was_touched_up_is_refused(library: Library) -> Non
     refusal = await Better()(asked)
     assert refusal is not None
     assert refusal.found == "a verdict that this store does not hold"
+
+
+# better, by a judge
+
+SAME = r"<expected \w+>\n(\d+)\n</expected \w+>\s+<answer \w+>\n\1\n"
+
+
+def judge(**more: Any) -> Reference:
+    """One that is always right."""
+    court = Court({SAME: "equivalent", "": "different"})
+    return Reference(perform=court.perform, identify=court.space.house.identity, name="same", **more)
+
+
+async def checked(library: Library, judge: Reference, right: int = 20, mistaken: int = 0) -> None:
+    """Hold it against as many right and wrong answers, and some wrong ones that people called right."""
+    said = [("right", 1)] * right + [("wrong", 0)] * right + [("wrong", 1)] * mistaken
+    tasks = [Task(f"t{n}", {"n": n}, str(n)) for n in range(len(said))]
+    labels = [
+        Labelled.answer(task.expected if kind == "right" else "hm", task, label)
+        for task, (kind, label) in zip(tasks, said, strict=True)
+    ]
+    (await calibrated(judge, labels)).keep(library.store, "ada")
+
+
+async def by(metric: Metric, library: Library) -> Change:
+    return change(library, await compare(OLD, NEW, TEST, metric, bench(library.store)))
+
+
+async def test_a_verdict_by_a_judge_that_agrees_with_people_passes(library: Library) -> None:
+    await checked(library, judge())
+    assert await Better()(await by(judge(), library)) is None
+
+
+async def test_a_verdict_by_a_judge_that_nobody_checked_is_refused(library: Library) -> None:
+    refusal = await Better()(await by(judge(), library))
+    assert refusal == Refusal(
+        "better",
+        "a verdict by the judge same, with no agreement with people",
+        "a judge whose kappa with people is at least 0.6, at the lower end of its interval",
+        "Label some answers, and run: seedbed judge check same LABELS",
+    )
+
+
+async def test_a_check_after_the_comparison_counts_too(library: Library) -> None:
+    compared = await by(judge(), library)
+    await checked(library, judge())
+    assert await Better()(compared) is None
+
+
+@pytest.mark.parametrize(("right", "mistaken"), [(2, 0), (20, 12)], ids=["too few labels", "too many mistakes"])
+async def test_a_verdict_by_a_judge_below_the_stated_agreement_is_refused(
+    right: int, mistaken: int, library: Library
+) -> None:
+    await checked(library, judge(), right, mistaken)
+    refusal = await Better()(await by(judge(), library))
+    assert refusal is not None
+    assert "kappa" in refusal.found
+    assert "seedbed judge check same LABELS" in refusal.remedy
+
+
+async def test_a_channel_may_ask_for_more_agreement(library: Library) -> None:
+    await checked(library, judge())
+    refusal = await Better(agreement=0.99)(await by(judge(), library))
+    assert refusal is not None
+    assert "at least 0.99" in refusal.expected
+
+
+async def test_the_check_of_another_judge_says_nothing_of_this_one(library: Library) -> None:
+    await checked(library, judge(cut_at=100))
+    other = Court({SAME: "equivalent", "": "different", "never": "different"})  # another model of the same name
+    await checked(library, Reference(perform=other.perform, identify=other.space.house.identity, name="same"))
+    refusal = await Better()(await by(judge(), library))
+    assert refusal is not None
+    assert refusal.found.endswith("no agreement with people")
+
+
+async def test_a_judge_within_a_reward_has_to_be_trusted_too(library: Library) -> None:
+    compared = await by(Weighted({judge(): 1.0}), library)
+    refusal = await Better()(compared)
+    assert refusal is not None
+    assert "no agreement with people" in refusal.found
+    await checked(library, judge())
+    assert await Better()(compared) is None
 
 
 # held_out
