@@ -2,9 +2,10 @@
 
     python benchmarks/dialogues.py [--crowd 1000] [--repeats 30]
 
-Each row is measured in a process of its own. Figures are medians; those in brackets are divided by the bare loop's.
+Each row is measured in a process of its own. Figures are medians.
 
-- µs per turn: a dialogue of ten turns on a model that answers at once, so all that is measured is what lies around it
+- µs per turn: a dialogue of ten turns on a model that answers at once, and in brackets what lies around that model:
+  without what it takes by itself to make up its answer
 - peak, KB: the most that one such dialogue holds of Python's memory at a time
 - crowd: so many of them at once; how much the process grows for each, and how long the event loop stands still
 - on 100 ms: the same crowd on a model that takes so long; 1.0 s is the least
@@ -128,7 +129,7 @@ async def measured(name: str, size: int, repeats: int) -> list[float]:
 
 def table(size: int, repeats: int) -> None:
     print("| | " + " | ".join(COLUMNS).format(crowd=f"{size:,}") + " |\n|---|" + "---:|" * len(COLUMNS))
-    base = None
+    model = 0.0
     for name, peer in PEERS.items():
         if peer is None or not peer.installed:
             print(f"| {name} |" + " – |" * len(COLUMNS))
@@ -136,9 +137,9 @@ def table(size: int, repeats: int) -> None:
         command = [sys.executable, __file__, "--row", name, "--crowd", str(size), "--repeats", str(repeats)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
         turn, peak, together, each, p99, most, waiting, three = json.loads(done.stdout)
-        base = base or turn
+        model = model or turn  # the first row is the model itself
         print(
-            f"| {name} | {turn:,.0f} ({turn / base:.1f}×) | {peak:,.0f} | {together:.2f} | {each:,.0f} |"
+            f"| {name} | {turn:,.0f} ({turn - model:,.0f}) | {peak:,.0f} | {together:.2f} | {each:,.0f} |"
             f" {p99:,.0f} | {most:,.0f} | {waiting:.2f} | {three:.3f} |",
             flush=True,
         )

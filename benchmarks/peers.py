@@ -64,6 +64,17 @@ class Instant(BaseChatModel):
 
 
 @asynccontextmanager
+async def model_alone(wait: float, _: Path) -> AsyncIterator[Dialogue]:
+    model = Instant(wait=wait)
+
+    async def talk() -> None:
+        for _ in range(TURNS):
+            await model._agenerate([])
+
+    yield talk
+
+
+@asynccontextmanager
 async def bare(wait: float, _: Path) -> AsyncIterator[Dialogue]:
     model = Instant(wait=wait)
 
@@ -310,6 +321,7 @@ async def pydantic_ai_three(wait: float, _: Path) -> AsyncIterator[Dialogue]:
 
 
 PEERS: dict[str, Peer | None] = {
+    "the model itself": Peer(model_alone),
     "bare LangChain loop": Peer(bare, bare_three),
     "seedbed, in memory": Peer(seedbed, seedbed_three),
     "seedbed, durable": Peer(seedbed_durable, seedbed_durable_three),

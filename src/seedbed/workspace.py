@@ -2,141 +2,38 @@
 
 from __future__ import annotations
 
-import getpass
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from seedbed.errors import Problem, SettingsError, StoreError
-from seedbed.playbooks.library import Library
+from seedbed.errors import DatasetError, Problem, SettingsError, shown
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings
-from seedbed.stage.quota import Spending
-from seedbed.storage import open_store
-from seedbed.storage.store import Fact, Json, Query, Ref, Store, Upkeep
-from seedbed.telemetry import switch_on
+from seedbed.premises import Premises
+from seedbed.storage.store import Fact, Json, Query, Ref
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset, Task
-    from seedbed.evaluation.evaluate import Bench, Scorecard
+    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.evaluate import Watcher as CellWatcher
     from seedbed.evaluation.metrics import Metric
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
-    from seedbed.experiments.experiment import Verdict
-    from seedbed.models.registry import Registry
-    from seedbed.parallel import Executor
+    from seedbed.experiments.many import Ranking
+    from seedbed.experiments.outlook import Outlook
+    from seedbed.experiments.verdict import Verdict
     from seedbed.runs.run import Heard, Run
-    from seedbed.stage.house import House
-    from seedbed.stage.ledger import Ledger
-    from seedbed.stage.stage import Confirm, Stage
-    from seedbed.storage.redis import Redis
+    from seedbed.stage.stage import Stage
+    from seedbed.stats.sequential import Answer
 
 T = TypeVar("T")
 
-AT_ONCE = 8
-"""How many runs are under way at a time; the embedded model answers as many together."""
 
-
-@dataclass
-class Workspace:
-    """Everything put together. Playbooks are given as Playbook, or by digest, ref or channel name."""
-
-    settings: Settings
-    store: Store
-    tools: list[Any] = field(default_factory=list)
-    """What programs may call: functions, LangChain tools, or `Tool`."""
-    confirm: Confirm | None = None
-    """Asks a person where a rule wants it; without it the answer is no."""
-    spent: Spending = field(init=False)
-    _executors: dict[str, Executor] = field(init=False, repr=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.spent = Spending(self.settings, self.store)
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, path: Path | str = "seedbed.yaml") -> AsyncIterator[Workspace]:
-        """The workspace of a file, closed again at the end of the block."""
-        space = cls.at(Settings.load(path))
-        try:
-            yield space
-        finally:
-            if "_house" in vars(space):
-                await space.house.closed()
-            space.close()
-
-    @classmethod
-    def at(cls, settings: Settings) -> Workspace:
-        switch_on(settings)
-        from seedbed.storage.wrappers import Encrypted, MasterKey, expect_plain
-
-        key = MasterKey.from_environment() if settings.encrypted else None
-        redis = _redis(settings)
-        store = open_store(store_url(settings))
-        try:
-            if redis and settings.store.startswith("postgresql:"):  # a file of this machine answers sooner than Redis
-                from seedbed.storage.cached import with_cache
-
-                store = with_cache(store, redis)
-            if key:
-                return cls(settings, Encrypted(store, key))
-            expect_plain(store)
-        except StoreError:
-            store.close()
-            raise
-        return cls(settings, store)
-
-    def close(self) -> None:
-        for executor in self._executors.values():
-            executor.close()
-        if "_house" in vars(self):
-            self.house.close()
-        if isinstance(self.store, Upkeep):
-            self.store.close()
-
-    @property
-    def by(self) -> str:
-        return self.settings.by or _login()
-
-    @property
-    def library(self) -> Library:
-        return Library(self.store, self.by)
-
-    @property
-    def house(self) -> House:
-        """Where runs are performed, with the tools and the person to ask that there are now."""
-        house = self._house
-        house.tools, house.confirm = self.tools, self.confirm
-        return house
-
-    @cached_property
-    def _house(self) -> House:
-        from seedbed.stage.house import House
-
-        return House(self.settings, self.store, self.library, self.models, self.spent)
-
-    @cached_property
-    def models(self) -> Registry:
-        from seedbed.models.registry import Registry
-
-        return Registry(self.settings.models, self.settings.source)
-
-    def playbook(self, named: Playbook | str) -> Playbook:
-        """A playbook itself, or the one a file, digest, ref or channel names."""
-        if isinstance(named, Playbook):
-            return named
-        if Path(named).suffix in (".yaml", ".yml", ".json"):
-            return Playbook.load(named)
-        return self.library.get(named)
-
-    # The five verbs
+class Workspace(Premises):
+    """Everything put together: five verbs. Playbooks are given as Playbook, or by digest, ref or channel name."""
 
     async def run(
         self,
@@ -212,12 +109,14 @@ class Workspace:
         *,
         replicates: int = 1,
         max_cost_usd: float | None = None,
+        timeout_seconds: float | None = None,
         watch: CellWatcher | None = None,
         parallel: str | int | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks, by the first metric above all; what was paid before is reused.
 
         It never costs more than `max_cost_usd`; what the money does not last for has no score, and is tried next time.
+        So is a run that takes longer than `timeout_seconds`.
         `parallel` says where it is done: `loop`, `processes`, a number of them, `ray` or `ray://HOST:PORT`; as the
         workspace file says if nothing is given.
         """
@@ -230,7 +129,7 @@ class Workspace:
             chosen,
             tasks,
             metrics,
-            self.bench_on(parallel),
+            replace(self.bench_on(parallel), timeout_seconds=timeout_seconds),
             replicates=replicates,
             max_cost_usd=max_cost_usd,
             watch=watch,
@@ -245,15 +144,119 @@ class Workspace:
         metric: Metric,
         alpha: float = 0.05,
         seed: int = 0,
+        rule: str | Mapping[str, Any] | None = None,
+        replicates: int = 1,
+        channel: str | None = None,
+        max_cost_usd: float | None = None,
         watch: AnswerWatcher | None = None,
+        parallel: str | int | None = None,
     ) -> Verdict:
-        """Decide whether the candidate is better, with a guaranteed error rate."""
-        from seedbed.experiments.compare import compare
+        """Decide whether the candidate is better, with a guaranteed error rate.
 
-        old, new = self.playbook(control), self.playbook(candidate)
-        for each in (old, new):
+        On tasks that the candidate has not seen: DatasetError names those that it has. `rule` is a name, or a name with
+        its settings, as in `{"rule": "exact", "effect": 0.1}`. For a `channel` it is paid from its error budget: of
+        all that are ever called better for it, at most a share `alpha` is not.
+        """
+        from seedbed.experiments.budget import level_for
+        from seedbed.experiments.compare import compare
+        from seedbed.stage.ledger import Ledger
+
+        old, (new,) = self._compared(control, [candidate], on)
+        if channel:
+            self._protection(channel)
+            alpha = level_for(self.store, channel, old.digest, new.digest, on.digest, alpha)
+        return await compare(
+            old,
+            new,
+            on,
+            metric,
+            self.bench_on(parallel),
+            alpha=alpha,
+            seed=seed,
+            rule=rule,
+            replicates=replicates,
+            channel=channel or "",
+            ledger=Ledger(max_cost_usd, kept=0.0),
+            watch=watch,
+        )
+
+    async def compare_many(
+        self,
+        baseline: Playbook | str,
+        candidates: Sequence[Playbook | str],
+        *,
+        on: Dataset,
+        metric: Metric,
+        alpha: float = 0.05,
+        seed: int = 0,
+        effect: float | None = None,
+        replicates: int = 1,
+        max_cost_usd: float | None = None,
+        watch: Callable[[Playbook, Answer], None] | None = None,
+        parallel: str | int | None = None,
+    ) -> Ranking:
+        """Rank several candidates against one baseline, with one error rate for all of them together."""
+        from seedbed.experiments.many import compare_many
+        from seedbed.stage.ledger import Ledger
+
+        old, new = self._compared(baseline, candidates, on)
+        return await compare_many(
+            old,
+            new,
+            on,
+            metric,
+            self.bench_on(parallel),
+            alpha=alpha,
+            seed=seed,
+            effect=effect,
+            replicates=replicates,
+            ledger=Ledger(max_cost_usd, kept=0.0),
+            watch=watch,
+        )
+
+    def outlook(
+        self,
+        control: Playbook | str,
+        candidate: Playbook | str,
+        *,
+        on: Dataset,
+        metric: Metric,
+        alpha: float = 0.05,
+        seed: int = 0,
+        rule: str | Mapping[str, Any] | None = None,
+        replicates: int = 1,
+        effect: float = 0.1,
+        discordance: float | None = None,
+    ) -> Outlook:
+        """What a comparison will take and may find, before anything is spent."""
+        from seedbed.experiments.experiment import Experiment
+        from seedbed.experiments.outlook import outlook
+
+        old, (new,) = self._compared(control, [candidate], on)
+        plan = Experiment.plan(
+            old.digest, new.digest, on, metric, alpha=alpha, seed=seed, models={}, rule=rule, replicates=replicates
+        )
+        return outlook(self.store, plan, on, effect=effect, discordance=discordance)
+
+    def _compared(
+        self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset
+    ) -> tuple[Playbook, list[Playbook]]:
+        """What is going to be compared, kept, on tasks that no candidate has seen."""
+        old, new = self.playbook(control), [self.playbook(each) for each in candidates]
+        for each in (old, *new):
             self.library.keep(each, because="compared")
-        return await compare(old, new, on, metric, self.bench, alpha=alpha, seed=seed, watch=watch)
+        for each in new:
+            self._expect_unseen(each, tasks)
+        return old, new
+
+    def _expect_unseen(self, candidate: Playbook, tasks: Dataset) -> None:
+        from seedbed.experiments.held_out import seen_before
+
+        if seen := seen_before(self.library, candidate, tasks):
+            named = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
+            found = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {named}"
+            remedy = "Compare on other tasks: what it was chosen on proves nothing."
+            raise DatasetError([Problem("tasks", found, "tasks that it has not seen", remedy)])
 
     async def evolve(
         self,
@@ -298,78 +301,6 @@ class Workspace:
 
         return rollback(self.library, channel, because=because)
 
-    # What the verbs share
-
-    @property
-    def bench(self) -> Bench:
-        return self.bench_on(None)
-
-    def bench_on(self, parallel: str | int | None) -> Bench:
-        """The bench whose runs are performed there, or where the settings say. Raises SettingsError."""
-        from seedbed.parallel import Loop, executor
-        from seedbed.worker import elsewhere
-
-        named = str(self.settings.parallel if parallel is None else parallel)
-        chosen = self._executors.get(named) or self._executors.setdefault(named, executor(named))
-        if isinstance(chosen, Loop):
-            return self._bench
-        if self.settings.store.partition(":")[0] == "memory":
-            remedy = "Keep it in sqlite:///FILE or in PostgreSQL, or work in this loop."
-            raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
-        return replace(self._bench, elsewhere=elsewhere(chosen, opened_by, self._told))
-
-    def _told(self) -> Told:
-        """What other processes have to know to work here. They need not sit in this folder."""
-        source = Path(self.settings.source or "seedbed.yaml").absolute()
-        where = {"store": store_url(self.settings), "source": str(source), "parallel": "loop"}
-        return self.settings.model_copy(update=where), self.tools, self.confirm
-
-    @cached_property
-    def _bench(self) -> Bench:
-        from seedbed.evaluation.evaluate import Bench
-
-        async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
-            return await self.house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
-
-        return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE, present=self.house.present)
-
-
-Told: TypeAlias = "tuple[Settings, list[Any], Confirm | None]"
-
-
-def opened_by(told: Told) -> Workspace:
-    """The workspace of another process, with the same settings and tools."""
-    settings, tools, confirm = told
-    space = Workspace.at(settings)
-    space.tools, space.confirm = tools, confirm
-    return space
-
-
-def store_url(settings: Settings) -> str:
-    """Where the store is, with a relative path seen from the workspace file, wherever the command was given."""
-    for scheme in ("sqlite:///", "files:"):
-        rest = settings.store.removeprefix(scheme)
-        if rest and rest != settings.store and not rest.startswith("/"):
-            return f"{scheme}{settings.path(rest)}"
-    return settings.store
-
-
-def _redis(settings: Settings) -> Redis | None:
-    """The Redis of the settings, if there is one."""
-    if not settings.cache:
-        return None
-    from seedbed.storage.redis import redis_at
-
-    return redis_at(settings.cache)
-
 
 def _seed(given: int | None) -> int:
     return random.SystemRandom().getrandbits(31) if given is None else given
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a number that has no name
-        remedy = "Set by in the workspace file, or SEEDBED_BY."
-        raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from seedbed.evaluation.metrics import ExactMatch
 from seedbed.evolution.best_of import BestOf
 from seedbed.models.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
+from seedbed.premises import AT_ONCE
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -28,7 +29,7 @@ from seedbed.stage.quota import Spending
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
-from seedbed.workspace import AT_ONCE, Workspace, store_url
+from seedbed.workspace import Workspace
 
 
 class KeyedChat(ScriptedChat):
@@ -96,11 +97,6 @@ async def test_a_relative_store_lies_beside_the_file_wherever_one_is(
         opened.library.keep(agent("a"), because="try")
     assert (tmp_path / "project" / made).exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize("url", ["memory:", "sqlite:////data/seedbed.db", "files:/data", "postgresql://ada@db/seedbed"])
-def test_any_other_store_is_where_its_url_says(url: str) -> None:
-    assert store_url(Settings(store=url, source="project/seedbed.yaml")) == url
 
 
 async def test_an_environment_has_its_own_store_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,3 +488,29 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
     assert late.count("modest") > late.count("praised")
     again = Workspace(its.settings, its.store)
     assert again.house.router.state() == its.house.router.state()
+
+
+async def never(task: Mapping[str, Any], stage: Stage) -> str:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def test_an_evaluation_gives_up_on_runs_that_take_too_long() -> None:
+    waits = Playbook.from_document({"program": "test_workspace:never", "roles": {}})
+    with closing(space()) as here:
+        card = await here.evaluate(waits, numbers(2), ExactMatch(), timeout_seconds=0.01)
+        assert card.reasons == {"it took longer than 0.01 s": 2}
+        # The limit was that of one evaluation.
+        assert here.bench.timeout_seconds is None
+
+
+def test_a_dataset_is_found_by_its_name_or_digest() -> None:
+    with closing(space()) as here:
+        digest = here.store.put("dataset", numbers(3).content())
+        here.store.move("datasets/digits", digest, expected=None, because="kept", by="ada")
+        for named in ("digits", "datasets/digits", digest):
+            assert here.dataset(named).digest == numbers(3).digest
+        other = here.store.put("note", {"text": "no tasks"})
+        for named in ("digit", other):
+            with pytest.raises(NotFound, match=r"no dataset is called .*Known names: digits\."):
+                here.dataset(named)

@@ -16,6 +16,7 @@ from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, counted
 
 if TYPE_CHECKING:
     from seedbed.evaluation.metrics import Metric
+    from seedbed.workspace import Workspace
 
 
 class Format(StrEnum):
@@ -105,9 +106,9 @@ def evaluate(
         report, view, document = measurement.report, suites.view(measurement), suites.document(measurement)
     else:
         names, on = _named(playbooks, dataset, on)
-        by = _metrics(metric or ["exact_match"])
         read = options.dataset_file(on)
         with options.opened(workspace) as space:
+            by = _metrics(space, metric or ["exact_match"])
             tasks = read or options.dataset(space, on)
             report = scoring.evaluated(space, scoring.chosen(space, names), tasks, by, replicates, how)
         view, document = cards.report_view(report), to_document(report)
@@ -164,6 +165,7 @@ def _look_beside(workspace: Path) -> None:
         sys.path.append(folder)
 
 
-def _metrics(written: Iterable[str]) -> list[Metric]:
+def _metrics(space: Workspace, written: Iterable[str]) -> list[Metric]:
     """The metrics as they are written, each once."""
-    return list({metric.name: metric for metric in map(options.metric, written)}.values())
+    found = [options.metric(space, each) for each in written]
+    return list({metric.name: metric for metric in found}.values())

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from seedbed.cli import channel, dataset, demo, init, model, playbook, runs, store, verbs
+from seedbed.cli import channel, dataset, demo, evidence, experiment, init, judge, model, playbook, runs, store, verbs
 from seedbed.cli.calling import call
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -21,8 +21,11 @@ for noun, commands, told in (
     ("playbook", playbook.app, "Keep, name, find, compare and merge playbooks."),
     ("runs", runs.app, "What happened."),
     ("dataset", dataset.app, "Tasks and their expected answers."),
+    ("judge", judge.app, "Models that judge, and how far they agree with people."),
     ("model", model.app, "Who speaks."),
     ("channel", channel.app, "What is served, and how it came there."),
+    ("experiment", experiment.app, "What was compared, and how it stands."),
+    ("evidence", evidence.app, "Check verdicts, and how far they can be trusted."),
     ("store", store.app, "Verify, copy, measure and clean the store."),
 ):
     app.add_typer(commands, name=noun, help=told, rich_help_panel="Nouns look things up")

@@ -40,6 +40,7 @@ def _card(space: Workspace, name: str, measured: dict[str, Json]) -> Json:
         "requests_per_minute": card.requests_per_minute,
         "tokens_per_minute": card.tokens_per_minute,
         "timeout_seconds": card.timeout_seconds,
+        "hedge": card.hedge,
         "measured": measured.get(name),
     }
 
@@ -49,7 +50,7 @@ def list_models(workspace: WorkspaceFile = None, as_json: AsJson = False) -> Non
     """Show the models of the workspace. A price nobody knows is null.
 
     JSON: models (model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds, measured).
+    tokens_per_minute, timeout_seconds, hedge, measured).
     """
     from seedbed.runs.speed import measured
 
@@ -90,7 +91,7 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
     """Show the card of a model. A price nobody knows is null.
 
     JSON: model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds, measured (turns, median_seconds, slowest_seconds, tokens_per_second).
+    tokens_per_minute, timeout_seconds, hedge, measured (turns, median_seconds, slowest_seconds, tokens_per_second).
     JSON of the embedded model also: identity (runtime, weights, cpu).
     """
     from seedbed.runs.speed import measured
@@ -114,6 +115,7 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
         ("context", f"{card['context_tokens']:,} tokens" if card["context_tokens"] else ""),
         ("limits", ", ".join(f"{number:,} {what} per minute" for what, number in limits.items() if number)),
         ("timeout", f"{card['timeout_seconds']:g} s"),
+        ("hedge", f"asked twice if slower than {card['hedge']:.0%} of its answers" if card["hedge"] else ""),
         ("measured", _speed(card["measured"])),
         *card.get("identity", {}).items(),
     ]

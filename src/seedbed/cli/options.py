@@ -231,12 +231,14 @@ def opened_for_dataset(given: Path | None, name: str) -> Iterator[Workspace | No
             yield space
 
 
-def metric(name: str) -> Metric:
+def metric(space: Workspace, name: str) -> Metric:
+    """The metric of that name: one that comes with seedbed, one's own, or a judge of the workspace."""
     from seedbed.errors import SettingsError
     from seedbed.evaluation.metrics import parsed
 
+    judges = space.judges  # what is wrong in the workspace file is no wrong call
     try:
-        return parsed(name)
+        return parsed(name, judges)
     except SettingsError as wrong:
         raise typer.BadParameter(str(wrong), param_hint="--metric") from None
 

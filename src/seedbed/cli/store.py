@@ -54,7 +54,7 @@ def migrate(
     from seedbed.storage.migrations import MIGRATIONS
     from seedbed.storage.sql import migrate_to
     from seedbed.storage.store import without_password
-    from seedbed.workspace import store_url
+    from seedbed.premises import store_url
 
     where = store_url(Settings.load(options.workspace_file(workspace)))
     before, goal = migrate_to(where, to, dry_run=dry_run)

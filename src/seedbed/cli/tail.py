@@ -23,7 +23,7 @@ INTERVAL_SECONDS = 0.5
 LATE_SECONDS = 5.0
 """How long a fact may be on its way: where many write at a time, numbers are given before they can be read."""
 
-INSIDE = ("turn", "decision", "call", "child", "remark")
+INSIDE = ("turn", "failure", "decision", "call", "child", "remark")
 KINDS = ("start", *INSIDE, "run")
 
 
@@ -121,6 +121,12 @@ def _turn(fact: Fact) -> Parts:
     ]
 
 
+def _failure(fact: Fact) -> Parts:
+    body = fact.body
+    told = [(body["step"] or body["role"], "bold"), (f" · {body['role']}", "cyan")]
+    return [*told, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (money(body["cost_usd"]), "dim")]
+
+
 def _decision(fact: Fact) -> Parts:
     body = fact.body
     return [("decided ", "bold"), f"{body['point']}: {clipped(body['action'])}, because {clipped(body['because'])}"]
@@ -162,6 +168,7 @@ def _spent(body: Json) -> tuple[str, str]:
 _TOLD: dict[str, Callable[[Fact], Parts]] = {
     "start": _start,
     "turn": _turn,
+    "failure": _failure,
     "decision": _decision,
     "call": _call,
     "child": _child,

@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seedbed.cli import options, output
+from seedbed.cli.compare import compare
 from seedbed.cli.evaluate import evaluate
 from seedbed.cli.options import AsJson, Because, Changes, DatasetName, DryRun, MetricName, PlaybookName, WorkspaceFile
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
     from seedbed.evolution.evolve import Evolution
-    from seedbed.experiments.experiment import Verdict
+    from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.storage.store import Digest, Json, Ref
     from seedbed.workspace import Workspace
 
 app = typer.Typer()
-
-Alpha = Annotated[
-    float,
-    typer.Option("--alpha", help="The highest chance to call a candidate better that is not, above 0, below 0.5."),
-]
 
 
 @app.command(rich_help_panel="Verbs do the work")
@@ -100,46 +96,7 @@ def _changed(space: Workspace, name: str, values: dict[str, Any]) -> Playbook:
 app.command(rich_help_panel="Verbs do the work")(evaluate)
 
 
-@app.command(rich_help_panel="Verbs do the work")
-def compare(
-    control: Annotated[str, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")],
-    candidate: Annotated[str, typer.Argument(metavar="B", help="What may be better.")],
-    on: Annotated[str, typer.Option("--on", metavar="DATASET", help="Tasks that B was not evolved on.")],
-    metric: MetricName = "exact_match",
-    alpha: Alpha = 0.05,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the order of the tasks.")] = 0,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Decide whether B is better than A, with a guaranteed error rate.
-
-    Stops as soon as the answer is known. Repeating a comparison gives the recorded verdict.
-
-    JSON: experiment, control, candidate, dataset, metric, finding, tasks, at_most, wins, ties, losses, control_mean,
-    candidate_mean, difference, low, high, p, alpha, outcomes.
-    Exit code 0 if B is better, 1 if it is worse, 2 if these tasks do not tell.
-    """
-    from seedbed.cli import views
-
-    by, read = options.metric(metric), options.dataset_file(on)
-    if not 0 < alpha < 0.5:
-        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
-    with options.opened(workspace) as space:
-        tasks = read or options.dataset(space, on)
-        verdict = compared(space, space.playbook(control), space.playbook(candidate), tasks, by, alpha, seed)
-    output.show(views.verdict_document(verdict), as_json, views.verdict_view(verdict))
-    raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(verdict.finding, INCONCLUSIVE))
-
-
-def compared(
-    space: Workspace, control: Playbook, candidate: Playbook, tasks: Dataset, by: Metric, alpha: float, seed: int
-) -> Verdict:
-    """`Workspace.compare` with a live status line."""
-    from seedbed.cli import progress
-
-    with progress.comparing(len(tasks), alpha) as watch:
-        work = space.compare(control, candidate, on=tasks, metric=by, alpha=alpha, seed=seed, watch=watch)
-        return options.complete(work)
+app.command(rich_help_panel="Verbs do the work")(compare)
 
 
 @app.command(rich_help_panel="Verbs do the work")
@@ -175,9 +132,9 @@ def evolve(
     """
     from seedbed.cli import views
 
-    by, read = options.metric(metric), options.dataset_file(dataset)
+    read = options.dataset_file(dataset)
     with options.opened(workspace, dry_run=dry_run) as space:
-        start = space.playbook(playbook)
+        by, start = options.metric(space, metric), space.playbook(playbook)
         shown, tasks = _apart(read or options.dataset(space, dataset), demos, seed)
         offered = variants(start, _bank(bank), gene, demos, shown, seed)
         if dry_run:
@@ -305,7 +262,7 @@ def release(
 
 def _verdict(space: Workspace, experiment: str) -> Verdict:
     from seedbed.errors import NotFound
-    from seedbed.experiments.experiment import Verdict
+    from seedbed.experiments.verdict import Verdict
     from seedbed.storage.store import Query
 
     start = f"b2:{experiment.removeprefix('b2:')}"
@@ -317,7 +274,7 @@ def _verdict(space: Workspace, experiment: str) -> Verdict:
 
 
 def _newest_verdict(space: Workspace, candidate: Digest, channel: str) -> Verdict | None:
-    from seedbed.experiments.experiment import verdicts
+    from seedbed.experiments.verdict import verdicts
     from seedbed.release.channels import stable
 
     incumbent = stable(space.store, channel)

@@ -17,14 +17,11 @@ if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evolution.evolve import Evolution
-    from seedbed.experiments.experiment import Verdict
     from seedbed.playbooks.changes import Change
     from seedbed.playbooks.library import Entry, Library
     from seedbed.playbooks.playbook import Playbook
     from seedbed.runs.run import Run
     from seedbed.stats.estimates import Interval
-
-FINDINGS = {"superior": "bold green", "inferior": "bold red", "inconclusive": "bold yellow"}
 
 
 def interval_text(interval: Interval) -> str:
@@ -128,8 +125,10 @@ def served(ref: Ref) -> Digest:
 
 def names(store: Store) -> dict[Digest, list[str]]:
     """What each named playbook is called."""
+    from seedbed.playbooks.library import names_a_playbook
+
     called: dict[Digest, list[str]] = {}
-    for ref in store.refs():
+    for ref in filter(names_a_playbook, store.refs()):
         called.setdefault(served(ref), []).append(ref.name)
     return called
 
@@ -195,47 +194,7 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
 
 
-# Verdicts and evolutions
-
-
-def verdict_document(verdict: Verdict) -> Json:
-    return verdict.body()
-
-
-def verdict_view(verdict: Verdict) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    told = {
-        "superior": f"{short(verdict.candidate)} is better than {short(verdict.control)}",
-        "inferior": f"{short(verdict.candidate)} is worse than {short(verdict.control)}",
-        "inconclusive": "these tasks do not tell them apart",
-    }[verdict.finding]
-    known = verdict.low is not None and verdict.high is not None
-    interval = f"[{verdict.low:+.3f}, {verdict.high:+.3f}]" if known else "(no spread to tell an interval from)"
-    p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, kept however often one looks)"
-    pairs: list[tuple[str, RenderableType]] = [
-        (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
-        ("difference", f"{verdict.difference:+.3f} {interval}"),
-        ("tasks", f"{verdict.tasks} of {verdict.at_most}: {_outcomes(verdict)}"),
-        ("in order", outcomes_view(verdict.outcomes)),
-        ("p", p),
-        ("experiment", line((short(verdict.experiment), "yellow"))),
-    ]
-    heading = Text.assemble((verdict.finding, FINDINGS[verdict.finding]), f": {told}")
-    return Group(heading, output.facts(pairs))
-
-
-def _outcomes(verdict: Verdict) -> str:
-    return f"better {verdict.wins}, equal {verdict.ties}, worse {verdict.losses}"
-
-
-def outcomes_view(outcomes: str) -> RenderableType:
-    """One sign per task: + better, = equal, - worse."""
-    from rich.text import Text
-
-    styles = {"+": "green", "=": "dim", "-": "red"}
-    return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
+# Evolutions
 
 
 def evolution_document(evolution: Evolution, tasks: Dataset, branch: str | None) -> Json:

@@ -11,7 +11,7 @@ from seedbed.evaluation.evaluate import Bench, Cell, Scorecard, evaluate
 from seedbed.evaluation.metrics import Metric
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.storage.store import Digest, Fact, Query, Store, digest
+from seedbed.storage.store import Digest, Fact, digest
 
 
 class Optimizer(Protocol):
@@ -86,9 +86,3 @@ def _record(
         kind="evolution", key=key, subject=best, at=bench.clock(), by=bench.by, body=body, value=scores.get(best)
     )
     bench.store.append([fact])
-
-
-def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
-    """The datasets of every search that tried a playbook: also one that was not kept was looked at there."""
-    queries = (Query(kind=kind, subject=candidate) for kind in ("trial", "evolution"))
-    return {fact.body["dataset"] for query in queries for fact in store.facts(query)}

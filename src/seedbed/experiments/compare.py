@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import Any
 
-from seedbed.errors import DatasetError, NotFound, Problem
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench, Cell, cells_of
+from seedbed.errors import BudgetSpent, NotFound, SeedbedError
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
+from seedbed.evaluation.judges import agreements, deciding
+from seedbed.evaluation.judging import judges_in
 from seedbed.evaluation.metrics import Metric
-from seedbed.experiments.experiment import Experiment, Finding, Verdict
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.reading import Reading
+from seedbed.experiments.verdict import Verdict, evidence_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.estimates import paired_interval
+from seedbed.stage.ledger import Ledger, dollars
 from seedbed.stats.sequential import Answer
-from seedbed.storage.store import Fact
+from seedbed.storage.store import Digest, Fact, Json, Store, digest
 
 Watcher = Callable[[Answer], None]
+
+Arms = Sequence[tuple[Playbook, Sequence[Sequence[Item]]]]
+"""Playbooks, and what each performs for every unit."""
 
 
 async def compare(
@@ -29,82 +38,142 @@ async def compare(
     *,
     alpha: float = 0.05,
     seed: int = 0,
+    rule: str | Mapping[str, Any] | None = None,
+    replicates: int = 1,
+    first_replicates: tuple[int, int] = (0, 0),
+    channel: str = "",
+    ledger: Ledger | None = None,
     watch: Watcher | None = None,
 ) -> Verdict:
     """Is the candidate better on these tasks? Registered before the first run, recorded when it is answered.
 
-    Both arms meet each task with the same seed. Results are read in the registered order however fast each
-    comes, and reading stops when the rule answers: that is what keeps its error rate. A run that fails
-    counts as the experiment says. A comparison that has been answered is not repeated: its verdict stands.
+    Both arms meet each task with the same seed. Results are read in the registered order however fast each comes, and
+    reading stops when the rule answers: that is what keeps its error rate. A run that fails counts as the experiment
+    says. A comparison that was interrupted goes on where it was; one that has been answered is not repeated: its
+    verdict stands. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
     """
     models = {"control": bench.identity(control), "candidate": bench.identity(candidate)}
-    plan = Experiment.plan(control.digest, candidate.digest, tasks, metric, alpha=alpha, seed=seed, models=models)
-    if not plan.order:
-        raise DatasetError([Problem("tasks", "none", "at least one")])
+    plan = Experiment.plan(
+        control.digest,
+        candidate.digest,
+        tasks,
+        metric,
+        alpha=alpha,
+        seed=seed,
+        models=models,
+        rule=rule,
+        replicates=replicates,
+        first_replicates=first_replicates,
+        channel=channel,
+    )
     with suppress(NotFound):
         return Verdict.recall(bench.store, plan.digest)
-    bench.store.put("dataset", tasks.content())
-    bench.store.put("experiment", plan.content())
-    by_id = {task.id: task for task in tasks}
-    order = [(by_id[name], 0) for name in plan.order]
-    # A playbook against itself is one arm: each of its cells is paid once, so every task is a tie.
-    arms = [cells_of(playbook, order, [metric], bench) for playbook in dict.fromkeys((control, candidate))]
-
-    async def pair(item: tuple[Task, int]) -> tuple[Cell, Cell]:
-        cells = [cell async for (cell,) in in_order(arms, lambda arm: arm(item), at_once=bench.at_once)]
-        return cells[0], cells[-1]
-
-    rule = plan.start()
-    scores: list[tuple[float, float]] = []
-    async with aclosing(in_order(order, pair, at_once=max(1, bench.at_once // len(arms)))) as pairs:
-        async for cells in pairs:
-            before, after = (plan.failure_counts_as if cell.value is None else cell.value for cell in cells)
-            scores.append((before, after))
-            answer = rule.update(after - before)
+    _register(plan, tasks, bench)
+    reading, money = Reading(plan, tasks, metric.name), ledger or Ledger()
+    ours, theirs = reading.items()
+    # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
+    arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
+    coming = (_elsewhere if bench.elsewhere else _here)(arms, metric, bench, money)
+    async with bench.present(), aclosing(coming) as units:
+        async for cells in units:
+            _expect_paid(cells, money, reading)
+            answer = reading.read(cells[0], cells[-1])
             if watch:
                 watch(answer)
             if answer.verdict != "continue":
                 break
-    return _recorded(plan, metric, rule.state()["outcomes"], rule.answer, scores, bench)
+    evidence = evidence_of(bench.store, reading.cells)
+    verdict = reading.verdict(evidence=evidence, judges=_judges(bench.store, plan.metric))
+    return _kept(bench.store, verdict, bench.by, bench.clock)
 
 
-def _recorded(
-    plan: Experiment, metric: Metric, outcomes: str, answer: Answer, scores: list[tuple[float, float]], bench: Bench
-) -> Verdict:
-    before, after = ([pair[arm] for pair in scores] for arm in (0, 1))
-    interval = paired_interval(before, after)
-    # Differences that are all the same show no spread, which is no proof that there is none.
-    known = math.isfinite(interval.low) and interval.low < interval.high
-    finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
-    verdict = Verdict(
-        experiment=plan.digest,
-        control=plan.control,
-        candidate=plan.candidate,
-        dataset=plan.dataset,
-        metric=metric.name,
-        finding=finding,
-        tasks=answer.n,
-        at_most=len(plan.order),
-        wins=answer.wins,
-        ties=answer.ties,
-        losses=answer.losses,
-        control_mean=sum(before) / len(before),
-        candidate_mean=sum(after) / len(after),
-        difference=interval.mean,
-        low=interval.low if known else None,
-        high=interval.high if known else None,
-        p=answer.p,
-        alpha=plan.rule["alpha"],
-        outcomes=outcomes,
-    )
+def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:
+    """Stop an experiment by hand. Its verdict is invalid and says why; whoever is at it will find that."""
+    if not because.strip():
+        raise SeedbedError("because: found no reason; expected why the experiment is stopped")
+    plan = Experiment.from_content(store.get(experiment))
+    reading = Reading(plan, Dataset.from_content(store.get(plan.dataset)), str(plan.metric.get("metric", "")))
+    return _kept(store, reading.verdict(aborted=because.strip()), by, clock)
+
+
+def _kept(store: Store, verdict: Verdict, by: str, clock: Callable[[], datetime]) -> Verdict:
+    """Keep a verdict; the first one of an experiment stands."""
     fact = Fact(
         kind="verdict",
-        key=plan.digest,
-        subject=plan.candidate,
-        at=bench.clock(),
-        by=bench.by,
+        key=verdict.experiment,
+        subject=verdict.candidate,
+        at=clock(),
+        by=by,
         body=verdict.body(),
         value=verdict.difference,
     )
-    bench.store.append([fact])
-    return Verdict.recall(bench.store, plan.digest)
+    store.append([fact])
+    return Verdict.recall(store, verdict.experiment)
+
+
+def _register(plan: Experiment, tasks: Dataset, bench: Bench) -> None:
+    """Keep what is going to be compared, and that it was begun."""
+    bench.store.put("dataset", tasks.content())
+    key = bench.store.put("experiment", plan.content())
+    body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
+    begun = Fact(kind="comparison", key=key, subject=plan.candidate, at=bench.clock(), by=bench.by, body=body)
+    bench.store.append([begun])
+
+
+def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, reading: Reading) -> None:
+    """What could not be paid is no failure of anybody: then there is no answer yet."""
+    if ledger.refused and any(cell.value is None for arm in cells for cell in arm):
+        raise BudgetSpent(
+            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} after "
+            f"{len(reading.answers)} of {len(reading.units)} tasks; expected enough to go on. "
+            "Compare again with a higher limit: what was paid is not paid twice"
+        )
+
+
+def _judges(store: Store, metric: Json) -> Json:
+    """What is known of the judges that give the scores, by the digests of their identities."""
+    known = {digest("metric", judge): deciding(agreements(store, judge)) for judge in judges_in(metric)}
+    return {name: None if each is None else {"kappa": each.kappa, "low": each.low} for name, each in known.items()}
+
+
+async def _here(arms: Arms, metric: Metric, bench: Bench, ledger: Ledger) -> AsyncGenerator[list[list[Cell]], None]:
+    """The cells of each arm, unit by unit; all arms meet a unit at the same time."""
+    pays = []
+    for playbook, todo in arms:
+        plan = [item for unit in todo for item in unit]
+        pays.append(await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger))
+
+    async def met(number: int) -> list[list[Cell]]:
+        each_run = zip(*(todo[number] for _, todo in arms), strict=True)
+        turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
+        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=bench.at_once)) as coming:
+            cells = [cell async for (cell,) in coming]
+        return [cells[arm :: len(arms)] for arm in range(len(arms))]
+
+    largest = len(arms) * max(map(len, arms[0][1]))
+    numbers = range(len(arms[0][1]))
+    async with aclosing(in_order(numbers, met, at_once=max(1, bench.at_once // largest))) as coming:
+        async for cells in coming:
+            yield cells
+
+
+async def _elsewhere(
+    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger
+) -> AsyncGenerator[list[list[Cell]], None]:
+    """The same by other processes: each arm in its order, both at the same time."""
+    assert bench.elsewhere
+    streams = [
+        bench.elsewhere(playbook, [item for unit in todo for item in unit], [metric], bench, ledger)
+        for playbook, todo in arms
+    ]
+    try:
+        for number in range(len(arms[0][1])):
+            counts = [len(todo[number]) for _, todo in arms]
+            yield list(await asyncio.gather(*map(_taken, streams, counts)))
+    finally:
+        for stream in streams:
+            await stream.aclose()
+
+
+async def _taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
+    return [(await anext(stream))[0] for _ in range(count)]

@@ -1,18 +1,24 @@
-"""Experiment and Verdict: a registered hypothesis, and its answer."""
+"""Experiment: a hypothesis, registered with all that decides it before anything is run."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from itertools import groupby
+from typing import Any
 
-from seedbed.errors import NotFound
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.metrics import Metric
-from seedbed.stats.sequential import ExactMcNemar
-from seedbed.storage.store import Digest, Json, Query, Store, digest, short
+from seedbed.errors import DatasetError, Problem, SeedbedError, shown
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.metrics import Better, Metric, better
+from seedbed.stats.sequential import RULES, ExactMcNemar, StoppingRule, rule_from_state
+from seedbed.storage.store import Digest, Json, digest, short
 
-Finding = Literal["superior", "inferior", "inconclusive"]
+Unit = tuple[Task, ...]
+"""What is drawn and counted as one: a task, or all tasks of one source."""
+
+NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in RULES}
+"""The rules by the names that people write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +32,20 @@ class Experiment:
     models: Json
     rule: Json
     order: tuple[str, ...]
-    """The tasks in the order in which results are read, whatever order they finish in."""
+    """The tasks in the order in which results are read, whatever order they finish in. Those of one source are next to
+    each other and count as one."""
+    hypothesis: str = ""
+    seed: int = 0
+    """What the order was drawn from."""
+    replicates: int = 1
+    first_replicates: tuple[int, int] = (0, 0)
+    """With which replicate of a task each arm begins. They differ where a playbook is compared with itself."""
+    better: Better = "higher"
+    """Which scores of the metric are the better ones."""
     failure_counts_as: float = 0.0
+    """The score of a run that fails or takes too long, and of one that cannot be scored."""
+    channel: str = ""
+    """Whose error budget it is paid from."""
 
     @classmethod
     def plan(
@@ -40,76 +58,103 @@ class Experiment:
         alpha: float,
         seed: int,
         models: Json,
+        rule: str | Mapping[str, Any] | None = None,
+        replicates: int = 1,
+        first_replicates: tuple[int, int] = (0, 0),
+        channel: str = "",
     ) -> Experiment:
-        """Register both playbooks on all tasks, in an order drawn once from the seed."""
-        order = [task.id for task in tasks]
-        random.Random(f"{tasks.digest} {seed}").shuffle(order)
-        rule = ExactMcNemar(alpha=alpha, at_most=max(1, len(order))).state()
+        """Register both playbooks on all tasks, in an order drawn once from the seed.
+
+        The rule is named, alone or with its settings; nobody's choice is the exact test where each unit is one run
+        that passes or fails, else betting. Raises DatasetError, or SeedbedError for a rule that does not fit.
+        """
+        if not len(tasks):
+            raise DatasetError([Problem("tasks", "none", "at least one")])
+        order = [task for unit in drawn(tasks, seed) for task in unit]
+        apart = all(len(unit) == 1 for unit in units(order)) and replicates == 1
+        binary = apart and getattr(metric, "binary", False)
+        chosen = _rule(rule, alpha, len(list(units(order))), binary)
+        if isinstance(chosen, ExactMcNemar) and not apart:
+            raise SeedbedError(
+                "rule: found the exact test for tasks that share a source or are run several times; expected one run "
+                "of each task, alone. Register the rule betting, which takes means"
+            )
+        state = chosen.state()
         return cls(
             control=control,
             candidate=candidate,
             dataset=tasks.digest,
             metric=metric.identity,
             models=models,
-            rule={key: value for key, value in rule.items() if key != "outcomes"},
-            order=tuple(order),
+            rule={key: value for key, value in state.items() if key != "outcomes"},
+            order=tuple(task.id for task in order),
+            hypothesis=f"{short(candidate)} is better than {short(control)} by {metric.name}",
+            seed=seed,
+            replicates=replicates,
+            first_replicates=first_replicates,
+            better=better(metric),
+            failure_counts_as=float(better(metric) == "lower"),
+            channel=channel,
         )
 
+    @classmethod
+    def from_content(cls, body: Json) -> Experiment:
+        return cls(**{**body, "order": tuple(body["order"]), "first_replicates": tuple(body["first_replicates"])})
+
     def content(self) -> Json:
-        return {**asdict(self), "order": list(self.order)}
+        return {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
 
     @property
     def digest(self) -> Digest:
         return digest("experiment", self.content())
 
-    def start(self) -> ExactMcNemar:
-        return ExactMcNemar.from_state({**self.rule, "outcomes": ""})
+    def units(self, tasks: Dataset) -> list[Unit]:
+        """What is counted, in the order in which it is read."""
+        by_id = {task.id: task for task in tasks}
+        return list(units([by_id[name] for name in self.order]))
+
+    def start(self) -> StoppingRule:
+        """The rule before the first task."""
+        return rule_from_state(self.rule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The answer of a comparison: which two playbooks, on which tasks, by which registered rule, how sure."""
-
-    experiment: Digest
-    control: Digest
-    candidate: Digest
-    dataset: Digest
-    metric: str
-    finding: Finding
-    tasks: int
-    at_most: int
-    wins: int
-    ties: int
-    losses: int
-    control_mean: float
-    candidate_mean: float
-    difference: float
-    low: float | None
-    high: float | None
-    p: float | None
-    alpha: float
-    outcomes: str
-    """One sign per task in registered order: + better, = equal, - worse. The rule recomputes the finding from it."""
-
-    def __str__(self) -> str:
-        known = self.low is not None and self.high is not None
-        interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else "too few tasks for an interval"
-        return (
-            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} ({self.difference:+.3f}, {interval}) "
-            f"after {self.tasks} of {self.at_most} tasks, W {self.wins} T {self.ties} L {self.losses}, "
-            f"experiment {short(self.experiment)}"
-        )
-
-    def body(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def recall(cls, store: Store, experiment: Digest) -> Verdict:
-        for fact in store.facts(Query(kind="verdict", key=experiment)):
-            return cls(**fact.body)
-        raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
+def units(order: Sequence[Task]) -> Iterator[Unit]:
+    """Tasks one by one, those of one source together."""
+    for source, tasks in groupby(order, key=lambda task: task.source):
+        if source:
+            yield tuple(tasks)
+        else:
+            yield from ((task,) for task in tasks)
 
 
-def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
-    """Every verdict about a candidate, oldest first."""
-    return [Verdict(**fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
+def drawn(tasks: Dataset, seed: int) -> list[Unit]:
+    """The units in an order drawn from the seed, in which tasks of every kind come as often at any time.
+
+    So whoever stops early has seen a fair sample: every stretch has about the shares of tags that all tasks have.
+    """
+    chance = random.Random(f"{tasks.digest} {seed}")
+    sources: dict[str, list[Task]] = {}
+    for task in tasks:
+        sources.setdefault(task.source or f"\x00{task.id}", []).append(task)
+    strata: dict[tuple[str, ...], list[Unit]] = {}
+    for members in sources.values():
+        strata.setdefault(tuple(sorted({tag for task in members for tag in task.tags})), []).append(tuple(members))
+    places: list[tuple[float, float, Unit]] = []
+    for tagged in sorted(strata):
+        stratum = strata[tagged]
+        chance.shuffle(stratum)
+        # Evenly spread from a random start; what falls on one place is put in a random order.
+        start = chance.random()
+        places += (((start + n) / len(stratum), chance.random(), unit) for n, unit in enumerate(stratum))
+    return [unit for *_, unit in sorted(places, key=lambda place: place[:2])]
+
+
+def _rule(asked: str | Mapping[str, Any] | None, alpha: float, at_most: int, binary: bool) -> StoppingRule:
+    settings = {"rule": asked} if isinstance(asked, str) or asked is None else dict(asked)
+    named = settings.pop("rule", None) or ("exact" if binary else "betting")
+    if named not in NAMES:
+        raise SeedbedError(f"rule: found {shown(named)}; expected one of {', '.join(NAMES)}")
+    return rule_from_state({"rule": NAMES[named], "alpha": alpha, "at_most": at_most, **settings})
+
+
+__all__ = ["Experiment", "Unit", "drawn", "units"]

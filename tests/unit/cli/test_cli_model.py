@@ -33,7 +33,7 @@ CARDS = """\
 models:
   dark: {use: langchain_nowhere.ChatNowhere, args: {model: m}, can: [poems], then: [known]}
   known: {use: openai, args: {model: gpt-4o}, skill: {poems: 0.7}, requests_per_minute: 1000, timeout_seconds: 30}
-  free: {use: scripted, args: {replies: ["one two three"]}}
+  free: {use: scripted, args: {replies: ["one two three"]}, hedge: 0.9}
 """
 
 
@@ -42,6 +42,7 @@ def test_everything_a_card_says_is_shown_and_a_price_nobody_knows_as_such(space:
     cards = seedbed("model", "list", "--json").json["models"]
     assert [card["usd_per_million"] for card in cards] == [None, [2.5, 10], [0, 0]]
     assert (cards[0]["then"], cards[1]["skill"], cards[1]["timeout_seconds"]) == (["known"], {"poems": 0.7}, 30)
+    assert (cards[1]["hedge"], cards[2]["hedge"]) == (None, 0.9)
     listed = seedbed("model", "list").out
     for told in ("unknown", "2.5 in, 10 out", "free", "poems 0.7"):
         assert told in listed

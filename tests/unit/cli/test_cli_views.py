@@ -12,10 +12,10 @@ import pytest
 from command_line import BETTER, SORTER
 from rich.console import Console
 
-from seedbed.cli import output, views
+from seedbed.cli import output, verdicts, views
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
-from seedbed.experiments.experiment import Verdict
+from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -75,7 +75,7 @@ def test_where_no_interval_can_be_told_the_mean_stands_alone() -> None:
     ],
 )
 def test_a_verdict_says_who_is_better_and_how_sure_that_is(finding: Any, told: str) -> None:
-    shown = printed(views.verdict_view(replace(VERDICT, finding=finding)))
+    shown = printed(verdicts.verdict_view(replace(VERDICT, finding=finding)))
     assert told in shown
     assert "+0.667 [-0.100, +1.400]" in shown
     assert "3 of 20: better 2, equal 1, worse 0" in shown
@@ -84,7 +84,7 @@ def test_a_verdict_says_who_is_better_and_how_sure_that_is(finding: Any, told: s
 
 
 def test_a_verdict_from_one_task_has_no_interval() -> None:
-    shown = printed(views.verdict_view(replace(VERDICT, low=None, high=None, p=None)))
+    shown = printed(verdicts.verdict_view(replace(VERDICT, low=None, high=None, p=None)))
     assert "no spread to tell an interval from" in shown
 
 
@@ -148,3 +148,11 @@ def test_what_a_candidate_says_differently_fits_on_a_line() -> None:
     other = with_genes(START, {"steps.label.prompt": BETTER, "parameters.caution": 0.25})
     assert views.difference(START, other) == f"“{BETTER}” + parameters.caution: 0.25"
     assert views.difference(START, START) == ""
+
+
+def test_only_playbooks_are_called_by_the_names_of_playbooks() -> None:
+    store = MemoryStore()
+    playbook, tasks = store.put("playbook", {"roles": {}}), store.put("dataset", {"tasks": []})
+    store.move("branches/line", playbook, expected=None, because="x", by="ann")
+    store.move("datasets/mail", tasks, expected=None, because="x", by="ann")
+    assert views.names(store) == {playbook: ["branches/line"]}

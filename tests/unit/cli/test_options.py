@@ -149,10 +149,11 @@ def test_a_time_that_is_none_is_called_wrongly(text: str) -> None:
         options.moment(text, "--since")
 
 
-def test_a_metric_is_known_by_its_name() -> None:
-    assert options.metric("exact_match").name == "exact_match"
-    with pytest.raises(typer.BadParameter, match=r"expected one of: .*exact_match"):
-        options.metric("beauty")
+def test_a_metric_is_known_by_its_name(space: Path) -> None:
+    with options.opened(None) as opened:
+        assert options.metric(opened, "exact_match").name == "exact_match"
+        with pytest.raises(typer.BadParameter, match=r"expected one of: .*exact_match"):
+            options.metric(opened, "beauty")
 
 
 @pytest.mark.parametrize(

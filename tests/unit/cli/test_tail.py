@@ -151,6 +151,9 @@ def test_each_thing_is_one_line_with_what_matters() -> None:
         "decided label: ham, because no links": fact("decision", point="label", action="ham", because="no links"),
         'tool look {"at": "ü"} → [1]  0.50 s': fact("call", **call),
         'tool look {"at": "ü"} ✗ no such place  0.50 s': fact("call", **{**call, "error": "no such place"}),
+        "answer · judge ✗ no model answered: found nobody  $0.0500": fact(
+            "failure", step="answer", role="judge", error="no model answered:\nfound nobody", cost_usd=0.05
+        ),
         "remark half way, of=4": fact("remark", text="half way", of=4),
         'opened 0123456789 by topics, completed: {"a": "ü"}  12 tokens, $0.0500': fact(
             "child", run="0123456789abcdef", step="topics", status="completed", **run

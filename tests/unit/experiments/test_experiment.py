@@ -13,7 +13,8 @@ from seedbed.errors import NotFound, SeedbedError
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
-from seedbed.experiments.experiment import Experiment, Verdict, verdicts
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.stats.sequential import ExactMcNemar
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -69,7 +70,8 @@ def test_what_is_registered_is_plain_json_and_starts_the_rule_it_names() -> None
     experiment = planned(alpha=0.01)
     content = json.loads(json.dumps(experiment.content()))
     assert content["order"] == list(experiment.order)
-    assert content["rule"] == {"alpha": 0.01, "at_most": 30, "spend": "power 1.5"}
+    settings = {"alpha": 0.01, "at_most": 30, "spend": "power 1.5", "effect": None, "beta": 0.1}
+    assert content["rule"] == {"rule": "exact mcnemar", **settings}
     assert experiment.start().state() == {**content["rule"], "outcomes": ""}
 
 
@@ -88,7 +90,7 @@ async def test_a_verdict_is_recalled_as_it_was_given(url: str, tmp_path: Path, m
     store = open_store(url)
     verdict = await compare(agent("[0-4]"), agent(".*"), TASKS, ExactMatch(), bench(store))
     assert Verdict.recall(store, verdict.experiment) == verdict
-    assert Experiment(**store.get(verdict.experiment)).control == verdict.control
+    assert Experiment.from_content(store.get(verdict.experiment)).control == verdict.control
     store.close()
 
 

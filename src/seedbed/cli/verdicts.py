@@ -1,0 +1,171 @@
+"""Verdicts, rankings and outlooks as people see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seedbed.cli import options, output
+from seedbed.cli.output import counted, line, money
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.metrics import Metric
+    from seedbed.experiments.many import Ranking
+    from seedbed.experiments.outlook import Outlook
+    from seedbed.experiments.verdict import Verdict
+    from seedbed.playbooks.playbook import Playbook
+    from seedbed.workspace import Workspace
+
+FINDINGS = {
+    "superior": "bold green",
+    "non-inferior": "bold green",
+    "equivalent": "bold cyan",
+    "inferior": "bold red",
+    "futile": "bold red",
+    "inconclusive": "bold yellow",
+    "invalid": "bold magenta",
+}
+
+
+def verdict_view(verdict: Verdict) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from seedbed.storage.store import short
+
+    kept = "kept however often one looks" if verdict.guarantee.startswith("error rates") else verdict.guarantee
+    p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {kept})"
+    adjusted = _interval(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
+    pairs: list[tuple[str, RenderableType]] = [
+        (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
+        ("difference", _interval(verdict.difference, verdict.low, verdict.high)),
+        ("stop-adjusted", adjusted if verdict.tasks < verdict.at_most else ""),
+        ("tasks", f"{verdict.tasks} of {verdict.at_most}: {_outcomes(verdict)}"),
+        ("in order", outcomes_view(verdict.outcomes)),
+        ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
+        ("p", p),
+        ("rule", verdict.rule),
+        ("experiment", line((short(verdict.experiment), "yellow"))),
+    ]
+    heading = Text.assemble((verdict.finding, FINDINGS[verdict.finding]), f": {told(verdict)}")
+    return Group(heading, output.facts(pairs))
+
+
+def told(verdict: Verdict) -> str:
+    """A finding in words."""
+    from seedbed.storage.store import short
+
+    old, new = short(verdict.control), short(verdict.candidate)
+    return {
+        "superior": f"{new} is better than {old}",
+        "non-inferior": f"{new} is not worse than {old} by more than the margin",
+        "equivalent": f"{new} and {old} differ by less than the margin",
+        "inferior": f"{new} is worse than {old}",
+        "futile": f"{new} is not better than {old} by as much as was hoped for",
+        "inconclusive": "these tasks do not tell them apart",
+        "invalid": verdict.because,
+    }[verdict.finding]
+
+
+def _interval(mean: float | None, low: float | None, high: float | None) -> str:
+    if mean is None:
+        return ""
+    known = low is not None and high is not None
+    return f"{mean:+.3f} " + (f"[{low:+.3f}, {high:+.3f}]" if known else "(no spread to tell an interval from)")
+
+
+def _outcomes(verdict: Verdict) -> str:
+    return f"better {verdict.wins}, equal {verdict.ties}, worse {verdict.losses}"
+
+
+def outcomes_view(outcomes: str) -> RenderableType:
+    """One sign per task: + better, = equal, - worse."""
+    from rich.text import Text
+
+    styles = {"+": "green", "=": "dim", "-": "red"}
+    return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
+
+
+def outlook_view(outlook: Outlook) -> RenderableType:
+    from rich.console import Group
+
+    expected = outlook.expected
+    rows = []
+    for name, effect in (("equal", 0.0), ("better", outlook.effect), ("worse", -outlook.effect)):
+        tasks = getattr(expected, f"tasks_if_{name}")
+        cost = outlook.usd(tasks)
+        runs = f"{tasks * outlook.runs_per_unit:,.0f}"
+        rows.append((name, f"{effect:+.2f}", f"{tasks:,.0f}", runs, "unknown" if cost is None else money(cost)))
+    lines = output.facts(
+        [
+            ("rule", f"{outlook.rule}: {outlook.guarantee}"),
+            ("error rate", f"{outlook.alpha:g}"),
+            ("power", f"{expected.power:.3f} to find a gain of {outlook.effect:g}"),
+            ("tasks", f"{outlook.units}; a test without looks would need {outlook.fixed} for nine times in ten"),
+            ("least gain", f"{outlook.detectable:.3f} is found nine times in ten with all of them"),
+            ("assumed", f"scores differ on {outlook.discordance:.0%} of the tasks (--discordance)"),
+        ]
+    )
+    curve = [(f"{effect:.2f}", f"{power:.3f}", "█" * round(20 * power)) for effect, power in outlook.curve]
+    return Group(
+        lines,
+        "",
+        output.table("if the candidate is", "by #", "tasks #", "runs #", "cost #", rows=rows),
+        "",
+        output.table("true gain #", "power #", "", rows=curve),
+    )
+
+
+def ranking_view(ranking: Ranking) -> RenderableType:
+    from rich.console import Group
+
+    from seedbed.storage.store import short
+
+    rows = []
+    for place in ranking.places:
+        verdict = place.verdict
+        mark = line(("✓ better", "bold green")) if place.better else line((verdict.finding, FINDINGS[verdict.finding]))
+        gain = _interval(verdict.difference, verdict.low, verdict.high)
+        rows.append((short(verdict.candidate), mark, gain, f"{place.adjusted:.2g}", f"{verdict.tasks}"))
+    promise = {
+        "holm": "the chance that any of them is called better and is not",
+        "e-bh": "the expected share of those called better that are not",
+    }[ranking.control]
+    return Group(
+        output.table("candidate", "finding", "difference", "adjusted p#", "tasks#", rows=rows),
+        line((f"{promise} is at most {ranking.alpha:g} ({ranking.control})", "dim")),
+    )
+
+
+def ranked(
+    space: Workspace,
+    baseline: Playbook,
+    candidates: list[Playbook],
+    tasks: Dataset,
+    by: Metric,
+    effect: float | None,
+    given: dict[str, Any],
+) -> Ranking:
+    """`Workspace.compare_many` with a live status line."""
+    from seedbed.cli import progress
+
+    with progress.comparing(len(tasks), given["alpha"]) as watch:
+        work = space.compare_many(
+            baseline, candidates, on=tasks, metric=by, effect=effect, watch=lambda _, answer: watch(answer), **given
+        )
+        return options.complete(work)
+
+
+def write_report(space: Workspace, verdict: Verdict, file: Path) -> None:
+    """The report of a verdict, written as the file's ending says."""
+    from seedbed.evaluation.dataset import Dataset
+    from seedbed.experiments import page, report
+    from seedbed.experiments.evidence import certificate
+
+    proof = certificate(space.store, verdict.experiment)
+    tasks = Dataset.from_content(space.store.get(verdict.dataset))
+    write = page.to_html if file.suffix == ".html" else report.to_markdown
+    file.write_text(write(proof, tasks), encoding="utf-8")

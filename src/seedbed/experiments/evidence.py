@@ -1,0 +1,164 @@
+"""The certificate of a verdict: every number of it, recomputed from raw facts by whoever doubts it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, cast
+
+from seedbed.errors import NotFound, Problem, StoreDamaged, shown
+from seedbed.evaluation.cells import Cell, Naming, recorded
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.evaluate import Item
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.reading import Reading
+from seedbed.experiments.verdict import Verdict, evidence_of
+from seedbed.stats.sequential import Answer
+from seedbed.storage import upkeep
+from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
+
+GIVEN = ("judges", "aborted", "because", "evidence", "failed", "unscored")
+"""What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """All that a verdict rests on.
+
+    `path` is what the rule said after each unit. `flags` are the claims about how it came about, each true or false:
+    a verdict with one that is false is worth less, and says so.
+    """
+
+    verdict: Verdict
+    experiment: Experiment
+    path: tuple[Answer, ...]
+    flags: dict[str, bool]
+    problems: tuple[Problem, ...]
+    """What was found when everything was computed again. None, if the verdict is what it says."""
+
+    def document(self) -> Json:
+        return {
+            "verdict": self.verdict.body(),
+            "experiment": self.experiment.content(),
+            "path": [asdict(answer) for answer in self.path],
+            "flags": self.flags,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A metric of which only the identity is known, which is enough to find its cells."""
+
+    identity: Json
+    name: str = ""
+
+    async def __call__(self, run: Any, task: Any) -> Any:
+        raise NotImplementedError
+
+
+def certificate(store: Store, experiment: Digest) -> Certificate:
+    """Compute a verdict again, from the registered experiment and the cells, and see what differs.
+
+    Raises NotFound if there is no verdict, or what it rests on is not in this store.
+    """
+    verdict = Verdict.recall(store, experiment)
+    problems: list[Problem] = []
+    try:
+        plan = Experiment.from_content(store.get(experiment))
+        tasks = Dataset.from_content(store.get(plan.dataset))
+    except StoreDamaged as damage:
+        raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
+    reading = Reading(plan, tasks, verdict.metric)
+    read = list(_read(store, reading, verdict, problems))
+    for control, candidate in read:
+        if reading.rule.answer.verdict != "continue":
+            problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
+            break
+        reading.read(control, candidate)
+    again = reading.verdict(judges=verdict.judges)
+    problems += _differences(verdict, again)
+    cells = [cell for pair in read for arm in pair for cell in arm]
+    if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
+        problems.append(
+            Problem("evidence", short(found), short(verdict.evidence), "Some cell is not as it was when it was read.")
+        )
+    flags = {
+        "registered_first": _begun_before(store, experiment),
+        "registered_order": not problems,
+        "all_scored": not verdict.unscored,
+        "no_failures": not verdict.failed,
+        "same_number_in_both_arms": all(len(control) == len(candidate) for control, candidate in read),
+        "judges_checked": all(verdict.judges.values()),
+        "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
+    }
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems))
+
+
+def verify(store: Store, experiment: Digest) -> list[Problem]:
+    """Everything that is wrong with a verdict: none, if every number follows and no byte of it was changed."""
+    problems = list(certificate(store, experiment).problems)
+    if isinstance(store, Upkeep):
+        problems += upkeep.verify(cast(UpkeptStore, store)).problems
+    return problems
+
+
+def _read(
+    store: Store, reading: Reading, verdict: Verdict, problems: list[Problem]
+) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
+    """The cells of each unit that was read, from the store."""
+    plan, metric = reading.plan, _Known(reading.plan.metric)
+    missing = frozenset(verdict.failed)
+    arms = []
+    for playbook, name, units in zip(
+        (plan.control, plan.candidate), ("control", "candidate"), reading.items(), strict=True
+    ):
+        units = units[: verdict.tasks]
+        naming = Naming(playbook, plan.models[name], [metric])
+        keys = [naming(*item).cells[0] for unit in units for item in unit]
+        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in missing])}
+        arms.append([_cells(playbook, naming, unit, known, missing, verdict, problems) for unit in units])
+    yield from zip(*arms, strict=True)
+
+
+def _cells(
+    playbook: Digest,
+    naming: Naming,
+    unit: Sequence[Item],
+    known: dict[str, Cell],
+    missing: Collection[str],
+    verdict: Verdict,
+    problems: list[Problem],
+) -> list[Cell]:
+    cells = []
+    for task, replicate in unit:
+        names = naming(task, replicate)
+        (key,) = names.cells
+        cell = known.get(key)
+        if cell is None:
+            if key not in missing:
+                problems.append(Problem(f"cell {key}", "nothing", "the score that was read"))
+            run = names.run if key in verdict.unscored else ""
+            cell = Cell(key=key, playbook=playbook, task=task.id, replicate=replicate, metric="", value=None, run=run)
+        cells.append(cell)
+    return cells
+
+
+def _differences(verdict: Verdict, again: Verdict) -> Iterator[Problem]:
+    told = {field.name for field in fields(Verdict)} - {*GIVEN, "cost_usd"}
+    if verdict.finding == "invalid":
+        told -= {"finding"}
+    for name in sorted(told):
+        recorded, computed = getattr(verdict, name), getattr(again, name)
+        if recorded != computed:
+            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the cells")
+
+
+def _begun_before(store: Store, experiment: Digest) -> bool:
+    """Whether the experiment was registered before its verdict was given."""
+    begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
+    given = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
+    return begun is not None and given is not None and begun.number < given.number
+
+
+__all__ = ["Certificate", "certificate", "verify"]

@@ -1,0 +1,46 @@
+"""Which tasks a playbook has seen: those that it, or what it grew from, was chosen on or is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from seedbed.errors import NotFound
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stage.dialogue import told
+from seedbed.storage.store import Digest, Query, Store, digest, short
+
+
+def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
+    """The datasets of every search that tried a playbook: also one that was not kept was looked at there."""
+    queries = (Query(kind=kind, subject=candidate) for kind in ("trial", "evolution"))
+    return {fact.body["dataset"] for query in queries for fact in store.facts(query)}
+
+
+def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) -> list[Task]:
+    """Those of the tasks that the candidate has seen. Another id makes no other task.
+
+    Raises NotFound if a dataset that it was evolved on is not in the store.
+    """
+    shown = {_named(demo.inputs, demo.output) for demos in candidate.demos.values() for demo in demos}
+    ancestors = [entry.digest for entry in library.ancestry(candidate.digest)]
+    for dataset in {each for ancestor in ancestors for each in evolved_on(library.store, ancestor)}:
+        shown |= {_named(task.inputs, task.expected) for task in known_tasks(library.store, dataset)}
+    return [task for task in tasks if _named(task.inputs, task.expected) in shown]
+
+
+def known_tasks(store: Store, dataset: Digest) -> Dataset:
+    """The tasks of a dataset in the store. Raises NotFound."""
+    try:
+        return Dataset.from_content(store.get(dataset))
+    except NotFound:
+        raise NotFound(f"no dataset {short(dataset)} in this store") from None
+
+
+def _named(inputs: Mapping[str, Any], answer: object) -> Digest:
+    return digest("task", [{name: told(value) for name, value in inputs.items()}, told(answer)])
+
+
+__all__ = ["evolved_on", "known_tasks", "seen_before"]

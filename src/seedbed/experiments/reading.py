@@ -1,0 +1,156 @@
+"""Reading: results in registered order, and the verdict that follows from them and from nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.evaluate import Cell, Item
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.verdict import Finding, Verdict
+from seedbed.stats.estimates import Interval, paired_interval
+from seedbed.stats.exact import Futility
+from seedbed.stats.power import after_ratio_test, after_stopping
+from seedbed.stats.rule import SIGNS
+from seedbed.stats.sequential import Answer, Betting, ExactMcNemar, Gsprt, Sprt
+from seedbed.storage.store import Digest, Json
+
+UNSCORED = 0.05
+"""The share of runs that were completed and got no score above which nothing can be said."""
+
+
+class Reading:
+    """The results of an experiment, read unit by unit.
+
+    Whoever reads the same results gets the same verdict, be it the comparison itself, one that goes on after a crash,
+    or somebody who checks it years later.
+    """
+
+    def __init__(self, plan: Experiment, tasks: Dataset, metric: str) -> None:
+        self.plan = plan
+        self.metric = metric
+        self.units = plan.units(tasks)
+        self.rule = plan.start()
+        self.cells: list[Cell] = []
+        """All that were read, the control's before the candidate's at each unit."""
+        self.answers: list[Answer] = []
+        self._scores: list[tuple[float, float]] = []
+        self._gains: list[float] = []
+
+    def items(self) -> tuple[list[list[Item]], list[list[Item]]]:
+        """What each arm performs for each unit."""
+        arms = []
+        for first in self.plan.first_replicates:
+            replicates = range(first, first + self.plan.replicates)
+            arms.append([[(task, each) for task in unit for each in replicates] for unit in self.units])
+        return arms[0], arms[1]
+
+    def read(self, control: Sequence[Cell], candidate: Sequence[Cell]) -> Answer:
+        """Take the cells of the next unit, and answer."""
+        before, after = self._mean(control), self._mean(candidate)
+        self.cells += [*control, *candidate]
+        self._scores.append((before, after))
+        # Means of thirds may miss by a rounding what is the same.
+        gain = after - before if self.plan.better == "higher" else before - after
+        self._gains.append(0.0 if math.isclose(before, after, abs_tol=1e-12) else gain)
+        self.answers.append(self.rule.update(self._gains[-1], len(self._gains)))
+        return self.answers[-1]
+
+    def _mean(self, cells: Sequence[Cell]) -> float:
+        failure = self.plan.failure_counts_as
+        return math.fsum(failure if cell.value is None else cell.value for cell in cells) / len(cells)
+
+    def verdict(self, *, evidence: Digest = "", judges: Json | None = None, aborted: str = "") -> Verdict:
+        """What was found; `aborted` is why somebody stopped it, if somebody did."""
+        failed = tuple(cell.key for cell in self.cells if cell.value is None)
+        unscored = tuple(cell.key for cell in self.cells if cell.value is None and cell.run)
+        because = aborted and f"stopped by hand: {aborted}"
+        if len(unscored) > UNSCORED * len(self.cells):
+            because = (
+                f"{len(unscored)} of {len(self.cells)} runs were completed and got no score; at most {UNSCORED:.0%} may"
+            )
+        answer = self.rule.answer
+        finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
+        controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))
+        plain, adjusted = _shown(paired_interval(controls, candidates)), _shown(self._adjusted())
+        return Verdict(
+            experiment=self.plan.digest,
+            control=self.plan.control,
+            candidate=self.plan.candidate,
+            dataset=self.plan.dataset,
+            metric=self.metric,
+            finding="invalid" if because else finding,
+            tasks=answer.n,
+            at_most=len(self.units),
+            wins=answer.wins,
+            ties=answer.ties,
+            losses=answer.losses,
+            control_mean=_mean(controls),
+            candidate_mean=_mean(candidates),
+            difference=plain[0] or 0.0,
+            low=plain[1],
+            high=plain[2],
+            p=answer.p,
+            alpha=self.rule.alpha,
+            outcomes="".join(SIGNS[float((gain > 0) - (gain < 0))] for gain in self._gains),
+            rule=self.rule.name,
+            guarantee=self.rule.guarantee,
+            because=because,
+            aborted=bool(aborted),
+            estimate=adjusted[0],
+            estimate_low=adjusted[1],
+            estimate_high=adjusted[2],
+            scores=tuple(self._scores),
+            failed=failed,
+            unscored=unscored,
+            evidence=evidence,
+            e=math.exp(min(answer.evidence, 700.0)) if isinstance(self.rule, Betting) else None,
+            better=self.plan.better,
+            cost_usd=math.fsum(cell.cost_usd for cell in self.cells),
+            judges=judges or {},
+        )
+
+    def _adjusted(self) -> Interval | None:
+        """The difference without what stopping early adds to it."""
+        if not self.answers:
+            return None
+        rule, last = self.rule, self.answers[-1]
+        if isinstance(rule, ExactMcNemar):
+            return after_stopping(self._gains, [answer.boundary for answer in self.answers], self._give_up(rule))
+        if isinstance(rule, Betting):
+            low, high = rule.interval()
+            return Interval(_mean(self._gains), low, high, 0.95, len(self._gains))
+        if isinstance(rule, Gsprt | Sprt) and last.low is not None and last.high is not None:
+            bounds = {"ratio": last.evidence, "low": last.low, "high": last.high}
+            return after_ratio_test(self._gains, d0=rule.d0, effect=rule.effect, **bounds)
+        return None
+
+    def _give_up(self, rule: ExactMcNemar) -> list[int | None] | None:
+        """With how many wins or fewer the test would have ended against the candidate, after each unit."""
+        if rule.effect is None:
+            return None
+        futility = Futility(rule.effect, rule.beta)
+        most: list[int | None] = []
+        for answer in self.answers:
+            differed = answer.wins + answer.losses
+            inferior = -1 if answer.boundary is None else differed - answer.boundary
+            wins = max(inferior, futility.most_wins(differed, answer.ties))
+            most.append(wins if wins >= 0 else None)
+        return most
+
+
+def _mean(values: Iterable[float]) -> float:
+    every = list(values)
+    return math.fsum(every) / len(every) if every else 0.0
+
+
+def _shown(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
+    """A mean and its interval; without one where differences show no spread, which is no proof that there is none."""
+    if interval is None or math.isnan(interval.mean):
+        return None, None, None
+    known = math.isfinite(interval.low) and interval.low < interval.high
+    return (interval.mean, interval.low, interval.high) if known else (interval.mean, None, None)
+
+
+__all__ = ["Reading"]

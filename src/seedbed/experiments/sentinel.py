@@ -1,0 +1,80 @@
+"""The A/A sentinel: a playbook against itself, by the same code, to see how often that ends with a false winner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.evaluate import Bench
+from seedbed.evaluation.metrics import Metric
+from seedbed.experiments.compare import compare
+from seedbed.experiments.verdict import Verdict
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.estimates import Interval, exact_rate
+from seedbed.storage.store import Fact, Query, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinel:
+    """How often a playbook was called better than itself, with an exact interval, and what was promised."""
+
+    alpha: float
+    rate: Interval
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether it happens more often than promised, beyond chance: then nothing may be released by itself."""
+        return self.rate.low > self.alpha
+
+
+async def play(
+    playbook: Playbook,
+    tasks: Dataset,
+    metric: Metric,
+    bench: Bench,
+    *,
+    times: int = 1,
+    alpha: float = 0.05,
+    rule: str | Mapping[str, Any] | None = None,
+    watch: Callable[[Verdict], None] | None = None,
+) -> Sentinel:
+    """Compare a playbook with itself so many times more, each time with runs of its own in both arms."""
+    played = sum(1 for _ in bench.store.facts(Query(kind="sentinel", subject=playbook.digest)))
+    for turn in range(played, played + times):
+        verdict = await compare(
+            playbook,
+            playbook,
+            tasks,
+            metric,
+            bench,
+            alpha=alpha,
+            seed=turn,
+            rule=rule,
+            first_replicates=(2 * turn, 2 * turn + 1),
+        )
+        body = {"finding": verdict.finding, "alpha": alpha, "dataset": tasks.digest, "metric": metric.name}
+        fact = Fact(
+            kind="sentinel",
+            key=verdict.experiment,
+            subject=playbook.digest,
+            at=bench.clock(),
+            by=bench.by,
+            body=body,
+            value=float(verdict.finding == "superior"),
+        )
+        bench.store.append([fact])
+        if watch:
+            watch(verdict)
+    return sentinel(bench.store, alpha)
+
+
+def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:
+    """What all games of playbooks against themselves at this error rate have come to. Invalid ones say nothing."""
+    games = [fact for fact in store.facts(Query(kind="sentinel")) if fact.body["alpha"] == alpha]
+    counted = [fact for fact in games if fact.body["finding"] != "invalid"]
+    return Sentinel(alpha, exact_rate(sum(fact.value == 1.0 for fact in counted), len(counted)))
+
+
+__all__ = ["Sentinel", "play", "sentinel"]

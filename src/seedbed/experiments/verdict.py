@@ -1,0 +1,164 @@
+"""Verdict: the answer of a comparison, and whether there is one yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal, TypeAlias
+
+from seedbed.errors import NotFound, SeedbedError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.metrics import Better
+from seedbed.experiments.experiment import Experiment
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, short
+
+Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
+"""What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
+
+Status: TypeAlias = Literal["running", "completed", "aborted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer of a comparison: which two playbooks, on which tasks, by which registered rule, how sure."""
+
+    experiment: Digest
+    control: Digest
+    candidate: Digest
+    dataset: Digest
+    metric: str
+    finding: Finding
+    tasks: int
+    """How many units were read: tasks, or sources where tasks share them."""
+    at_most: int
+    wins: int
+    ties: int
+    losses: int
+    control_mean: float
+    candidate_mean: float
+    difference: float
+    """Candidate minus control, whichever is the better."""
+    low: float | None
+    high: float | None
+    """The interval of the plain mean, which is too large after an early stop."""
+    p: float | None
+    alpha: float
+    outcomes: str
+    """One sign for each unit in registered order: + better, = equal, - worse."""
+    rule: str = ""
+    guarantee: str = ""
+    """What the rule's error rates are worth."""
+    because: str = ""
+    """Why it is invalid, if it is."""
+    aborted: bool = False
+    """Whether somebody stopped it by hand."""
+    estimate: float | None = None
+    """By how much the candidate is better, without what stopping early adds to it, with an interval of its own."""
+    estimate_low: float | None = None
+    estimate_high: float | None = None
+    scores: tuple[tuple[float, float], ...] = ()
+    """What each unit counted for the control and the candidate, in registered order."""
+    failed: tuple[str, ...] = ()
+    """The cells that counted as failures, by their keys."""
+    unscored: tuple[str, ...] = ()
+    """Those of them whose run was completed and got no score."""
+    evidence: Digest = ""
+    """The digest of all cells that were read, in registered order."""
+    e: float | None = None
+    """The evidence that the candidate is better, where the rule bets on it: how many times its money it has made."""
+    better: Better = "higher"
+    """Which scores are the better ones."""
+    cost_usd: float = 0.0
+    """What all runs that were read had cost, also those that were paid before."""
+    judges: Json = field(default_factory=dict, hash=False)
+    """What was known of the judges among the metric by then."""
+
+    @property
+    def gain(self) -> float:
+        """By how much the candidate did better."""
+        return self.difference if self.better == "higher" else -self.difference
+
+    def __str__(self) -> str:
+        if self.finding == "invalid":
+            return f"invalid: {self.because}, experiment {short(self.experiment)}"
+        known = self.low is not None and self.high is not None
+        interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else "too few tasks for an interval"
+        return (
+            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} ({self.difference:+.3f}, {interval}) "
+            f"after {self.tasks} of {self.at_most} tasks, W {self.wins} T {self.ties} L {self.losses}, "
+            f"experiment {short(self.experiment)}"
+        )
+
+    def body(self) -> Json:
+        told = asdict(self)
+        listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
+        return {**told, **listed, "unscored": list(self.unscored)}
+
+    @classmethod
+    def from_body(cls, body: Json) -> Verdict:
+        scores = tuple((before, after) for before, after in body["scores"])
+        return cls(**{**body, "scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])})
+
+    @classmethod
+    def recall(cls, store: Store, experiment: Digest) -> Verdict:
+        for fact in store.facts(Query(kind="verdict", key=experiment)):
+            return cls.from_body(fact.body)
+        raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
+
+
+def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
+    """Every verdict about a candidate, oldest first."""
+    return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
+
+
+def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
+    """The digest of all that is recorded of cells, in their order. Those without a score are not recorded."""
+    keys = [cell.key for cell in cells if cell.value is not None]
+    facts = {fact.key: fact for fact in store.facts(Query(kind="cell", keys=keys))} if keys else {}
+    whole = hashlib.blake2b(digest_size=32)
+    for key in keys:
+        fact = facts.get(key)
+        told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body]
+        whole.update(f"{canonical(told)}\n".encode())
+    return f"b2:{whole.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An experiment that was begun, and how it stands."""
+
+    experiment: Experiment
+    begun: Fact
+    status: Status
+    verdict: Verdict | None
+
+
+def standings(store: Store, *, newest: bool = True) -> Iterator[Standing]:
+    """Every experiment that was begun, the newest first."""
+    for begun in store.facts(Query(kind="comparison", newest=newest)):
+        yield standing(store, begun.key)
+
+
+def standing(store: Store, experiment: Digest) -> Standing:
+    """How an experiment stands, given by its digest. Raises NotFound."""
+    begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
+    if begun is None:
+        raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
+    verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
+    told = Verdict.from_body(verdict.body) if verdict else None
+    status: Status = "running" if told is None else "aborted" if told.aborted else "completed"
+    return Standing(Experiment.from_content(store.get(experiment)), begun, status, told)
+
+
+def found(store: Store, beginning: str) -> Digest:
+    """The whole digest of the experiment that begins so. Raises SeedbedError."""
+    start = beginning if beginning.startswith("b2:") else f"b2:{beginning}"
+    keys = [fact.key for fact in store.facts(Query(kind="comparison", key_from=start, limit=2))]
+    if len(keys) != 1:
+        told = "begins several experiments" if keys else "is no experiment of this store"
+        raise SeedbedError(f"{shown(beginning)} {told}; expected one. `seedbed experiment list` shows them")
+    return keys[0]
+
+
+__all__ = ["Finding", "Standing", "Status", "Verdict", "evidence_of", "found", "standing", "standings", "verdicts"]

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loop_samples import agent, bench, numbers
+
+from seedbed.errors import BudgetSpent, NotFound
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.evidence import certificate, verify
+from seedbed.experiments.verdict import Verdict
+from seedbed.runs.run import Run
+from seedbed.storage import open_store
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query, Store, now
+
+SOME, ALL = agent("[0-4]|1."), agent(".*")
+PATCHY = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
+"""A model that fails at most tasks."""
+
+
+class Graded(ExactMatch):
+    binary = False
+
+    async def __call__(self, run: Run, task: Task) -> Score:
+        return Score(0.7 if run.playbook == ALL.digest else 0.2)
+
+
+async def test_every_number_of_a_verdict_follows_from_the_registered_experiment_and_the_cells() -> None:
+    store = MemoryStore()
+    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    proof = certificate(store, verdict.experiment)
+    assert proof.problems == ()
+    assert proof.verdict == verdict
+    assert len(proof.path) == verdict.tasks
+    assert proof.path[-1].verdict == verdict.finding == "superior"
+    assert all(proof.flags.values())
+    assert verify(store, verdict.experiment) == []
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+async def test_so_do_those_of_graded_scores_sources_and_repeats(replicates: int) -> None:
+    store = MemoryStore()
+    tasks = Dataset(tuple(replace(task, source=f"doc {n // 3}") for n, task in enumerate(numbers(60))))
+    verdict = await compare(SOME, ALL, tasks, Graded(), bench(store), replicates=replicates)
+    assert (verdict.rule, verdict.at_most, verdict.finding) == ("betting", 20, "superior")
+    assert verify(store, verdict.experiment) == []
+
+
+async def test_failures_are_part_of_the_evidence_and_stay_failures_when_they_are_made_good_later() -> None:
+    store = MemoryStore()
+    verdict = await compare(agent("x"), ALL, numbers(20), ExactMatch(), bench(store, oracle=PATCHY))
+    assert verdict.failed
+    assert verify(store, verdict.experiment) == []
+    assert not certificate(store, verdict.experiment).flags["no_failures"]
+    for fact in list(store.facts(Query(kind="cell"))):
+        assert fact.key not in verdict.failed
+    made_good = next(iter(verdict.failed))
+    (known, *_) = store.facts(Query(kind="cell"))
+    store.append([replace(known, key=made_good, number=0)])
+    assert verify(store, verdict.experiment) == []
+
+
+EDITS = {
+    "a score": "UPDATE facts SET value = 0 WHERE kind = 'cell' AND value = 1",
+    "an answer": "UPDATE facts SET body = json_set(body, '$.answer', 'forged') WHERE kind = 'cell'",
+    "a time": "UPDATE facts SET at = at + 1 WHERE kind = 'cell'",
+    "who paid": "UPDATE facts SET by = 'eve' WHERE kind = 'cell'",
+    "a lost cell": "DELETE FROM facts WHERE number = (SELECT min(number) FROM facts WHERE kind = 'cell')",
+    "the finding": "UPDATE facts SET body = replace(body, 'superior', 'inferior') WHERE kind = 'verdict'",
+    "the order": "UPDATE content SET body = replace(body, '\"seed\":0', '\"seed\":1') WHERE kind = 'experiment'",
+    "the wins": "UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_an_edited_byte_is_found(edit: str, tmp_path: Path) -> None:
+    file = tmp_path / "seedbed.db"
+    store = open_store(f"sqlite:///{file}")
+    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    assert verify(store, verdict.experiment) == []
+    store.close()
+    with sqlite3.connect(file) as db:
+        assert db.execute(edit).rowcount > 0
+    assert _is_refused(open_store(f"sqlite:///{file}"), verdict.experiment)
+
+
+def _is_refused(store: Store, experiment: str) -> bool:
+    try:
+        return bool(verify(store, experiment))
+    except NotFound as error:
+        return "cannot be computed again" in str(error)
+
+
+async def test_reading_on_after_the_rule_has_ended_is_found() -> None:
+    store = MemoryStore()
+    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    for playbook in (SOME, ALL):
+        await evaluate(playbook, numbers(30), ExactMatch(), bench(store))
+    longer = replace(verdict, tasks=verdict.tasks + 1)
+    (fact,) = store.facts(Query(kind="verdict"))
+    forged = MemoryStore()
+    for content in store.contents():
+        forged.put(content.kind, content.body)
+    forged.append(replace(each, number=0, link="") for each in store.facts(Query(kind="cell")))
+    forged.append([replace(fact, body=longer.body(), number=0, link="")])
+    problems = {problem.path for problem in certificate(forged, verdict.experiment).problems}
+    assert {"tasks"} <= problems
+
+
+async def test_an_experiment_that_was_stopped_by_hand_is_invalid_and_says_why() -> None:
+    store = MemoryStore()
+    left = iter(range(9))
+
+    async def stop(*_: Any) -> None:
+        if next(left, None) is None:
+            raise BudgetSpent("no more than 9 runs")
+
+    with pytest.raises(BudgetSpent):
+        await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store, stop))
+    (begun,) = store.facts(Query(kind="comparison"))
+    verdict = abort(store, begun.key, because="looked bad", by="ada", clock=now)
+    assert (verdict.finding, verdict.because) == ("invalid", "stopped by hand: looked bad")
+    assert await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store)) == verdict
+    assert Verdict.recall(store, begun.key) == verdict
+    assert not certificate(store, begun.key).flags["ended_by_rule"]
+    assert verify(store, begun.key) == []
+
+
+def test_an_experiment_without_a_verdict_has_no_certificate() -> None:
+    with pytest.raises(NotFound, match="has no verdict"):
+        certificate(MemoryStore(), "b2:" + "0" * 64)

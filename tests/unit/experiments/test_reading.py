@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loop_samples import agent, bench, numbers
+
+from seedbed.errors import BudgetSpent, SeedbedError
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.experiments.compare import compare
+from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.reading import Reading
+from seedbed.runs.run import Run
+from seedbed.stage.ledger import Ledger
+from seedbed.storage.memory import MemoryStore
+
+OLD, NEW = agent("x"), agent(".*")
+
+
+def cell(value: float | None, run: str = "") -> Cell:
+    return Cell(key=f"{value}{run}", playbook="b2:p", task="t", replicate=0, metric="m", value=value, run=run)
+
+
+def reading(tasks: Dataset, metric: ExactMatch | None = None, **given: object) -> Reading:
+    about = {"alpha": 0.05, "seed": 0, "models": {}, **given}
+    plan = Experiment.plan("b2:a", "b2:b", tasks, metric or ExactMatch(), **about)  # type: ignore[arg-type]
+    return Reading(plan, tasks, "m")
+
+
+# Units
+
+
+def test_tasks_of_one_source_are_one_unit_and_next_to_each_other() -> None:
+    tasks = Dataset(tuple(replace(task, source=f"doc {n % 4}" if n < 12 else "") for n, task in enumerate(numbers(20))))
+    units = reading(tasks).units
+    assert Counter(map(len, units)) == {3: 4, 1: 8}
+    assert all(len({task.source for task in unit}) == 1 for unit in units)
+    assert reading(tasks).rule.name == "betting"
+
+
+def test_the_exact_rule_is_refused_where_units_are_means() -> None:
+    with pytest.raises(SeedbedError, match="Register the rule betting"):
+        reading(numbers(10), rule="exact", replicates=2)
+    with pytest.raises(SeedbedError, match=r'rule: found "guess"; expected one of exact, betting'):
+        reading(numbers(10), rule="guess")
+
+
+@given(st.integers(0, 50), st.integers(2, 5))
+def test_every_stretch_of_the_order_has_about_the_shares_of_all_tasks(seed: int, kinds: int) -> None:
+    tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, tags=(f"kind {n % kinds}",)) for n in range(40 * kinds)))
+    order = [task for unit in drawn(tasks, seed) for task in unit]
+    for start in range(0, len(order), 10 * kinds):
+        stretch = Counter(task.tags for task in order[start : start + 10 * kinds])
+        assert all(8 <= stretch[(f"kind {kind}",)] <= 12 for kind in range(kinds))
+
+
+# What follows from what was read
+
+
+def test_the_same_results_give_the_same_verdict() -> None:
+    one, other = reading(numbers(20)), reading(numbers(20))
+    for each in (one, other):
+        for n in range(12):
+            each.read([cell(float(n % 2))], [cell(float(n % 3 > 0))])
+    assert one.verdict() == other.verdict()
+
+
+def test_where_less_is_better_the_lower_score_wins() -> None:
+    class Errors(ExactMatch):
+        better = "lower"
+
+    read = reading(numbers(20), Errors())
+    while read.rule.answer.verdict == "continue":
+        read.read([cell(1.0)], [cell(0.0)])
+    verdict = read.verdict()
+    assert (verdict.finding, verdict.difference, verdict.gain) == ("superior", -1.0, 1.0)
+    assert set(verdict.outcomes) == {"+"}
+    assert read.plan.failure_counts_as == 1.0
+
+
+def test_a_failed_run_counts_as_was_registered_and_too_many_without_a_score_make_it_invalid() -> None:
+    read, unscored = reading(numbers(20)), reading(numbers(20))
+    while read.rule.answer.verdict == "continue":
+        read.read([cell(1.0)], [cell(None)])
+        unscored.read([cell(1.0)], [cell(None, run="r")])
+    verdict = read.verdict()
+    assert (verdict.finding, verdict.losses, len(verdict.failed)) == ("inferior", verdict.tasks, verdict.tasks)
+    doubtful = unscored.verdict()
+    assert doubtful.finding == "invalid"
+    assert f"{verdict.tasks} of {2 * verdict.tasks} runs were completed and got no score" in doubtful.because
+
+
+def test_repeats_of_a_task_are_averaged_before_anything_is_counted() -> None:
+    read = reading(numbers(20), replicates=3)
+    read.read([cell(0.0), cell(1.0), cell(1.0)], [cell(1.0), cell(1.0), cell(0.0)])
+    assert read.rule.answer.ties == 1
+    read.read([cell(0.0), cell(0.0), cell(1.0)], [cell(1.0), cell(1.0), cell(0.0)])
+    assert read.verdict().scores[1] == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+
+
+def test_the_stop_adjusted_estimate_is_smaller_than_the_plain_one_after_a_lucky_streak() -> None:
+    read = reading(numbers(100))
+    outcomes = iter("+=+=+++=+=+=+++++++++")
+    while read.rule.answer.verdict == "continue":
+        read.read([cell(0.0)], [cell(float(next(outcomes) == "+"))])
+    verdict = read.verdict()
+    assert verdict.estimate is not None
+    assert verdict.estimate < verdict.difference
+
+
+# Rules that are not the default
+
+
+async def test_graded_scores_are_judged_by_betting_unless_told_otherwise() -> None:
+    class Graded(ExactMatch):
+        binary = False
+
+        async def __call__(self, run: Run, task: Task) -> Score:
+            return Score(0.9 if run.playbook == NEW.digest else 0.1)
+
+    verdict = await compare(OLD, NEW, numbers(40), Graded(), bench(MemoryStore()))
+    assert (verdict.rule, verdict.finding) == ("betting", "superior")
+    assert verdict.e is not None
+    assert verdict.e >= 20
+    told = await compare(
+        OLD, NEW, numbers(40), ExactMatch(), bench(MemoryStore()), rule={"rule": "gsprt", "effect": 0.2}
+    )
+    assert told.finding == "superior"
+    assert "not guaranteed" in told.guarantee
+
+
+async def test_a_candidate_that_falls_short_of_what_was_hoped_for_is_futile() -> None:
+    verdict = await compare(
+        agent("[0-4]|1."), agent("[0-4]|2."), numbers(60), ExactMatch(), bench(MemoryStore()), rule={"effect": 0.5}
+    )
+    assert verdict.finding == "futile"
+    assert verdict.tasks < 60
+
+
+async def test_what_the_money_does_not_last_for_is_not_decided_and_goes_on_with_more() -> None:
+    store = MemoryStore()
+    dear = {"use": "scripted", "args": {"replies": {".": "one"}}, "usd_per_million": [1000, 1000]}
+    with pytest.raises(BudgetSpent, match="Compare again with a higher limit"):
+        await compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear), ledger=Ledger(0.02, kept=0.0))
+    assert "verdict" not in store.kinds()
+    verdict = await compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear))
+    assert not verdict.failed
