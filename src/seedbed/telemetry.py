@@ -86,7 +86,16 @@ class Substituted:
     used: str
 
 
-Event: TypeAlias = RunStarted | TurnEnded | RunEnded | ModelFailed | Substituted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hedged:
+    """A model was asked a second time because its answer took longer than that; `won` if the second one was quicker."""
+
+    model: str
+    after_seconds: float
+    won: bool
+
+
+Event: TypeAlias = RunStarted | TurnEnded | RunEnded | ModelFailed | Substituted | Hedged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +240,7 @@ def _meters(registry: CollectorRegistry) -> Listener:
     cost = counter("cost_usd_total", "US dollars", "model")
     errors = counter("model_errors_total", "Tries that gave no answer", "model", "why")
     substitutions = counter("substitutions_total", "Answers of one model in place of another", "asked", "used")
+    hedged = counter("hedged_total", "Questions asked twice because the answer took long", "model", "won")
     lag = histogram("loop_lag_seconds", "How late the event loop is", quick)
     watched: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
@@ -269,6 +279,8 @@ def _meters(registry: CollectorRegistry) -> Listener:
                 errors.labels(event.model, event.why).inc()
             case Substituted():
                 substitutions.labels(event.asked, event.used).inc()
+            case Hedged():
+                hedged.labels(event.model, "yes" if event.won else "no").inc()
 
     return count
 
@@ -343,6 +355,9 @@ def spans(url: str) -> Listener:
             case Substituted() if place.run in running:
                 about = {"asked": event.asked, "used": event.used, "step": place.step}
                 running[place.run].add_event("seedbed.substituted", about)
+            case Hedged() if place.run in running:
+                about = {"model": event.model, "after_seconds": event.after_seconds, "won": event.won}
+                running[place.run].add_event("seedbed.hedged", {**about, "step": place.step})
             case RunEnded() if place.run in running:
                 span = running.pop(place.run)
                 span.set_attribute("seedbed.status", event.status)

@@ -23,6 +23,7 @@ from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
 from seedbed.evaluation.evaluate import Cell, Scorecard
 from seedbed.evaluation.metrics import metric
+from seedbed.runs.recorder import worker_at
 from seedbed.runs.run import Run
 from seedbed.runs.workers import is_there
 from seedbed.settings import Settings
@@ -45,6 +46,7 @@ def numbers(size: int) -> Dataset:
 
 def settings(url: str, server: ModelServer, **more: Any) -> Settings:
     card = {"use": "openai", "args": {"model": "m", "base_url": server.url}, "usd_per_million": [0, 1_000_000]}
+    card["requests_per_minute"] = 100_000  # nobody waits for it, but where there is a Redis it is agreed on there
     return Settings(store=url, by="ada", models={"m": card}, **more)
 
 
@@ -146,7 +148,9 @@ async def test_when_workers_are_killed_nothing_that_was_paid_is_lost_or_paid_aga
         assert {prompt: times for prompt, times in asked(server).items() if prompt in safe} == safe
 
 
-async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was(remote: str, tmp_path: Path) -> None:
+async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was(
+    remote: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     hold = threading.Event()
 
     def script(request: dict[str, Any]) -> Answer:
@@ -159,11 +163,13 @@ async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
+        assert [start for start in space.store.facts(Query(kind="start")) if worker_at(space.store, start.key)] == []
         hold.set()
         card = await space.evaluate(ECHO, numbers(60), ExactMatch(), parallel=remote)
         assert {asked(server)[f"say {n}"] for n in range(20)} == {1}
-        # More than these only if a worker was lost on a busy machine: what it had paid is found by the next one.
-        assert {f"t{n}" for n in range(20)} <= {cell.task for cell in card.cells if cell.reused}
+        # What a worker has paid for before it is lost is found by the one that does its chunk again.
+        reused = [cell.task for cell in card.cells if cell.reused]
+        assert reused == [f"t{n}" for n in range(20)] or "its worker was lost" in caplog.text
         assert count(space.store, "cell") == 60
 
 
@@ -244,6 +250,68 @@ async def test_a_restart_of_the_database_is_waited_for(postgres: Any, postgres_u
             card = await doing
             assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == 150
         assert set(asked(server).values()) == {1}
+
+
+@pytest.mark.slow
+async def test_when_redis_is_killed_the_evaluation_goes_on(remote: str, postgres_url: str, redis_server: Any) -> None:
+    chance, size = random.Random(remote), 300
+    killed, back = sorted(chance.sample(range(1, size * 3 // 4), 2))
+    slow = Answer("", delay=0.1)
+    with (
+        serving(script=lambda request: replace(slow, text=echo(request).text)) as server,
+        opened(postgres_url, server, cache=redis_server.url) as space,
+    ):
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote))
+        await until(lambda: count(space.store, "turn") >= killed or doing.done())
+        assert any(b"limit" in key for key in redis_server.client.scan_iter())  # it is used
+        await asyncio.to_thread(redis_server.kill)
+        await until(lambda: count(space.store, "turn") >= back or doing.done())
+        assert not doing.done()
+        await asyncio.to_thread(redis_server.start)
+        card = await doing
+        assert [cell.task for cell in card.cells] == [f"t{n}" for n in range(size)]
+        assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == size
+        assert set(asked(server).values()) == {1}
+        again = await space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote)
+        assert told(again) == told(card)
+        assert len(server.requests) == size
+
+
+ALONE = """
+import asyncio, sys
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+
+async def main():
+    space = Workspace.at(Settings.model_validate_json(sys.argv[1]))
+    await space.evaluate(ECHO, numbers(200), ExactMatch(), parallel=sys.argv[2])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["loop", "2"])
+async def test_when_the_process_that_evaluates_is_killed_another_goes_on(url: str, parallel: str) -> None:
+    chance, size = random.Random(parallel + url.partition(":")[0]), 200
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parent)])
+    slow = Answer("", delay=0.03)
+    with (
+        serving(script=lambda request: replace(slow, text=echo(request).text)) as server,
+        opened(url, server) as space,
+    ):
+        command = [sys.executable, "-c", ALONE, settings(url, server).model_dump_json(), parallel]
+        safe: Counter[str] = Counter()
+        for paid in sorted(chance.sample(range(1, size // 2), 2)):
+            with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as alone:
+                await until(lambda paid=paid: count(space.store, "turn") >= paid or alone.poll() is not None)
+                alone.kill()
+            assert alone.returncode == -signal.SIGKILL
+            await until(lambda: not workers(space.store))  # those it had end with it
+            paid_for = {fact.body["text"] for fact in space.store.facts(Query(kind="turn"))}
+            safe |= Counter({prompt: times for prompt, times in asked(server).items() if prompt in paid_for - {*safe}})
+        card = await space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=parallel)
+        assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == size
+        assert {prompt: times for prompt, times in asked(server).items() if prompt in safe} == safe
 
 
 def test_a_store_in_memory_cannot_be_shared() -> None:

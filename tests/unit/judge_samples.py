@@ -22,9 +22,9 @@ TASK = Task("capital", {"question": "What is the capital of France?"}, "Paris")
 class Court:
     """Performs a judge's playbook as a real run; `says` are the answers of its model, a dollar for each word."""
 
-    def __init__(self, says: Sequence[str] | dict[str, str]) -> None:
+    def __init__(self, says: Sequence[str] | dict[str, str], usd_per_word: int = 1) -> None:
         replies = says if isinstance(says, dict) else list(says)
-        card = {"use": "scripted", "args": {"replies": replies}, "usd_per_million": [0, 1_000_000]}
+        card = {"use": "scripted", "args": {"replies": replies}, "usd_per_million": [0, 1_000_000 * usd_per_word]}
         self.space = Workspace(Settings(by="ada", models={"judge": card}), MemoryStore())
         self.runs: list[Run] = []
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,37 @@ class Mine: ...
 
 executor("2").packed(Mine(), "metrics")
 """
+
+
+class OutOfTouch:
+    """A worker whose answers do not come back, though it may be at its work."""
+
+    is_ended = False
+
+    def start(self, job: bytes) -> Future[bytes]:
+        told: Future[bytes] = Future()
+        told.set_exception(crew.WorkerLost("no way there"))
+        return told
+
+    def call_off(self, job: Future[bytes]) -> None: ...
+
+    def end(self) -> None:
+        self.is_ended = True
+
+
+async def test_a_worker_that_we_lost_touch_with_is_ended_before_others_do_its_work() -> None:
+    worker = OutOfTouch()
+
+    class OneMan(crew.Crew):
+        async def ready(self) -> int:
+            return 1
+
+        def hired(self) -> crew.Worker:
+            return worker
+
+    with pytest.raises(crew.WorkerLost):
+        await OneMan().do(pid, None)
+    assert worker.is_ended
 
 
 def test_what_stands_in_the_script_itself_is_refused() -> None:

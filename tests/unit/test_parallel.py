@@ -243,3 +243,31 @@ async def test_cancelling_the_reader_cancels_everything_under_way() -> None:
         await reader
     assert bench.cancelled == [0, 1, 2]
     assert bench.started == [0, 1, 2]
+
+
+async def test_one_that_is_slow_to_stop_does_not_keep_the_others_going() -> None:
+    began, stopped, let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work(number: int) -> None:
+        try:
+            if number == 1:
+                began.set()
+            await asyncio.Event().wait()
+        finally:
+            if number == 1:
+                stopped.set()
+            else:
+                await let_go.wait()
+
+    async def read() -> None:
+        async with aclosing(in_order(range(2), work, at_once=2)) as results:
+            async for _ in results:
+                pass
+
+    reader = asyncio.ensure_future(read())
+    await began.wait()
+    reader.cancel()
+    await asyncio.wait_for(stopped.wait(), 10)
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reader

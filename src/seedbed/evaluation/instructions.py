@@ -42,7 +42,7 @@ class Followed:
     unknown: str = ""
 
 
-@metric(version=1)
+@metric(version=1, binary=True)
 def instructions_followed(run: Run, task: Task, *, loose: bool = False) -> Score:
     """1 if every instruction of the task is followed."""
     found = followed(text(run.output), task, loose)

@@ -21,7 +21,7 @@ def alternatives(expected: object) -> list[str]:
     return [text(each) for each in expected] if isinstance(expected, list | tuple) else [text(expected)]
 
 
-@metric(version=1)
+@metric(version=1, binary=True)
 def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
     """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
 
@@ -48,7 +48,7 @@ def _pattern(pattern: object = None, **_: Any) -> None:
             raise ValueError(f"pattern {pattern}: {wrong}") from None
 
 
-@metric(version=1, check=_pattern)
+@metric(version=1, check=_pattern, binary=True)
 def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
     """1 if a regular expression, the expected answer unless one is given, matches the output, or the `whole` of it.
 
@@ -79,7 +79,7 @@ _MARKED = re.compile(r"(?<![\w'’])(?:[(\[]([A-Za-z])[)\]]|([A-Z])[).:](?=\s|$)
 _ALONE = re.compile(r"(?<![\w'’.-])([B-HJ-Z])(?![\w'’.-])")
 
 
-@metric(version=1)
+@metric(version=1, binary=True)
 def choice(run: Run, task: Task, *, field: str = "choices") -> Score:
     """1 if the output chooses the expected option, by its letter or its text: `(B)`, `B.`, `Answer: B`, `Paris`.
 
@@ -180,7 +180,7 @@ def _tolerances(tolerance: float = 0.0, relative: float = 0.0) -> None:
         raise ValueError("a tolerance below 0")
 
 
-@metric(version=1, check=_tolerances)
+@metric(version=1, check=_tolerances, binary=True)
 def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0.0) -> Score:
     """1 if the last number of the output, or the one after `####`, is the expected number.
 
@@ -239,7 +239,7 @@ def _no_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-@metric(version=1)
+@metric(version=1, binary=True)
 def json_valid(run: Run, task: Task) -> Score:
     """1 if the output is JSON, as it is or within one code fence."""
     _, wrong = _parsed(run.output)
@@ -259,7 +259,7 @@ def _schema(schema: object = None) -> None:
         raise ValueError(f"schema: {wrong.message}") from None
 
 
-@metric(version=1, needs=("jsonschema", "text"), check=_schema)
+@metric(version=1, needs=("jsonschema", "text"), check=_schema, binary=True)
 def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     """1 if the output is JSON that keeps to a JSON Schema: the expected answer, unless one is given."""
     from jsonschema import validators

@@ -39,7 +39,7 @@ def turns(run: Run, task: Task) -> float:
     return len(run.turns)
 
 
-@metric(version=1)
+@metric(version=1, binary=True)
 def finished(run: Run, task: Task) -> Score:
     """1 if the run was completed, 0 if it ended otherwise."""
     right = run.status == "completed"
@@ -63,7 +63,7 @@ def length(run: Run, task: Task, *, unit: str = "words") -> float:
     return _length(run.output, unit)
 
 
-@metric(version=1, check=_units)
+@metric(version=1, check=_units, binary=True)
 def length_within(
     run: Run, task: Task, *, unit: str = "words", at_least: float | None = None, at_most: float | None = None
 ) -> Score:

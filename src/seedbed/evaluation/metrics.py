@@ -80,6 +80,7 @@ class FunctionMetric:
     needs: tuple[str, str] | None = None
     check: Callable[..., None] | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    binary: bool = False
 
     @cached_property
     def name(self) -> str:
@@ -152,8 +153,8 @@ class FunctionMetric:
         there = getattr(sys.modules.get(module), name, None)
         if module != "__main__" and isinstance(there, FunctionMetric) and there.function is self.function:
             return _found, (module, name, dict(self.options))
-        fields = (self.function, self.title, self.version, self.better, self.needs, self.check, dict(self.options))
-        return FunctionMetric, fields
+        about = (self.function, self.title, self.version, self.better, self.needs, self.check)
+        return FunctionMetric, (*about, dict(self.options), self.binary)
 
 
 def _found(module: str, name: str, options: dict[str, Any]) -> FunctionMetric:
@@ -172,6 +173,7 @@ def metric(
     better: Better = "higher",
     needs: tuple[str, str] | None = None,
     check: Callable[..., None] | None = None,
+    binary: bool = False,
 ) -> Callable[[Callable[..., Scored | Awaitable[Scored]]], FunctionMetric]: ...
 def metric(
     function: Callable[..., Scored | Awaitable[Scored]] | None = None,
@@ -182,6 +184,7 @@ def metric(
     better: Better = "higher",
     needs: tuple[str, str] | None = None,
     check: Callable[..., None] | None = None,
+    binary: bool = False,
 ) -> FunctionMetric | Callable[[Callable[..., Scored | Awaitable[Scored]]], FunctionMetric]:
     """Make a metric of a function `(run, task, *, options) -> score`, plain or async.
 
@@ -189,11 +192,12 @@ def metric(
     keyword-only arguments are the options that `using` and the command line set. Scores are known again for as long
     as the function's source, and the constants and functions of its module that it uses, stay the same; with a
     `version`, for as long as that does. `needs` is a module it imports and the extra that installs it; `check` is
-    given the options and raises ValueError for bad ones.
+    given the options and raises ValueError for bad ones. One that only ever says 0 or 1 is `binary`: comparisons by it
+    need fewer tasks.
     """
 
     def made(its: Callable[..., Scored | Awaitable[Scored]]) -> FunctionMetric:
-        return FunctionMetric(its, name or its.__name__, version, better, needs, check)
+        return FunctionMetric(its, name or its.__name__, version, better, needs, check, binary=binary)
 
     return made(function) if function else made
 

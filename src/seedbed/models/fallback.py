@@ -9,93 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.models.answer import Answered, Attempt, Discard, Substitution
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
-from seedbed.models.limits import Lines
-from seedbed.telemetry import ModelFailed, emit
+from seedbed.models.hedging import first_answer
+from seedbed.models.limits import Hold, Line, Lines, Reserve, free
+from seedbed.telemetry import Hedged, ModelFailed, emit
 
 __all__ = ["Answered", "Attempt", "Discard", "Hold", "Substitution", "answered", "plain", "streamed"]
 
 Midstream: TypeAlias = Literal["restart", "keep", "fail"]
 """What becomes of an answer that breaks off: it begins anew, what came is the answer, or there is none."""
-
-
-class Hold(Protocol):
-    """Money held for one try: how long its answer may be, the most it can cost if that was counted, and what it did."""
-
-    max_tokens: int | None
-    most_usd: float | None
-    spent_usd: float
-
-
-Reserve: TypeAlias = Callable[[Model, Sequence[Message], int | None], AbstractAsyncContextManager[Hold]]
-"""Holds what a try of this model with these messages and so many tokens may cost, or raises BudgetSpent."""
-
-
-@dataclass(slots=True)
-class _Free:
-    max_tokens: int | None
-    most_usd: float | None = None
-    spent_usd: float = 0.0
-
-
-def free(model: Model, messages: Sequence[Message], max_tokens: int | None) -> AbstractAsyncContextManager[Hold]:
-    """For those who need not look at money."""
-    return nullcontext(_Free(max_tokens))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A try that failed. `cost_usd` is what it may have cost at most: a provider may charge for what we never got."""
-
-    model: str
-    why: Why
-    told: str
-    seconds: float
-    cost_usd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Substitution:
-    """One model asked in place of another, and why; as text it is a sentence for the user."""
-
-    asked: str
-    used: str
-    because: str
-
-    def __str__(self) -> str:
-        return f"{self.used} was asked instead of {self.asked}: {self.because}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """An answer and the way to it.
-
-    `waited_seconds` were spent on rate limits, pauses and rests, apart from the model's own time.
-    """
-
-    reply: Reply
-    substitutions: tuple[Substitution, ...] = ()
-    waited_seconds: float = 0.0
-    attempts: tuple[Attempt, ...] = ()
-
-    @property
-    def cost_usd(self) -> float:
-        """What the answer and the failed tries cost together."""
-        return self.reply.cost_usd + sum(attempt.cost_usd for attempt in self.attempts)
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """All pieces of a stream so far are void; the answer begins anew."""
-
-    because: str
 
 
 async def answered(
@@ -221,7 +151,11 @@ class _Call:
     given_up: dict[str, _GivenUp] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     waited: float = 0.0
+    began: float | None = None
     said: list[str] = field(default_factory=list)
+    answer_tokens: int = 0
+    second: Reply | ModelUnavailable | None = None
+    is_hedged: bool = False
 
     @cached_property
     def prompt_tokens(self) -> int:
@@ -263,41 +197,85 @@ class _Call:
 
     async def _ask(self, model: Model) -> Reply | None:
         """Ask one model until it answers, is given up, or rests."""
-        line, clock = self.lines[model], self.lines.clock
+        line = self.lines[model]
         messages = self.messages if model is self.models[0] else plain(self.messages)
-        began: float | None = None
+        self.began = None
         while line.breaker.lets_in:
-            came = clock()
             try:
-                async with self.reserve(model, messages, self.max_tokens) as hold:
-                    if clock() - came > 0.001:  # others held the money; anything shorter is no waiting
-                        self.waited += clock() - came
-                    tokens = self.prompt_tokens + (hold.max_tokens or 0)
-                    booking, waited = await line.limit.wait(tokens)
-                    self.waited += waited
-                    entered = line.breaker.enter()
-                    if entered is None:  # it began to rest while we waited
-                        line.limit.cancel(booking)
-                        return None
-                    began = clock() if began is None else began
-                    why: Why | None = "ours"
-                    try:
-                        outcome = await self._try(model, messages, hold)
-                        why = outcome.why if isinstance(outcome, ModelUnavailable) else None
-                    finally:
-                        line.breaker.leave(entered, why)
+                outcome = await self._paid(model, messages, line)
             except BudgetSpent as spent:
                 self.given_up[model.name] = _GivenUp(str(spent), "budget")
                 return None
-            if isinstance(outcome, Reply):
-                line.limit.settle(booking, outcome.usage.prompt_tokens + outcome.usage.completion_tokens or tokens)
+            if not isinstance(outcome, ModelUnavailable):
                 return outcome
-            pause = self._after(model, outcome, clock() - began)
+            pause = self._after(model, outcome, self.lines.clock() - (self.began or 0.0))
             if pause is None:
                 return None
             if line.breaker.lets_in:
                 await self._pause(pause)
         return None
+
+    async def _paid(
+        self, model: Model, messages: Sequence[Message], line: Line, *, spare: bool = False
+    ) -> Reply | ModelUnavailable | None:
+        """One try when its turn comes, or a second one beside it from money to spare; None if the model now rests."""
+        clock = self.lines.clock
+        came = clock()
+        async with self.reserve(model, messages, self.max_tokens, spare=spare) as hold:
+            held = clock() - came
+            tokens = self.prompt_tokens + (hold.max_tokens or 0)
+            booking, waited = await line.limit.wait(tokens)
+            if not spare:
+                self.waited += waited + (held if held > 0.001 else 0.0)  # others held the money; less is no waiting
+            entered = line.breaker.enter()
+            if entered is None:  # it began to rest while we waited
+                line.limit.cancel(booking)
+                return None
+            self.began = clock() if self.began is None else self.began
+            self.is_hedged |= spare
+            why: Why | None = "ours"
+            try:
+                if spare or self.hear or model.card.hedge is None:
+                    outcome = await self._try(model, messages, hold)
+                else:
+                    outcome = await self._hedged(model, messages, hold, line, model.card.hedge)
+                why = outcome.why if isinstance(outcome, ModelUnavailable) else None
+            finally:
+                line.breaker.leave(entered, why)
+        if isinstance(outcome, Reply):
+            line.limit.settle(booking, outcome.usage.prompt_tokens + outcome.usage.completion_tokens or tokens)
+        return outcome
+
+    async def _hedged(
+        self, model: Model, messages: Sequence[Message], hold: Hold, line: Line, share: float
+    ) -> Reply | ModelUnavailable:
+        """One try and, if its answer is slower to come than this share of them, a second one; once in a call."""
+        began = self.lines.clock()
+        slow = None if self.is_hedged else line.latencies.quantile(share)
+        if slow is None:
+            outcome = await self._try(model, messages, hold)
+        else:
+            first, again = self._try(model, messages, hold), partial(self._again, model, messages, line)
+            outcome, others = await first_answer(first, again, lambda each: isinstance(each, Reply), after_seconds=slow)
+            for late in others:
+                if isinstance(late, Reply):
+                    self._beaten(model, late.latency_seconds, late.cost_usd)
+            if self.is_hedged:
+                emit(Hedged(model=model.name, after_seconds=slow, won=outcome is self.second))
+        if isinstance(outcome, Reply):
+            line.latencies.note(self.lines.clock() - began)
+        return outcome
+
+    async def _again(self, model: Model, messages: Sequence[Message], line: Line) -> Reply | ModelUnavailable | None:
+        with suppress(BudgetSpent):
+            self.second = await self._paid(model, messages, line, spare=True)
+        return self.second
+
+    def _beaten(self, model: Model, seconds: float, cost_usd: float) -> None:
+        told = f"this request had no answer after {seconds:.1f} s, when the other one had"
+        self.attempts.append(
+            Attempt(model=model.name, why="transient", told=told, seconds=seconds, cost_usd=cost_usd, beaten=True)
+        )
 
     def _after(self, model: Model, failure: ModelUnavailable, gone_seconds: float) -> float | None:
         """What follows from a failure: a pause before the next try, or that the model is given up."""
@@ -317,12 +295,12 @@ class _Call:
     async def _try(self, model: Model, messages: Sequence[Message], hold: Hold) -> Reply | ModelUnavailable:
         """One try. A mistake of ours is raised, any other failure is kept and returned."""
         clock, started = self.lines.clock, self.lines.clock()
-        most_usd = _price(model, self.prompt_tokens, hold.max_tokens) if hold.most_usd is None else hold.most_usd
         self.said = []
         try:
             reply = await self._spoken(model, messages, hold.max_tokens)
         except asyncio.CancelledError:
-            hold.spent_usd = most_usd
+            hold.spent_usd = self._most_usd(model, hold)
+            self._beaten(model, clock() - started, hold.spent_usd)  # or all of it is given up
             raise
         except ModelUnavailable as error:
             emit(ModelFailed(model=model.name, why=error.why, seconds=clock() - started))
@@ -332,7 +310,7 @@ class _Call:
                 said = estimated_tokens("".join(self.said))
                 hold.spent_usd = _price(model, self.prompt_tokens, min(said, hold.max_tokens or said))
             elif "Timeout" in type(error.__cause__).__name__:  # it may have answered, and want to be paid
-                hold.spent_usd = most_usd
+                hold.spent_usd = self._most_usd(model, hold)
             kept, seconds = self.said and self.midstream == "keep", clock() - started
             cost = 0.0 if kept else hold.spent_usd  # the cost of what is kept is that of the reply
             self.attempts.append(
@@ -340,9 +318,16 @@ class _Call:
             )
             return self._interrupted(model, hold.spent_usd, seconds) if kept else error
         if not reply.cost_known:  # then it counts as dear as it can be
-            reply = replace(reply, cost_usd=most_usd)
+            reply = replace(reply, cost_usd=self._most_usd(model, hold))
         hold.spent_usd = reply.cost_usd
+        self.answer_tokens = reply.usage.completion_tokens
         return reply
+
+    def _most_usd(self, model: Model, hold: Hold) -> float:
+        """What a try can cost. One without a bound costs what the other one beside it did, if there was one."""
+        if hold.most_usd is not None:
+            return hold.most_usd
+        return _price(model, self.prompt_tokens, hold.max_tokens or self.answer_tokens)
 
     async def _spoken(self, model: Model, messages: Sequence[Message], max_tokens: int | None) -> Reply:
         if self.hear is None:

@@ -1,4 +1,4 @@
-"""How often a model may be asked, how often again after a failure, and when it is left alone for a while.
+"""How often a model may be asked, on what money, how often again after a failure, and when it is left alone a while.
 
 Nothing here speaks to a model: `Lines` remembers, `fallback` acts on it. Clock and sleep are given, so that tests need
 no time.
@@ -10,20 +10,68 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from seedbed.errors import Why
+from seedbed.models.chat import Message
+from seedbed.models.hedging import Latencies
 from seedbed.models.registry import Model
 from seedbed.storage.redis import Ticket
 
-__all__ = ["Booking", "Breaker", "Line", "Lines", "RateLimit", "Retry", "Tolerance", "Turnstile"]
+__all__ = [
+    "Booking",
+    "Breaker",
+    "Hold",
+    "Line",
+    "Lines",
+    "RateLimit",
+    "Reserve",
+    "Retry",
+    "Tolerance",
+    "Turnstile",
+    "free",
+]
 
 Clock: TypeAlias = Callable[[], float]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 WINDOW_SECONDS = 60.0
+
+
+class Hold(Protocol):
+    """Money held for one try: how long its answer may be, the most it can cost if that was counted, and what it did."""
+
+    max_tokens: int | None
+    most_usd: float | None
+    spent_usd: float
+
+
+class Reserve(Protocol):
+    """Holds what a try of this model with these messages and so many tokens may cost, or raises BudgetSpent.
+
+    What is only done with money to `spare` is neither waited for nor cut short, and is not missed if there is none.
+    """
+
+    def __call__(
+        self, model: Model, messages: Sequence[Message], max_tokens: int | None, /, *, spare: bool = False
+    ) -> AbstractAsyncContextManager[Hold]: ...
+
+
+@dataclass(slots=True)
+class _Free:
+    max_tokens: int | None
+    most_usd: float | None = None
+    spent_usd: float = 0.0
+
+
+def free(
+    model: Model, messages: Sequence[Message], max_tokens: int | None, *, spare: bool = False
+) -> AbstractAsyncContextManager[Hold]:
+    """For those who need not look at money."""
+    return nullcontext(_Free(max_tokens))
 
 
 @dataclass(slots=True, eq=False)
@@ -271,6 +319,7 @@ class Line:
 
     limit: RateLimit
     breaker: Breaker
+    latencies: Latencies
 
 
 class Lines:
@@ -304,5 +353,5 @@ class Lines:
                 clock=self.clock,
                 sleep=self.sleep,
             )
-            line = self._lines[model.name] = Line(limit, Breaker(self._tolerance, clock=self.clock))
+            line = self._lines[model.name] = Line(limit, Breaker(self._tolerance, clock=self.clock), Latencies())
         return line

@@ -44,8 +44,9 @@ class Card:
     """What is known of a model before it speaks.
 
     `then` names the models that answer in its place, in this order, if it cannot. The two prices are for prompt and
-    completion tokens; None leaves them to be looked up. An answer may take `timeout_seconds` in all. `skill` says how
-    good it is at a type of task, from 0 to 1.
+    completion tokens; None leaves them to be looked up. An answer may take `timeout_seconds` in all; one that takes
+    longer than this share of the latest ones is asked for a second time (`hedge`), which costs. `skill` says how good
+    it is at a type of task, from 0 to 1.
 
     In place of secrets, arguments hold references as the workspace file has them. Whoever writes a secret out all the
     same shall not see it again: arguments are kept out of its `repr` and of every error message.
@@ -61,6 +62,7 @@ class Card:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     timeout_seconds: float = 120.0
+    hedge: float | None = None
 
     def masters(self, capability: str) -> bool:
         """Whether the card says that it can do this."""
@@ -263,6 +265,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "requests_per_minute": ("a whole number above zero", _is_count),
     "tokens_per_minute": ("a whole number above zero", _is_count),
     "timeout_seconds": ("a number above zero", lambda seconds: _is_number(seconds, 0) and seconds > 0),
+    "hedge": ("a share of the answers, such as 0.95", lambda share: _is_number(share, 0.5, 1) and share < 1),
 }
 """The keys of a card: what belongs there, in words and as a check."""
 

@@ -96,6 +96,7 @@ class Crew:
             answer = await self._answered(worker, worker.start(job))
         except WorkerLost:
             self._busy.pop(worker, None)
+            worker.end()  # we may only have lost touch, and others do its work from here on
             raise
         finally:
             if worker in self._busy:

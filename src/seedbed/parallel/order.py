@@ -38,7 +38,8 @@ async def in_order(
 ) -> AsyncGenerator[Result, None]:
     """The results of `work` in the order of `items`, with at most `at_once` under way.
 
-    An error in the work, or closing the generator, cancels what is still under way and waits until it has stopped.
+    An error in the work, closing the generator or cancelling who reads it cancels all that is still under way, at once,
+    and waits until it has stopped.
     Who may leave the loop early closes it with `contextlib.aclosing`: a mere `break` does so only some time later.
     """
     waiting = iter(items)
@@ -53,7 +54,8 @@ async def in_order(
     try:
         start()
         while running:
-            result = await running[0]
+            # Unshielded, one that is slow to stop would keep the others going after a cancellation.
+            result = running[0].result() if running[0].done() else await asyncio.shield(running[0])
             running.popleft()
             yield result
             start()

@@ -131,7 +131,7 @@ class Library:
         if re.fullmatch(r"b2:[0-9a-f]{64}", name):
             return name
         ref = self.store.ref(name) or self.store.ref(f"branches/{name}") or self.store.ref(f"channels/{name}")
-        if ref:
+        if ref and names_a_playbook(ref):
             return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
         start = name.removeprefix("b2:")
         found: list[Digest] = []
@@ -142,15 +142,15 @@ class Library:
             return found[0]
         if found:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, found))}, …. Give more characters")
-        known = ", ".join(ref.name for ref in self.store.refs()[:8]) or "none yet"
+        known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
         raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
 
     def name(self, name: str, to: str, *, because: str) -> Ref:
         """Point a branch, or any other ref but a channel or a version, at a playbook."""
         ref = checked_ref(name if "/" in name else f"branches/{name}")
-        if ref.startswith(("channels/", "versions/")):
-            verb = "seedbed release" if ref.startswith("channels/") else "seedbed playbook version"
-            raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use {verb}.")])
+        verbs = {"channels": "release", "versions": "playbook version", "datasets": "dataset add"}
+        if verb := verbs.get(ref.partition("/")[0]):
+            raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use seedbed {verb}.")])
         return self._move(ref, self.find(to), because)
 
     def version(self, line: str, number: str, of: str, *, because: str) -> Ref:
@@ -278,6 +278,11 @@ class Library:
         for mark in self.store.facts(Query(kind="tag", tag=tag, newest=True, after=after)):
             for fact in self.store.facts(replace(query, key=mark.subject)):
                 yield mark.number, _entry(fact)
+
+
+def names_a_playbook(ref: Ref) -> bool:
+    """Whether a ref is one of those that this library keeps: datasets have names in the same store."""
+    return not ref.name.startswith("datasets/")
 
 
 def checked_ref(ref: str) -> str:

@@ -55,18 +55,25 @@ class Ledger:
 
     @asynccontextmanager
     async def reserved(
-        self, prompt_tokens: int, prices: tuple[float, float], wanted: int | None, *, last: bool = False
+        self,
+        prompt_tokens: int,
+        prices: tuple[float, float],
+        wanted: int | None,
+        *,
+        last: bool = False,
+        spare: bool = False,
     ) -> AsyncIterator[Reservation]:
         """Hold the most that a call can cost until it is over. `prompt_tokens` is the most the prompt can have.
 
         The answer may be shorter than wanted if that is all there is money for. If others hold what is missing, wait
-        for what they leave. Raises BudgetSpent if not even a short answer can be paid.
+        for what they leave. Raises BudgetSpent if not even a short answer can be paid. What is only done with money to
+        `spare` is neither waited for nor cut short, and is no refusal.
         """
         if self.is_limited:
             read, written = (price / 1_000_000 for price in prices)
             wanted = wanted or USUAL_TOKENS
-            least = min(LEAST_TOKENS, wanted)
-            left = await self._left(prompt_tokens * read + least * written, last)
+            least = wanted if spare else min(LEAST_TOKENS, wanted)
+            left = await self._left(prompt_tokens * read + least * written, last, spare)
             affordable = int((left - prompt_tokens * read) / written * (1 - 1e-9)) if written else wanted
             tokens = min(wanted, max(least, affordable))
             most = prompt_tokens * read + tokens * written
@@ -102,11 +109,12 @@ class Ledger:
         """What is not spent, also if it is held by calls under way."""
         return math.inf if self.limit_usd is None else self.limit_usd - self.spent_usd - (not last) * self._kept_usd
 
-    async def _left(self, least_usd: float, last: bool) -> float:
+    async def _left(self, least_usd: float, last: bool, spare: bool) -> float:
         while (left := self.left_usd(last=last)) < least_usd:
             short = next(each for each in self._all if each._free_usd(last) - sum(each._held) < least_usd)
-            if short._free_usd(last) < least_usd:
-                self.refuse()
+            if spare or short._free_usd(last) < least_usd:
+                if not spare:
+                    self.refuse()
                 found = f"found {dollars(left)} left of {dollars(short.limit_usd or 0.0)}"
                 raise BudgetSpent(f"{found}; expected enough for another answer. Raise the limit, or ask for less")
             await short.settled()

@@ -279,7 +279,9 @@ class Purse:
         self.paid: list[tuple[str, float]] = []
 
     @asynccontextmanager
-    async def __call__(self, model: Model, messages: Sequence[Message], wanted: int | None) -> AsyncIterator[Hold]:
+    async def __call__(
+        self, model: Model, messages: Sequence[Message], wanted: int | None, *, spare: bool = False
+    ) -> AsyncIterator[Hold]:
         price = model.price()
         assert price is not None
         async with self.ledger.reserved(10, price, wanted) as held:

@@ -120,9 +120,17 @@ def test_versions_never_move(library: Library) -> None:
 
 def test_channels_and_versions_are_not_for_naming(library: Library) -> None:
     root = library.keep(START, because="first")
-    for name in ("channels/production", "versions/mail/1.0.0", "a b", "../x", ""):
+    for name in ("channels/production", "versions/mail/1.0.0", "datasets/mail", "a b", "../x", ""):
         with pytest.raises(PlaybookError):
             library.name(name, root, because="x")
+
+
+def test_what_a_dataset_is_called_is_no_playbook(library: Library) -> None:
+    tasks = library.store.put("dataset", {"tasks": []})
+    library.store.move("datasets/mail", tasks, expected=None, because="kept", by="anna")
+    library.branch("line", library.keep(START, because="first"), because="try")
+    with pytest.raises(NotFound, match=r"no playbook is called .datasets/mail.\. Known names: branches/line\."):
+        library.find("datasets/mail")
 
 
 def test_branch_states_follow_from_refs_and_facts(library: Library) -> None:
