@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
+    from seedbed.experiments.history import History
     from seedbed.experiments.many import Ranking
     from seedbed.experiments.outlook import Outlook
+    from seedbed.experiments.replay import Answerable, Fidelity
     from seedbed.experiments.verdict import Verdict
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.stage import Stage
@@ -213,6 +215,41 @@ class Workspace(Premises):
             ledger=Ledger(max_cost_usd, kept=0.0),
             watch=watch,
         )
+
+    async def compare_replayed(
+        self,
+        control: Playbook | str,
+        candidate: Playbook | str,
+        *,
+        metric: Metric,
+        past: History,
+        mode: str = "strict",
+        alpha: float = 0.05,
+        seed: int = 0,
+        rule: str | Mapping[str, Any] | None = None,
+        watch: AnswerWatcher | None = None,
+    ) -> tuple[Verdict, Fidelity, Answerable]:
+        """Compare on past runs, answered from their recordings; nothing in the world is done.
+
+        Also how far replays of this mode come out as the runs did, and which of them the recordings can answer: the
+        verdict is about those. It may choose what to try live; it does not prove what live runs would show. Raises
+        DatasetError if there are none.
+        """
+        from seedbed.experiments.compare import compare
+        from seedbed.experiments.replay import Replayer, answerable, fidelity, replayed
+        from seedbed.runs.cassette import Mode
+
+        kept, chosen = Mode.parse(mode), self.house
+        old, (new,) = self._compared(control, [candidate], past.tasks)
+        trusted = await fidelity(past, chosen, kept)
+        found = await answerable([old, new], past.tasks, Replayer(chosen, kept))
+        if not len(found.tasks):
+            told = next(iter(found.missed.values()), "there are none")
+            remedy = "Replay leniently, or live from some step on: --mode fork:1."
+            raise DatasetError([Problem("past runs", f"none that can be replayed: {told}", "at least one", remedy)])
+        bench = replayed(self.bench_on("loop"), chosen, kept)
+        verdict = await compare(old, new, found.tasks, metric, bench, alpha=alpha, seed=seed, rule=rule, watch=watch)
+        return verdict, trusted, found
 
     def outlook(
         self,

@@ -44,7 +44,21 @@ EXITS = {"superior": PASS, "inferior": BLOCKED, "futile": BLOCKED}
 def compare(
     control: Annotated[str, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")],
     candidates: Annotated[list[str], typer.Argument(metavar="B", help="What may be better; several are ranked.")],
-    on: Annotated[str, typer.Option("--on", metavar="DATASET", help="Tasks that B was not evolved on.")],
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", metavar="DATASET", help="Tasks that B was not evolved on; with --replay, expected answers."
+        ),
+    ] = None,
+    replay: Annotated[
+        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay so many past runs of A instead.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K, live from step K.")
+    ] = "strict",
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
+    ] = None,
     metric: MetricName = "exact_match",
     alpha: Annotated[
         float,
@@ -99,20 +113,29 @@ def compare(
     JSON: experiment, control, candidate, dataset, metric, finding, because, tasks, at_most, wins, ties, losses,
     control_mean, candidate_mean, difference, low, high, estimate, estimate_low, estimate_high, p, e, alpha, rule,
     guarantee, outcomes, scores, failed, unscored, evidence, judges, cost_usd. JSON with several: control, alpha,
-    candidates. JSON with --plan: rule, units, effect, discordance, expected, curve, fixed, detectable,
-    expected_cost_usd.
+    candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --plan: rule, units, effect,
+    discordance, expected, curve, fixed, detectable, expected_cost_usd.
     Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or not as good as hoped for; 2 if these
     tasks do not tell.
     """
     from seedbed.cli import verdicts
 
-    read = options.dataset_file(on)
+    if on is None and replay is None:
+        raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
+    read = options.dataset_file(on) if on else None
+    began = options.moment(since, "--since")
     _expect(alpha, effect, margin, goal, rule, candidates, channel)
     asked = _rule(rule, effect, goal, margin, replicates)
     with options.opened(workspace) as space:
-        by, tasks = options.metric(space, metric), read or options.dataset(space, on)
+        by, tasks = options.metric(space, metric), read or (options.dataset(space, on) if on else None)
         old, new = space.playbook(control), [space.playbook(each) for each in candidates]
         given: dict[str, Any] = {"alpha": alpha, "seed": seed, "rule": asked, "replicates": replicates}
+        if replay:
+            asked_for = {"alpha": alpha, "seed": seed, "rule": asked}
+            found = verdicts.replayed(space, old, new[0], tasks, by, replay, mode, began, asked_for)
+            output.show(verdicts.replay_document(*found), as_json, verdicts.replay_view(*found))
+            raise typer.Exit(EXITS.get(found[0].finding, INCONCLUSIVE))
+        assert tasks is not None
         if plan:
             told = space.outlook(
                 old, new[0], on=tasks, metric=by, effect=effect or 0.1, discordance=discordance, **given

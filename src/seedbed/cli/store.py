@@ -50,11 +50,11 @@ def migrate(
 
     JSON: store, before, after, steps, dry_run.
     """
+    from seedbed.premises import store_url
     from seedbed.settings import Settings
     from seedbed.storage.migrations import MIGRATIONS
     from seedbed.storage.sql import migrate_to
     from seedbed.storage.store import without_password
-    from seedbed.premises import store_url
 
     where = store_url(Settings.load(options.workspace_file(workspace)))
     before, goal = migrate_to(where, to, dry_run=dry_run)

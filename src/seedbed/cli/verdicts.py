@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from seedbed.evaluation.metrics import Metric
     from seedbed.experiments.many import Ranking
     from seedbed.experiments.outlook import Outlook
+    from seedbed.experiments.replay import Answerable, Fidelity
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
+    from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
 FINDINGS = {
@@ -157,6 +161,49 @@ def ranked(
             baseline, candidates, on=tasks, metric=by, effect=effect, watch=lambda _, answer: watch(answer), **given
         )
         return options.complete(work)
+
+
+def replayed(
+    space: Workspace,
+    control: Playbook,
+    candidate: Playbook,
+    known: Dataset | None,
+    by: Metric,
+    count: int,
+    mode: str,
+    since: datetime | None,
+    given: dict[str, Any],
+) -> tuple[Verdict, Fidelity, Answerable]:
+    """`Workspace.compare_replayed` on some of the control's past runs, with a live status line."""
+    from seedbed.cli import progress
+    from seedbed.experiments.history import history, past_runs
+
+    runs = past_runs(space.store, playbook=control.digest, since=since)
+    past = history(runs, min(count, len(runs)), seed=given["seed"], known=known or ())
+    with progress.comparing(len(past.tasks), given["alpha"]) as watch:
+        work = space.compare_replayed(control, candidate, metric=by, past=past, mode=mode, watch=watch, **given)
+        return options.complete(work)
+
+
+def replay_document(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> Json:
+    told = {"missed": dict(found.missed), "steps": dict(found.steps)}
+    return {"verdict": verdict.body(), "fidelity": asdict(fidelity), **told}
+
+
+def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> RenderableType:
+    from rich.console import Group
+
+    rate, missed = fidelity.agreement.rate, found.missed
+    pairs: list[tuple[str, RenderableType]] = [
+        ("mode", fidelity.mode),
+        ("A's own", f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of its replays came out as the runs had"),
+        ("B's steps", ", ".join(f"{count} {label}" for label, count in found.steps.items()) or "none"),
+        ("missed", f"{counted(len(missed), 'run')} that the recordings cannot answer" if missed else ""),
+    ]
+    notes = [line((next(iter(missed.values())), "dim"))] if missed else []
+    if found.steps.get("substituted"):
+        notes.append(line(("What is substituted was said to A: to hear B itself use --mode fork:1", "yellow")))
+    return Group(verdict_view(verdict), "", output.facts(pairs), *notes)
 
 
 def write_report(space: Workspace, verdict: Verdict, file: Path) -> None:

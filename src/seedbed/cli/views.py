@@ -102,10 +102,12 @@ def entry_view(fact: Fact) -> list[RenderableType]:
 
 
 def scores(store: Store, playbook: Digest) -> Json:
-    """The mean score of a playbook over all cells it ever got, by metric."""
+    """The mean score of a playbook over all cells it ever got live, by metric."""
+    from seedbed.experiments.history import OF
+
     values: dict[str, list[float]] = {}
     for fact in store.facts(Query(kind="cell", subject=playbook)):
-        if fact.value is not None:
+        if fact.value is not None and not fact.body["task"].startswith(OF):  # replays are no performance of today
             values.setdefault(fact.body["metric"], []).append(fact.value)
     return {metric: {"mean": sum(each) / len(each), "cells": len(each)} for metric, each in values.items()}
 

@@ -96,7 +96,7 @@ def _review(given: object) -> Gate | None:
 
 
 _SET: Mapping[str, tuple[str, Callable[[object], Gate | None]]] = {
-    "better": ("{error: RATE, agreement: KAPPA}, either or both, above 0, the rate below 0.5, the kappa below 1", _better),
+    "better": ("{error: RATE, agreement: KAPPA}, either or both, above 0 and below 0.5 and 1", _better),
     "max_change": ("{number: SHARE, text: CHARACTERS}, either or both, not below 0", _max_change),
     "cooldown": ("a time such as 12 hours, 7 days or 1 week", _cooldown),
     "review": (f"{{when: WHEN}}, with one of: {', '.join(get_args(Occasion))}", _review),

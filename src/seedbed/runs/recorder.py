@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from itertools import count, islice
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from seedbed.errors import NotFound, RunError, RunTaken, shown
 from seedbed.runs.journal import Journal
@@ -29,6 +29,9 @@ ABOUT = ("inputs", "seed", "models", "parent", "max_cost_usd")
 
 NOBODY = ""
 
+How = Callable[[], Json]
+"""Tells how something is asked beyond its words, to those who have to know."""
+
 
 class Recorder:
     """The record of one run.
@@ -37,6 +40,9 @@ class Recorder:
     fact says how it ended. An entry is named by what was asked for, so a run that is taken up again gets the answers
     it already has and asks only for the rest. Raises StoreError for what JSON cannot hold.
     """
+
+    _paid_tag: str | None = None
+    """What the entries that were paid for have in common, if not all were."""
 
     def __init__(
         self,
@@ -64,7 +70,7 @@ class Recorder:
         self._clock = clock
         self._by = by
         about = (inputs, seed, models, parent, max_cost_usd)
-        self._about: Json = _kept(dict(zip(ABOUT, about, strict=True)))
+        self._about: Json = kept(dict(zip(ABOUT, about, strict=True)))
         self._started = clock()
         self._began = time.perf_counter()
         self._ends = 0
@@ -74,13 +80,15 @@ class Recorder:
         self._asked: Counter[str] = Counter()
 
     @classmethod
-    def resume(cls, journal: Journal, run: str, *, by: str) -> Recorder:
+    def resume(cls, journal: Journal, run: str, *, by: str, **more: Any) -> Self:
         """The record of a run that was interrupted, failed or ran out of money. Raises NotFound, or RunError."""
         store = journal.store
         start, ends = _start(store, run), _ends(store, run)
+        if cls is Recorder and "replay" in start.body:  # what it may not do would be done
+            raise RunError(f"run {run[:10]}: found a replay; expected a run that was live. Replay it again")
         if ends and ends[-1].body["status"] == "completed":
             raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
-        made = cls(journal, start.subject, by=by, run=run, **{name: start.body[name] for name in ABOUT})
+        made = cls(journal, start.subject, by=by, run=run, **{name: start.body[name] for name in ABOUT}, **more)
         made._started, made._ends, made._claims = start.at, len(ends), len(_claims(store, run))
         made.resumed = True
         for kind in (*ENTRIES, "intent"):
@@ -114,7 +122,7 @@ class Recorder:
         for start in store.facts(Query(kind="start", since=self._started)):  # whoever opens a run started before it
             if start.body["parent"] in family:
                 family.add(start.key)
-        paid = (Query(kind=kind, subject=run) for run in family for kind in ("turn", "failure"))
+        paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
         return sum(float(fact.body["cost_usd"]) for query in paid for fact in store.facts(query))
 
     async def start(self) -> None:
@@ -130,12 +138,21 @@ class Recorder:
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
     async def once(
-        self, kind: str, name: str, request: object, work: Callable[[], Awaitable[Json]], *, risky: bool = False
+        self,
+        kind: str,
+        name: str,
+        request: object,
+        work: Callable[[], Awaitable[Json]],
+        *,
+        risky: bool = False,
+        person: bool = False,
+        how: How | None = None,
     ) -> Json:
         """What was recorded for this request, or else what the work gives, durable before it is returned.
 
         The n-th request of the same words gets the n-th answer. What is `risky` is announced before it is done, so that
-        after a crash it is known to be in doubt, and is not done again: RunError says so.
+        after a crash it is known to be in doubt, and is not done again: RunError says so. That it asks a `person`, and
+        `how` it asks beyond its words, matters to a replay alone.
         """
         key = self._key(kind, name, request)
         if key in self._known:
@@ -145,7 +162,7 @@ class Recorder:
         began = time.perf_counter()
         body = await work()
         if kind != "turn":  # which is plain already
-            body = _kept(body)
+            body = kept(body)
         await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
         return body
 
@@ -163,13 +180,15 @@ class Recorder:
             )
         await self._add("intent", intent, self.id, {"what": name})
 
-    async def turn(self, name: str, request: object, work: Callable[[], Awaitable[Turn]]) -> Turn:
+    async def turn(
+        self, name: str, request: object, work: Callable[[], Awaitable[Turn]], how: How | None = None
+    ) -> Turn:
         async def told() -> Json:
             done = await work()
             self._paid_usd += done.cost_usd
             return done.body()
 
-        turn = Turn.from_body(await self.once("turn", name, request, told))
+        turn = Turn.from_body(await self.once("turn", name, request, told, how=how))
         self.turns.append(turn)
         return turn
 
@@ -216,7 +235,7 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=_kept(output),
+            output=kept(output),
             error=error,
             turns=tuple(self.turns),
             calls=tuple(self.calls),
@@ -225,7 +244,7 @@ class Recorder:
             failures=tuple(self.failures),
             tokens=_tokens(self.turns, self.children),
             cost_usd=self.cost_usd,
-            latency_seconds=time.perf_counter() - self._began,
+            latency_seconds=self._seconds(),
             **self._about,
         )
         told = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
@@ -253,9 +272,15 @@ class Recorder:
     def tell(self, status: Status | Literal["interrupted"]) -> None:
         """Tell those who listen how it ended, and what was paid since it was last taken up."""
         if listeners:
-            seconds = time.perf_counter() - self._began
+            seconds = self._seconds()
             turns, tokens = len(self.turns), _tokens(self.turns, ())
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self._paid_usd, latency_seconds=seconds))
+
+    def check(self) -> None:
+        """Raise what makes the run worthless, although the program may have gone on: nothing, if it is a live one."""
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._began
 
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
@@ -269,7 +294,7 @@ def _version() -> str:
     return version("seedbed")
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """A value as a store gives it back: a copy that no program can alter."""
     return json.loads(canonical(value))
 
@@ -293,10 +318,15 @@ def recall(store: Store, run: str) -> Run:
     )
 
 
-def recent(store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True) -> Iterator[Run]:
-    """The newest runs, without what happened in them; those that others opened only if they are asked for."""
+def recent(
+    store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True, replays: bool = False
+) -> Iterator[Run]:
+    """The newest runs, without what happened in them; those that others opened, and replays, only if asked for."""
     starts = store.facts(Query(kind="start", subject=playbook, newest=True))
-    for start in islice((each for each in starts if children or not each.body["parent"]), limit):
+    wanted = (
+        each for each in starts if (children or not each.body["parent"]) and (replays or "replay" not in each.body)
+    )
+    for start in islice(wanted, limit):
         ends = _ends(store, start.key)
         yield _run(ends[-1] if ends else start)
 
@@ -330,6 +360,7 @@ def _run(fact: Fact, **entries: Any) -> Run:
         id=fact.key.partition("@")[0],
         playbook=fact.subject,
         **{name: body[name] for name in ABOUT},
+        replay=body.get("replay"),
         started=fact.at,
         status=body.get("status", "running"),
         output=body.get("output"),

@@ -133,6 +133,8 @@ class Run:
     """The run that opened this one, if any."""
     max_cost_usd: float | None = None
     """What it was allowed to cost when it started."""
+    replay: Json | None = None
+    """Of a replay: `of` which run, in which `mode`, and how many steps of each kind have which of the `labels`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import RunTaken
+from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.limits import Lines
 from seedbed.models.registry import OURS, Card, Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import Mode
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall, worker_at
+from seedbed.runs.replaying import Replaying, replay_of
 from seedbed.runs.run import Heard, Run
 from seedbed.runs.workers import heartbeat, is_there
 from seedbed.settings import Settings, without_secrets
@@ -26,6 +28,7 @@ from seedbed.stage.equipment import Equipment
 from seedbed.stage.ledger import Ledger
 from seedbed.stage.perform import perform, recording
 from seedbed.stage.quota import Spending
+from seedbed.stage.replays import Unopened, cassette_of, nobody
 from seedbed.stage.stage import Confirm, Stage
 from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisTurnstile, redis_at
@@ -97,17 +100,45 @@ class House:
 
         One that was left is taken up; one that failed is tried again, by whoever asks next.
         """
+        return await self._flown(run, playbook, lambda: self._recorder(playbook, inputs, seed, run=run), ledger)
+
+    async def replay(
+        self,
+        run: str,
+        playbook: Playbook,
+        recording: str,
+        mode: Mode,
+        *,
+        seed: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> Run:
+        """The replay of that id, as `once`: the playbook on the inputs of a recorded run, and on what that was told.
+
+        The seed is that of the recording, unless told otherwise. A strict one asks nobody, and builds no model. Raises
+        Missed, with where it differs, for what the recording cannot answer; NotFound if there is no such run.
+        """
+
+        def begin() -> Recorder:
+            cassette = cassette_of(self.library, recording)
+            chosen = cassette.seed if seed is None else seed
+            return self._recorder(playbook, cassette.inputs, chosen, run=run, cassette=cassette, mode=mode)
+
+        return await self._flown(run, playbook, begin, ledger)
+
+    async def _flown(
+        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None = None
+    ) -> Run:
         flight = self._flights.get(run)
         if flight is None:
-            flight = self._flights[run] = _Flight(self._once(run, playbook, inputs, seed, ledger or Ledger()))
+            flight = self._flights[run] = _Flight(self._once(run, playbook, begin, ledger or Ledger()))
         try:
             return await flight.landed()
         finally:
             if flight.is_over:
                 self._flights.pop(run, None)
 
-    async def _once(self, run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
-        recorder = self._recorder(playbook, inputs, seed, run=run)
+    async def _once(self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger) -> Run:
+        recorder = begin()
         pause = FIRST_LOOK_SECONDS
         while True:
             try:
@@ -120,7 +151,7 @@ class House:
                 await asyncio.sleep(pause)
             if (done := recall(self.store, run)).status == "completed":
                 return done
-            recorder = Recorder.resume(self.journal, run, by=self.library.by)
+            recorder = self._resumed(run)
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, hear: Hear | None = None) -> Run:
         """Go on with a run, which may cost what it might when it started, unless told otherwise."""
@@ -130,7 +161,7 @@ class House:
                 f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be left. "
                 "Wait for its end, or end that process first"
             )
-        recorder = Recorder.resume(self.journal, run, by=self.library.by)
+        recorder = self._resumed(run)
         ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
         async with self._door:
             return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
@@ -176,14 +207,45 @@ class House:
         return {name: _identity(self.models[name].card) for name in sorted(names)}
 
     async def _performed(self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None) -> Run:
+        if isinstance(recorder, Replaying):
+            return await self._replayed(playbook, recorder, ledger)
         await self._equip(playbook)
         with self._counted(recorder):
             return await perform(self._stage(playbook, recorder, ledger, hear), recorder.inputs)
+
+    async def _replayed(
+        self, playbook: Playbook, recorder: Replaying, ledger: Ledger, parent: Stage | None = None
+    ) -> Run:
+        """What was missed is told first, whatever came of it. Only what is paid for counts against the quota."""
+        strict = recorder.mode.name == "strict"
+        if not strict:
+            await self._equip(playbook)
+        before, expense = ledger.spent_usd, None if strict or parent else self.spent.start()
+        try:
+            return await perform(
+                self._stage(playbook, recorder, ledger, depth=parent.depth + 1 if parent else 0), recorder.inputs
+            )
+        except SeedbedError:
+            recorder.check()
+            raise
+        finally:
+            if expense:
+                expense.usd = ledger.spent_usd - before
+
+    def _resumed(self, run: str) -> Recorder:
+        """The record of a run to go on with; a replay stays one."""
+        by = self.library.by
+        if (told := replay_of(self.store, run)) is None:
+            return Recorder.resume(self.journal, run, by=by)
+        cassette, mode = cassette_of(self.library, told["of"]), Mode.parse(told["mode"])
+        return Replaying.resume(self.journal, run, by=by, cassette=cassette, mode=mode)
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: its record apart, its money the same."""
         chosen = self.library.get(playbook) if playbook else parent.playbook
         above = parent.recorder
+        if isinstance(above, Replaying):
+            return await self._open_replay(parent, above, run, chosen, inputs)
         if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
             if (done := recall(self.store, run)).status == "completed":
                 return done
@@ -194,21 +256,39 @@ class House:
         stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent.depth + 1)
         return await perform(stage, recorder.inputs)
 
+    async def _open_replay(self, parent: Stage, above: Replaying, run: str, playbook: Playbook, inputs: Json) -> Run:
+        recording, mode = above.inner[run]
+        cassette = cassette_of(self.library, recording) if recording else above.cassette.without_answers()
+        told: dict[str, Any] = {"cassette": cassette, "mode": mode, "above": above}
+        if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
+            if (done := recall(self.store, run)).status == "completed":
+                return done
+            recorder: Recorder = Replaying.resume(self.journal, run, by=self.library.by, **told)
+        else:
+            recorder = self._recorder(playbook, inputs, above.seed, parent=above.id, run=run, **told)
+        assert isinstance(recorder, Replaying)
+        return await self._replayed(playbook, recorder, parent.ledger, parent)
+
     def _recorder(self, playbook: Playbook, inputs: Json, seed: int, **more: Any) -> Recorder:
         models, by = self.identity(playbook), self.library.by
-        return Recorder(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
+        kind = Replaying if "cassette" in more else Recorder
+        return kind(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
 
     def _stage(
         self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None, depth: int = 0
     ) -> Stage:
+        models, tools = self.models.__getitem__, toolbox([*self.tools, *self._offered])
+        if isinstance(recorder, Replaying) and recorder.mode.name == "strict":
+            models = nobody
+            tools = Unopened(tools, recorder.cassette, servers=bool(self.settings.tools))
         return Stage(
             playbook,
-            self.models.__getitem__,
+            models,
             recorder,
             lines=self.lines,
             router=lambda: self.router,
             ledger=ledger,
-            tools=toolbox([*self.tools, *self._offered]),
+            tools=tools,
             confirm=self.confirm,
             hear=hear,
             open_run=self._open,

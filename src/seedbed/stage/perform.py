@@ -61,6 +61,7 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
         try:
             yield ended
             _check_output(stage.output)
+            recorder.check()
         except Exception as wrong:
             error = f"{type(wrong).__name__}: {wrong}"
             status: Status = "cost_limited" if isinstance(wrong, BudgetSpent) else "failed"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from seedbed.errors import BudgetSpent
 from seedbed.settings import Quota, Settings
 from seedbed.stage.ledger import dollars
-from seedbed.storage.store import Query, Store
+from seedbed.storage.store import Fact, Query, Store
 
 
 @dataclass
@@ -62,9 +62,14 @@ class Spending:
 
     def _since(self, start: datetime) -> deque[Expense]:
         if self._recent is None:
-            facts = self._store.facts(Query(kind="run", since=start))
+            facts = [fact for fact in self._store.facts(Query(kind="run", since=start)) if not _is_free(fact)]
             known = [Expense(fact.at, fact.value or 0.0, bool(fact.body.get("parent"))) for fact in facts]
             self._recent = deque(sorted(known, key=lambda expense: expense.at))
         while self._recent and self._recent[0].at < start:
             self._recent.popleft()
         return self._recent
+
+
+def _is_free(run: Fact) -> bool:
+    """Whether a run asked nobody: a strict replay."""
+    return bool((run.body.get("replay") or {}).get("mode") == "strict")

@@ -143,8 +143,12 @@ class Stage:
                 notices=_notices(got),
             )
 
+        def how() -> Json:
+            spoken_by = [{"speaker": message.role, "text": message.text} for message in messages]
+            return {"role": role, "messages": spoken_by, **parameters(asked, wished)}
+
         try:
-            turn = await self.recorder.turn(name or role, request, spoke)
+            turn = await self.recorder.turn(name or role, request, spoke, how)
         except Exception as wrong:
             self._let_hear(name or role, role, wished.model or "", failed=str(wrong) or type(wrong).__name__)
             raise
@@ -186,10 +190,10 @@ class Stage:
         """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""
 
         def reserve(
-            model: Model, messages: Sequence[Message], wanted: int | None
+            model: Model, messages: Sequence[Message], wanted: int | None, *, spare: bool = False
         ) -> AbstractAsyncContextManager[Reservation]:
             prompt_tokens = most_prompt_tokens(messages)
-            return ledger.reserved(prompt_tokens, price(model, prompt_tokens, ledger), wanted, last=last)
+            return ledger.reserved(prompt_tokens, price(model, prompt_tokens, ledger), wanted, last=last, spare=spare)
 
         wishes: dict[str, Any] = {
             "lines": self._lines,
@@ -282,7 +286,7 @@ class Stage:
             said = await self._confirm(action, because)
             return _decision(f"confirm {action}", "yes" if said else "no", because)
 
-        return (await self._decided(f"confirm {action}", [action, because], asked)).action == "yes"
+        return (await self._decided(f"confirm {action}", [action, because], asked, person=True)).action == "yes"
 
     async def decide(
         self,
@@ -301,8 +305,10 @@ class Stage:
 
         return (await self._decided(point, body, decided)).action
 
-    async def _decided(self, point: str, request: object, work: Callable[[], Awaitable[Json]]) -> Decision:
-        decision = Decision(**await self.recorder.once("decision", point, request, work))
+    async def _decided(
+        self, point: str, request: object, work: Callable[[], Awaitable[Json]], *, person: bool = False
+    ) -> Decision:
+        decision = Decision(**await self.recorder.once("decision", point, request, work, person=person))
         self.recorder.decisions.append(decision)
         return decision
 
@@ -331,8 +337,22 @@ class Stage:
         return (await self.recorder.once("reading", name, None, looked))["value"]
 
 
+def parameters(role: Role, wished: Wish) -> Json:
+    """How a role is asked beyond the words: of which model, or of one with which abilities, and with what settings."""
+    open_to = {"needs": list(wished.needs), "prefer": wished.prefer, "quality": wished.quality}
+    return {
+        "model": wished.model,
+        "wish": None if wished.model else open_to,
+        "temperature": role.temperature,
+        "max_tokens": role.max_tokens,
+        "stop": list(role.stop),
+        "max_cost_usd": wished.max_cost_usd,
+    }
+
+
 def _notices(got: Answered) -> tuple[str, ...]:
     told = tuple(map(str, got.substitutions))
+    told += tuple(f"{each.model} was asked twice: {each.told}" for each in got.attempts if each.beaten)
     return told if got.reply.text.strip() else (*told, f"{got.reply.model} answered nothing")
 
 

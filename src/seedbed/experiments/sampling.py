@@ -1,0 +1,151 @@
+"""Stratified samples: how many of each stratum, which ones, and what they say of all."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from seedbed.errors import SeedbedError, shown
+from seedbed.stats.estimates import Interval, check_confidence, finite
+
+ENOUGH = 2
+"""So many of each stratum show how much it varies, where there are so many and the sample is large enough."""
+
+NEXT_TO_NOTHING = 1e-6
+"""What varies so much less than the stratum that matters most is taken not to vary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Which were drawn, by their places, in order, and how many each of them stands for."""
+
+    places: tuple[int, ...]
+    weights: tuple[float, ...]
+    sizes: Mapping[str, int]
+    """How many there are of each stratum."""
+
+
+def proportional(sizes: Sequence[int], n: int) -> list[int]:
+    """How many of `n` to draw from each stratum: in proportion to its size, rounded by the largest remainder.
+
+    None is left out, so that every one of a population can be drawn: at least one of each, two where that is possible.
+    Raises SeedbedError for an empty stratum, or an `n` that is too small for this, or larger than all.
+    """
+    return _allocated([float(size) for size in sizes], sizes, n)
+
+
+def neyman(sizes: Sequence[int], spreads: Sequence[float], n: int) -> list[int]:
+    """How many of `n` to draw from each stratum so that the mean of all is known best: by size times spread.
+
+    `spreads` are standard deviations of what is going to be measured, as far as they can be known. Bounds and errors
+    are those of `proportional`, which it is where nothing is known to vary.
+    """
+    if len(spreads) != len(sizes):
+        raise SeedbedError(f"spreads: found {len(spreads)}; expected {len(sizes)}, one for each stratum")
+    if any(not math.isfinite(spread) or spread < 0 for spread in spreads):
+        raise SeedbedError(f"spreads: found {shown(list(spreads))}; expected numbers from 0")
+    wanted = [size * spread for size, spread in zip(sizes, spreads, strict=True)]
+    most = max(wanted)
+    if most == 0:
+        return proportional(sizes, n)
+    return _allocated([each / most if each > most * NEXT_TO_NOTHING else 0.0 for each in wanted], sizes, n)
+
+
+def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[int]:
+    """Whole numbers in proportion to what is wanted, each within its bounds, that add up to n."""
+    if not all(size >= 1 for size in sizes):
+        raise SeedbedError(f"sizes: found {shown(list(sizes))}; expected at least one in each stratum")
+    if not len(sizes) <= n <= sum(sizes):
+        found = f"n: found {n:,}; expected from {len(sizes):,}, one of each stratum, to {sum(sizes):,}, which is all"
+        raise SeedbedError(f"{found}. Draw more, or stratify by less")
+    enough = [min(size, ENOUGH) for size in sizes]
+    least = enough if n >= sum(enough) else [1] * len(sizes)
+    exact = _within(wanted, least, sizes, n)
+    takes = [math.floor(each + 1e-9) for each in exact]
+    left = n - sum(takes)
+    room = [place for place in range(len(sizes)) if takes[place] < sizes[place]]
+    for place in sorted(room, key=lambda place: takes[place] - exact[place])[:left]:
+        takes[place] += 1
+    return takes
+
+
+def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], n: int) -> list[float]:
+    """Shares of n by what is wanted; those that meet a bound stay there, and the others share the rest."""
+
+    def shares(scale: float) -> list[float]:
+        return [min(max(scale * want, low), high) for want, low, high in zip(wanted, least, most, strict=True)]
+
+    low, high = 0.0, max(most) / min(want for want in wanted if want > 0)
+    if sum(shares(high)) < n:  # what nobody wants has to fill up the rest
+        spare = [top - share for top, share in zip(most, shares(high), strict=True)]
+        missing = n - sum(shares(high))
+        return [share + missing * each / sum(spare) for share, each in zip(shares(high), spare, strict=True)]
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(shares(middle)) < n else (low, middle)
+    return shares(high)
+
+
+def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> Sample:
+    """Draw `n` of a population, of which `strata` names the stratum of each: the same ones for the same seed.
+
+    In proportion to the strata or, with their `spreads`, as `neyman` says. Each one drawn stands for as many as there
+    are in its stratum for each one drawn there, so that weighted means have no bias.
+    """
+    members: dict[str, list[int]] = {}
+    for place, stratum in enumerate(strata):
+        members.setdefault(stratum, []).append(place)
+    sizes = {stratum: len(places) for stratum, places in members.items()}
+    counts = list(sizes.values())
+    if spreads is None:
+        takes = proportional(counts, n)
+    else:
+        takes = neyman(counts, [spreads.get(stratum, 0.0) for stratum in sizes], n)
+    weights: dict[int, float] = {}
+    for (stratum, places), take in zip(members.items(), takes, strict=True):
+        chosen = random.Random(f"{seed} {stratum}").sample(places, take)
+        weights |= dict.fromkeys(chosen, len(places) / take)
+    order = sorted(weights)
+    return Sample(tuple(order), tuple(weights[place] for place in order), sizes)
+
+
+def stratified_mean(
+    values: Sequence[float], strata: Sequence[str], sizes: Mapping[str, int], confidence: float = 0.95
+) -> Interval:
+    """The mean of the population that a stratified sample was drawn from, with Student's interval.
+
+    `sizes` are those of the strata in the population; one that was drawn completely adds no doubt. A stratum of which
+    only one was drawn is taken to vary like the others; where none shows how much, the interval is infinite.
+    """
+    check_confidence(confidence)
+    if len(strata) != len(values):
+        raise SeedbedError(f"strata: found {len(strata)}; expected {len(values)}, one for each value")
+    if missing := {*sizes} - {*strata}:
+        raise SeedbedError(f"strata: found none of {shown(sorted(missing))}; expected some of each")
+    numbers, total = finite("values", values), sum(sizes.values())
+    mean, squares, freedom = 0.0, 0.0, 0
+    parts: list[tuple[float, int]] = []
+    by_stratum = {stratum: numbers[[each == stratum for each in strata]] for stratum in sizes}
+    for stratum, drawn in by_stratum.items():
+        mean += sizes[stratum] / total * float(drawn.mean())
+        squares += float(((drawn - drawn.mean()) ** 2).sum())
+        freedom += len(drawn) - 1
+    for stratum, drawn in by_stratum.items():
+        size, count = sizes[stratum], len(drawn)
+        if count >= size:
+            continue
+        if count == 1 and freedom == 0:
+            return Interval(mean, -math.inf, math.inf, confidence, len(values))
+        variance, degrees = (float(np.var(drawn, ddof=1)), count - 1) if count > 1 else (squares / freedom, freedom)
+        parts.append(((size / total) ** 2 * (1 - count / size) * variance / count, degrees))
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return Interval(mean, mean, mean, confidence, len(values))
+    together = variance**2 / sum(part**2 / free for part, free in parts if part)
+    reach = float(special.stdtrit(together, (1 + confidence) / 2)) * math.sqrt(variance)
+    return Interval(mean, mean - reach, mean + reach, confidence, len(values))
