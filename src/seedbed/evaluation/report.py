@@ -123,20 +123,20 @@ def _inert(value: Any) -> Any:
 def to_markdown(report: Report) -> str:
     """A report to read: the scores of all playbooks side by side, then each by its parts and its worst answers."""
     several = len(report.cards) > 1
-    parts = [f"# {report.title}", _table(SCORES, scores(report))]
+    parts = [f"# {report.title}", table(SCORES, scores(report))]
     if report.notes:
-        parts.append("\n".join(f"- {_cell(note)}" for note in report.notes))
+        parts.append("\n".join(f"- {inert(note)}" for note in report.notes))
     if several:
         parts.append(NO_CLAIM)
     for name, card in report.cards.items():
         if several:
-            parts.append(f"## {_cell(name)}")
+            parts.append(f"## {inert(name)}")
         for kind, rows in strata(card):
-            parts.append(f"### By {kind}\n\n" + _table((kind, *card.metrics, "tasks"), rows))
+            parts.append(f"### By {kind}\n\n" + table((kind, *card.metrics, "tasks"), rows))
         if rows := unscored(card):
-            parts.append("### Not scored\n\n" + _table(("metric", "why", "cells"), rows))
+            parts.append("### Not scored\n\n" + table(("metric", "why", "cells"), rows))
         if rows := worst(card):
-            parts.append(f"### Worst by {_cell(card.metric)}\n\n" + _table(WORST, rows))
+            parts.append(f"### Worst by {inert(card.metric)}\n\n" + table(WORST, rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -203,13 +203,13 @@ def worst(card: Scorecard, limit: int = 10) -> list[tuple[str, ...]]:
     return rows
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names = list(heads)
     lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(inert(cell) for cell in line)} |" for line in lines)
 
 
-def _cell(text: str, limit: int = 200) -> str:
+def inert(text: str, limit: int = 200) -> str:
     """A text that stays within its cell: on one line, not too long, and no markup."""
     flat = " ".join(text.split())
     cut = flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

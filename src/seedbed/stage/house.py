@@ -64,6 +64,7 @@ class House:
         self.journal = Journal(self.store)
         self._door = Door()
         self._flights: dict[str, _Flight] = {}
+        self._kept: set[Digest] = set()
         self._blocks = 0
         self._equipment = Equipment(self.settings.tools, self.settings.path("."))
 
@@ -91,9 +92,15 @@ class House:
         hear: Hear | None = None,
     ) -> Run:
         async with self._door:  # before any work: a thousand that come at once come in one by one
-            self.library.keep(playbook, because="run")
+            self._keep(playbook)
             recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
             return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
+
+    def _keep(self, playbook: Playbook) -> None:
+        """Keep a playbook; once is enough."""
+        if playbook.digest not in self._kept:
+            self.library.keep(playbook, because="run")
+            self._kept.add(playbook.digest)
 
     async def once(self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None) -> Run:
         """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.

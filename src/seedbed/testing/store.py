@@ -189,12 +189,6 @@ class StoreContract:
         assert len({fact.number for fact in numbered}) == 2501
         assert {fact.link for fact in numbered} == {""}
 
-    def test_times_without_a_zone_are_refused(self) -> None:
-        naive = NOON.replace(tzinfo=None)
-        for make in (lambda: fact("a", at=naive), lambda: Query(kind="cell", until=naive)):
-            with pytest.raises(StoreError, match="zone"):
-                make()
-
     def test_chained_facts_are_bound_to_the_one_before(self, store: UpkeptStore, reopen: Any) -> None:
         store.append([fact("a", kind="approval", value=2), fact("noise"), fact("k", kind="key", body={"x": 1.0})])
         move(store, "main", "target")
@@ -237,32 +231,24 @@ class StoreContract:
             given = {name: value for name, value in zip(fields, values, strict=True) if value is not None}
             expected = [cell.key for cell in filled if all(fields[name][1](cell, given[name]) for name in given)]
             assert keys(store.facts(Query(kind="cell", **given))) == expected, given
+            assert [key for key, *_ in in_brief(store, Query(kind="cell", **given))] == expected, given
             assert keys(store.facts(Query(kind="cell", newest=True, limit=5, **given))) == expected[::-1][:5], given
 
     def test_nothing_asked_for_is_nothing_found(self, store: UpkeptStore, filled: list[Fact]) -> None:
-        assert filled
         asked: Any = {"keys": [], "limit": 0, "subject": "", "tag": "", "text": "!", "key": ""}
         for given in ({name: value} for name, value in asked.items()):
-            assert list(store.facts(Query(kind="cell", **given))) == [], given
-        assert list(store.facts(Query(kind="unknown"))) == []
+            assert filled != list(store.facts(Query(kind="cell", **given))) == [], given
 
     def test_many_keys_can_be_asked_for_at_once(self, store: UpkeptStore) -> None:
         store.append(fact(f"{n}") for n in range(3000))
         wanted = [f"{n}" for n in range(0, 40_000, 2)]
         assert keys(store.facts(Query(kind="cell", keys=wanted[::-1]))) == wanted[:1500]
 
-    def test_in_brief_they_are_the_same_facts(self, store: UpkeptStore, filled: list[Fact]) -> None:
+    def test_in_brief_they_are_the_same_facts(self, store: UpkeptStore) -> None:
         store.append(fact(f"body {name}", value=1 / 3, body=body) for name, body in BODIES.items())
         store.append(fact(f"{n}", parents=(f"{n - 1}",), body={"n": n}) for n in range(2500))
-        asked: list[Any] = [{}, {"limit": 1500}, {"newest": True, "limit": 3}, {"keys": ["9", "k3", "no", "\0"]}]
-        asked += [
-            {"subject": filled[0].subject},
-            {"text": "red fox"},
-            {"text": "!"},
-            {"since": NOON + timedelta(hours=2)},
-        ]
-        asked += [{"key": "70", "follow": True}, {"tag": "x", "by": "bob"}, {"subject": "nothing"}, {"key": "\0"}]
-        for query in (Query(kind="cell", **given) for given in asked):
+        asked: list[Any] = [{}, {"limit": 1500}, {"newest": True, "limit": 3}, {"key": "70", "follow": True}]
+        for query in (Query(kind="cell", **given) for given in [*asked, {"keys": ["9", "no", "\0"]}, {"key": "\0"}]):
             briefly = [(key, value, json.loads(body)) for key, value, body in in_brief(store, query)]
             assert briefly == [(fact.key, fact.value, fact.body) for fact in store.facts(query)], query
 
@@ -302,11 +288,9 @@ class StoreContract:
         assert keys(store.facts(replace(query, kind="turn"))) == ["g", "x"]
         assert keys(store.facts(replace(query, key="none"))) == []
 
-    def test_following_goes_back_a_thousand_generations(self, store: UpkeptStore) -> None:
+    def test_following_goes_back_a_thousand_generations_and_ends_even_in_a_circle(self, store: UpkeptStore) -> None:
         store.append(fact(f"{n}", parents=(f"{n - 1}", f"{n - 2}")) for n in range(1000))
         assert keys(store.facts(Query(kind="cell", key="999", follow=True))) == [f"{n}" for n in reversed(range(1000))]
-
-    def test_following_ends_even_in_a_circle(self, store: UpkeptStore) -> None:
         store.append([fact("hen", parents=("egg",)), fact("egg", parents=("hen", "egg"))])
         assert keys(store.facts(Query(kind="cell", key="hen", follow=True))) == ["egg", "hen"]
 
@@ -316,8 +300,10 @@ class StoreContract:
         assert (store.ref("main"), store.refs()) == (None, [])
         first = store.move("main", "one", expected=None, because="first", by="ann")
         second = reopen().move("main", {"stable": "two", "share": 0.5}, expected=first, because="second", by="bob")
-        assert (first.target, first.version) == ("one", 1)
-        assert (second.target, second.version) == ({"stable": "two", "share": 0.5}, 2)
+        assert [(ref.target, ref.version) for ref in (first, second)] == [
+            ("one", 1),
+            ({"stable": "two", "share": 0.5}, 2),
+        ]
         assert (second.name, second.by, second.because, second.at.tzinfo) == ("main", "bob", "second", UTC)
         assert store.ref("main") == second
         assert store.refs() == reopen().refs() == [second]
@@ -345,8 +331,8 @@ class StoreContract:
         first = store.move("main", "one", expected=None, because="start", by="ann")
         second = store.move("main", {"stable": "two"}, expected=first, because="better", by="bob")
         told = list(store.facts(Query(kind="move", subject="main")))
-        assert told[0].body == {"from": None, "to": "one", "because": "start"}
-        assert told[1].body == {"from": "one", "to": {"stable": "two"}, "because": "better"}
+        began, went_on = ({"to": "one", "because": "start"}, {"to": {"stable": "two"}, "because": "better"})
+        assert [fact.body for fact in told] == [{"from": None, **began}, {"from": "one", **went_on}]
         assert [(fact.by, fact.at) for fact in told] == [("ann", first.at), ("bob", second.at)]
 
     def test_refs_are_listed_by_name_under_a_prefix(self, store: UpkeptStore) -> None:
@@ -376,8 +362,7 @@ class StoreContract:
 
         with ThreadPoolExecutor(8) as pool:
             won = sorted(version for versions in pool.map(work, range(8)) for version in versions)
-        assert won
-        assert won == list(range(1, len(won) + 1))
+        assert won == list(range(1, len(won) + 1)) != []
         assert store.kinds() == {"approval": 80, "cell": 80, "move": len(won)}
         assert verify(store).problems == ()
 
@@ -408,8 +393,7 @@ class StoreContract:
     def test_discarded_content_is_gone_and_can_be_put_again(self, store: UpkeptStore, reopen: Any) -> None:
         name, kept = store.put("note", {"text": "one"}), store.put("note", {"text": "two"})
         store.append([fact("a", subject=name)])
-        assert store.discard([name, "b2:" + "0" * 64, "nonsense"]) == 1
-        assert store.discard([name]) == 0
+        assert [store.discard(names) for names in ([name, "b2:" + "0" * 64, "nonsense"], [name])] == [1, 0]
         assert [content.digest for content in reopen().contents()] == [kept]
         assert keys(store.facts(Query(kind="cell", text="one"))) == []
         assert store.put("note", {"text": "one"}) == name

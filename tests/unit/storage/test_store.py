@@ -224,3 +224,13 @@ def test_a_move_that_says_too_little_is_damaged(body: dict[str, Any]) -> None:
 def test_a_move_without_a_version_is_damaged() -> None:
     with pytest.raises(StoreDamaged, match="main"):
         moved(Fact(kind="move", key="main", subject="main", at=NOON, by="ann", body={"to": "x", "because": "y"}))
+
+
+def test_times_without_a_zone_are_refused() -> None:
+    naive = datetime(2026, 11, 15, 12)  # noqa: DTZ001
+    for make in (
+        lambda: Fact(kind="cell", key="a", subject="b", at=naive, by="ann"),
+        lambda: Query(kind="cell", until=naive),
+    ):
+        with pytest.raises(StoreError, match="zone"):
+            make()
