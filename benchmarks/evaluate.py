@@ -1,6 +1,6 @@
 """How fast evaluations are when the model costs no time: alone, durable, known again, and by other processes.
 
-    python benchmarks/evaluate.py [--size 10000] [--postgres URL] [ROW ...]
+    python benchmarks/evaluate.py [--size 10000] [--postgres URL] [--redis URL] [ROW ...]
 
 Rows: engine, runs, durable, known, known-postgres, stall, processes, ray, dspy, inspect. Those that lack what they
 need are left out: `known-postgres` wants --postgres, `ray` that and Ray, `dspy` and `inspect` their packages. The
@@ -39,9 +39,9 @@ def tasks(size: int) -> Dataset:
     return Dataset(tuple(Task(f"t{n}", {"question": f"Is {n} a number?"}, "yes") for n in range(size)))
 
 
-def settings(url: str) -> Settings:
+def settings(url: str, cache: str = "") -> Settings:
     instant = {"use": "scripted", "args": {"replies": {".": "yes"}}}
-    return Settings(store=url, by="bench", models={"instant": instant})
+    return Settings(store=url, by="bench", models={"instant": instant}, cache=cache)
 
 
 def told(row: str, size: int, wall: float, cpu: float | None = None) -> None:
@@ -161,10 +161,10 @@ async def stall(size: int) -> None:
         space.close()
 
 
-async def processes(size: int, url: str = "", parallel: str = "2") -> None:
+async def processes(size: int, url: str = "", parallel: str = "2", cache: str = "") -> None:
     with tempfile.TemporaryDirectory() as folder:
-        space = Workspace.at(settings(url or f"sqlite:///{folder}/seedbed.db"))
-        where = "PostgreSQL" if url else "SQLite"
+        space = Workspace.at(settings(url or f"sqlite:///{folder}/seedbed.db", cache))
+        where = ("PostgreSQL and Redis" if cache else "PostgreSQL") if url else "SQLite"
         # Playbooks of their own, so that what another row paid for is not known: once to start the workers, then timed.
         first, second = (_another(f"{os.getpid()} {parallel} {each}") for each in range(2))
         await space.evaluate(first, tasks(64), METRIC, parallel=parallel)
@@ -178,11 +178,11 @@ def _another(name: str) -> Playbook:
     return Playbook.from_document({"roles": {"writer": {"model": "instant", "system": f"Say yes. {name}"}}})
 
 
-async def ray(size: int, url: str) -> None:
+async def ray(size: int, url: str, cache: str) -> None:
     import ray as its
 
     its.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
-    await processes(size, url, "ray")
+    await processes(size, url, "ray", cache)
     its.shutdown()
 
 
@@ -238,6 +238,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW")
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--postgres", default="", metavar="URL")
+    parser.add_argument("--redis", default="", metavar="URL")
     given = parser.parse_args()
     rows: dict[str, Callable[[int], Awaitable[None]]] = {
         "engine": engine,
@@ -250,7 +251,7 @@ def main() -> None:
     if given.postgres:
         rows["known-postgres"] = lambda size: known(size, given.postgres)
     if given.postgres and find_spec("ray"):
-        rows["ray"] = lambda size: ray(size, given.postgres)
+        rows["ray"] = lambda size: ray(size, given.postgres, given.redis)
     for name, module, row in (("dspy", "dspy", dspy), ("inspect", "inspect_ai", inspect)):
         if find_spec(module):
             rows[name] = row
