@@ -159,14 +159,12 @@ class Workspace(Premises):
         its settings, as in `{"rule": "exact", "effect": 0.1}`. For a `channel` it is paid from its error budget: of
         all that are ever called better for it, at most a share `alpha` is not.
         """
-        from seedbed.experiments.budget import level_for
         from seedbed.experiments.compare import compare
         from seedbed.stage.ledger import Ledger
 
         old, (new,) = self._compared(control, [candidate], on)
         if channel:
-            self._protection(channel)
-            alpha = level_for(self.store, channel, old.digest, new.digest, on.digest, alpha)
+            self.protection(channel)
         return await compare(
             old,
             new,
@@ -275,6 +273,13 @@ class Workspace(Premises):
         )
         return outlook(self.store, plan, on, effect=effect, discordance=discordance)
 
+    def next_level(self, channel: str, alpha: float = 0.05) -> float:
+        """The error rate that the next comparison for a channel may have, by the error budget of that."""
+        from seedbed.experiments.budget import error_budget
+
+        self.protection(channel)
+        return error_budget(self.store, channel, alpha=alpha).next_alpha
+
     def _compared(
         self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset
     ) -> tuple[Playbook, list[Playbook]]:
@@ -318,12 +323,12 @@ class Workspace(Premises):
         from seedbed.release.channels import release
         from seedbed.release.protection import required
 
-        gates = required(to, self._protection(to))
+        gates = required(to, self.protection(to))
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
         return await release(self.library, to, digest, gates, verdict=verdict, because=reason)
 
-    def _protection(self, channel: str) -> Json:
+    def protection(self, channel: str) -> Json:
         """What protects a channel. One that nobody declared and nothing was released to is a slip of the pen."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.options import AsJson, MetricName, WorkspaceFile
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
@@ -54,8 +56,11 @@ def compare(
         int | None, typer.Option("--replay", min=1, metavar="N", help="Replay so many past runs of A instead.")
     ] = None,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K, live from step K.")
-    ] = "strict",
+        str | None,
+        typer.Option(
+            "--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K, live from step K. [strict]"
+        ),
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
     ] = None,
@@ -89,7 +94,11 @@ def compare(
     plan: Annotated[bool, typer.Option("--plan", help="Say what to expect, and spend nothing.")] = False,
     discordance: Annotated[
         float | None,
-        typer.Option("--discordance", metavar="SHARE", help="With --plan: on how many tasks scores will differ. [0.3]"),
+        typer.Option(
+            "--discordance",
+            metavar="SHARE",
+            help="With --plan or --rule sprt: on how many tasks scores will differ. [0.3 with --plan]",
+        ),
     ] = None,
     max_cost: Annotated[
         float | None,
@@ -110,48 +119,84 @@ def compare(
     Stops as soon as the answer is known, and goes on where it was after an interruption. Repeating a comparison gives
     the recorded verdict. Several candidates are ranked, with one error rate for all of them together.
 
-    JSON: experiment, control, candidate, dataset, metric, finding, because, tasks, at_most, wins, ties, losses,
-    control_mean, candidate_mean, difference, low, high, estimate, estimate_low, estimate_high, p, e, alpha, rule,
-    guarantee, outcomes, scores, failed, unscored, evidence, judges, cost_usd. JSON with several: control, alpha,
-    candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --plan: rule, units, effect,
-    discordance, expected, curve, fixed, detectable, expected_cost_usd.
-    Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or not as good as hoped for; 2 if these
-    tasks do not tell.
+    JSON: experiment, control, candidate, dataset, metric, finding, because, aborted, tasks, at_most, wins, ties,
+    losses, control_mean, candidate_mean, difference, low, high, estimate, estimate_low, estimate_high, p, e, alpha,
+    rule, guarantee, better, outcomes, scores, failed, unscored, evidence, judges, cost_usd. JSON with several: control,
+    alpha, candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --plan: rule, guarantee, alpha,
+    units, runs_per_unit, effect, discordance, expected, curve, fixed, detectable, usd_per_unit, expected_cost_usd.
+    Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or not as good as hoped for, or it cannot
+    be done; 2 if these tasks do not tell, or the money did not last. Of several, 0 if any is better, 1 if none may be.
     """
     from seedbed.cli import verdicts
 
     if on is None and replay is None:
         raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
-    read = options.dataset_file(on) if on else None
-    began = options.moment(since, "--since")
-    _expect(alpha, effect, margin, goal, rule, candidates, channel)
-    asked = _rule(rule, effect, goal, margin, replicates)
+    goes_on = {"--for": channel, "--max-cost": max_cost, "--parallel": parallel, "--replicates": replicates > 1}
+    shown = {"--rule": rule, "--goal": goal != Goal.superior, "--margin": margin}
+    several, report = len(candidates) > 1, {"--output": file}
+    _expect_none(replay is None, {"--mode": mode, "--since": since}, "without --replay")
+    _expect_none(not plan and rule != Rule.sprt, {"--discordance": discordance}, "without --plan or --rule sprt")
+    _expect_none(plan, {"--replay": replay, **report}, "with --plan, which runs nothing")
+    _expect_none(replay is not None, {**goes_on, **report}, "with --replay, of which no report is written")
+    _expect_none(several, {**shown, "--for": channel, "--plan": plan, "--replay": replay}, "with several candidates")
+    _expect_none(several, report, "with several candidates: `seedbed experiment report` writes one for each")
+    _expect(alpha, effect, margin, discordance, goal, rule)
+    options.new_report(file)
+    how, began = options.mode(mode or "strict"), options.moment(since, "--since")
+    read = None if on is None else options.dataset_file(on)
+    given: dict[str, Any] = {
+        "alpha": alpha,
+        "seed": seed,
+        "rule": _rule(rule, effect, goal, margin, replicates, discordance),
+    }
     with options.opened(workspace) as space:
-        by, tasks = options.metric(space, metric), read or (options.dataset(space, on) if on else None)
+        by, tasks = options.metric(space, metric), None if on is None else read or options.dataset(space, on)
         old, new = space.playbook(control), [space.playbook(each) for each in candidates]
-        given: dict[str, Any] = {"alpha": alpha, "seed": seed, "rule": asked, "replicates": replicates}
-        if replay:
-            asked_for = {"alpha": alpha, "seed": seed, "rule": asked}
-            found = verdicts.replayed(space, old, new[0], tasks, by, replay, mode, began, asked_for)
-            output.show(verdicts.replay_document(*found), as_json, verdicts.replay_view(*found))
-            raise typer.Exit(EXITS.get(found[0].finding, INCONCLUSIVE))
-        assert tasks is not None
+        if tasks is None or replay is not None:
+            answered = verdicts.replayed(space, old, new[0], tasks, by, replay or 1, str(how), began, given)
+            names, ruled = (control, candidates[0]), verdicts.registered_rule(space, answered[0])
+            output.show(verdicts.replay_document(*answered), as_json, verdicts.replay_view(*answered, ruled, names))
+            raise typer.Exit(_code(answered[0], goal))
         if plan:
-            told = space.outlook(
-                old, new[0], on=tasks, metric=by, effect=effect or 0.1, discordance=discordance, **given
-            )
+            if channel:
+                given["alpha"] = space.next_level(channel, alpha)
+            about: dict[str, Any] = {"effect": effect or 0.1, "discordance": discordance, "replicates": replicates}
+            told = space.outlook(old, new[0], on=tasks, metric=by, **about, **given)
             output.show(told.document(), as_json, verdicts.outlook_view(told))
             return
-        how = {"max_cost_usd": max_cost, "parallel": parallel}
-        if len(new) > 1:
-            ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": alpha, "seed": seed, **how})
-            output.show(ranking.document(), as_json, verdicts.ranking_view(ranking))
-            raise typer.Exit(PASS if ranking.places[0].better else INCONCLUSIVE)
-        verdict = compared(space, old, new[0], tasks, by, channel=channel, **given, **how)
+        paid = {"replicates": replicates, "max_cost_usd": max_cost, "parallel": parallel}
+        with _told_if_unpaid(as_json):
+            if several:
+                ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": alpha, "seed": seed, **paid})
+                called = {each.digest: name for each, name in zip(new, candidates, strict=True)}
+                output.show(ranking.document(), as_json, verdicts.ranking_view(ranking, called))
+                codes = {_code(place.verdict, goal) for place in ranking.places if not place.better}
+                better = ranking.places[0].better
+                raise typer.Exit(PASS if better else BLOCKED if codes == {BLOCKED} else INCONCLUSIVE)
+            verdict = compared(space, old, new[0], tasks, by, channel=channel, **given, **paid)
+        names, ruled = (control, candidates[0]), verdicts.registered_rule(space, verdict)
         if file:
-            verdicts.write_report(space, verdict, file)
-    output.show(verdict.body(), as_json, verdicts.verdict_view(verdict))
-    raise typer.Exit(PASS if verdict.finding == goal else EXITS.get(verdict.finding, INCONCLUSIVE))
+            verdicts.write_report(space, verdict, file, names)
+    output.show(verdict.body(), as_json, verdicts.verdict_view(verdict, ruled, names))
+    if file and not as_json:
+        output.show(None, False, line(("✓ ", "bold green"), f"wrote {file}"))
+    raise typer.Exit(_code(verdict, goal))
+
+
+def _code(verdict: Verdict, goal: Goal) -> int:
+    return PASS if verdict.finding == goal else EXITS.get(verdict.finding, INCONCLUSIVE)
+
+
+@contextmanager
+def _told_if_unpaid(as_json: bool) -> Iterator[None]:
+    """What the money did not last for is not decided, which is not to be taken for a candidate that is worse."""
+    from seedbed.errors import BudgetSpent
+
+    try:
+        yield
+    except BudgetSpent as spent:
+        output.tell_error(spent, as_json)
+        raise typer.Exit(INCONCLUSIVE) from None
 
 
 def compared(
@@ -164,30 +209,48 @@ def compared(
         return options.complete(space.compare(control, candidate, on=tasks, metric=by, watch=watch, **given))
 
 
+def _expect_none(in_vain: bool, given: Mapping[str, object], when: str) -> None:
+    """Refuse options that would do nothing: who gives them expects something."""
+    for option, value in given.items():
+        if in_vain and value is not None and value is not False:
+            raise typer.BadParameter(f"expected none {when}", param_hint=option)
+
+
 def _expect(
     alpha: float,
     effect: float | None,
     margin: float | None,
+    discordance: float | None,
     goal: Goal,
     rule: Rule | None,
-    candidates: list[str],
-    channel: str | None,
 ) -> None:
     if not 0 < alpha < 0.5:
         raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     for option, size in (("--effect", effect), ("--margin", margin)):
         if size is not None and not 0 < size < 1:
             raise typer.BadParameter(f"found {size}; expected above 0 and below 1", param_hint=option)
+    if discordance is not None and not (effect or 0.1) <= discordance <= 1:
+        told = f"found {discordance}; expected from the effect, {effect or 0.1}, to 1"
+        raise typer.BadParameter(told, param_hint="--discordance")
     if goal != Goal.superior and margin is None:
         raise typer.BadParameter(f"found none for --goal {goal}; expected one such as 0.05", param_hint="--margin")
+    if margin is not None and rule not in (None, Rule.betting):
+        raise typer.BadParameter(f"found {rule} with a margin; expected betting, which keeps one", param_hint="--rule")
     if rule in (Rule.gsprt, Rule.sprt) and effect is None:
         raise typer.BadParameter(f"found none for --rule {rule}; expected one such as 0.1", param_hint="--effect")
-    if len(candidates) > 1 and (channel or goal != Goal.superior or rule):
-        remedy = "expected --goal superior, no --rule and no --for with several candidates"
-        raise typer.BadParameter(remedy, param_hint="B")
+    if rule == Rule.sprt and (discordance is None or discordance == effect):
+        told = f"found {discordance or 'none'} for --rule sprt; expected above the effect, such as 0.3"
+        raise typer.BadParameter(told, param_hint="--discordance")
 
 
-def _rule(rule: Rule | None, effect: float | None, goal: Goal, margin: float | None, replicates: int) -> dict[str, Any]:
+def _rule(
+    rule: Rule | None,
+    effect: float | None,
+    goal: Goal,
+    margin: float | None,
+    replicates: int,
+    discordance: float | None,
+) -> dict[str, Any]:
     """The rule as an experiment registers it: only what was said."""
     asked: dict[str, Any] = {"rule": rule.value} if rule else {}
     if goal != Goal.superior or margin is not None:
@@ -196,4 +259,6 @@ def _rule(rule: Rule | None, effect: float | None, goal: Goal, margin: float | N
         asked["effect"] = effect
     if rule == Rule.gsprt and replicates == 2:
         asked["repeats"] = 2
+    if rule == Rule.sprt:
+        asked["discordance"] = discordance
     return asked

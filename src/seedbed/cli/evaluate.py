@@ -67,6 +67,9 @@ def evaluate(
     accept: Annotated[
         bool, typer.Option("--accept", help="Hold later results of the suite against these, even if they are worse.")
     ] = False,
+    front: Annotated[
+        bool, typer.Option("--front", help="Also which of several are worth having by all metrics, cost and speed.")
+    ] = False,
     written: Annotated[
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
     ] = None,
@@ -84,11 +87,14 @@ def evaluate(
 
     JSON: playbook, name, dataset, metric, mean, low, high, confidence, tasks, unscored, reused, cost_usd, worth_usd,
     latency_seconds (p50, p95, p99), metrics, strata, worst, cells. JSON with several playbooks: dataset, cards.
-    JSON with --suite: suite, results (name, playbook, dataset, metric, mean, low, high, confidence, tasks, unscored,
-    cost_usd, missed, change). JSON with -o: format, file.
+    JSON with --front: dataset, cards, front (measures, front, playbooks). JSON with --suite: suite, results (name,
+    playbook, dataset, metric, mean, low, high, confidence, tasks, unscored, cost_usd, missed, change).
+    JSON with -o: format, file.
     Exit code 1 if it cannot be done, a suite has become worse or a threshold is missed. Exit code 2 if a playbook could
     not be scored at all, or the money did not last.
     """
+    from rich.console import Group
+
     from seedbed.cli import cards, scoring, suites
     from seedbed.evaluation.report import to_document
     from seedbed.evaluation.suite import Suite
@@ -96,6 +102,8 @@ def evaluate(
     if accept and not suite:
         raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
     form = _form(written, file)
+    if front and (suite or form == Format.csv):
+        raise typer.BadParameter(f"expected none with {'--suite' if suite else 'CSV'}", param_hint="--front")
     how = scoring.How(max_cost, parallel, timeout)
     _look_beside(options.workspace_file(workspace))
     if suite:
@@ -106,14 +114,24 @@ def evaluate(
         report, view, document = measurement.report, suites.view(measurement), suites.document(measurement)
     else:
         names, on = _named(playbooks, dataset, on)
+        if front and len({*names}) < 2:
+            raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
         read = options.dataset_file(on)
         with options.opened(workspace) as space:
             by = _metrics(space, metric or ["exact_match"])
             tasks = read or options.dataset(space, on)
             report = scoring.evaluated(space, scoring.chosen(space, names), tasks, by, replicates, how)
         view, document = cards.report_view(report), to_document(report)
+    told: list[Any] = [report]
+    if front:
+        from seedbed.cli.front import front_view
+        from seedbed.experiments.front import front as best
+
+        found = best(report.cards)
+        view, document = Group(view, front_view(found)), {**document, "front": found.document()}
+        told.append(found)
     if form:
-        output.hand_over({"format": form.value}, _forms()[form](report), file, as_json)
+        output.hand_over({"format": form.value}, _forms(front)[form](*told), file, as_json)
     else:
         output.show(document, as_json, view)
     if unpaid := sum(len(card.unpaid) for card in report.cards.values()):
@@ -142,18 +160,24 @@ def _only_playbooks(playbooks: Iterable[str] | None, last: str | None, others: M
 
 
 def _form(written: Format | None, file: Path | None) -> Format | None:
-    from seedbed.errors import Problem, SettingsError
-
-    if file and file.exists():  # to be told before anything is paid
-        raise SettingsError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
+    if file:
+        output.expect_new(file)
     if file and not written and file.suffix not in ENDINGS:
         raise typer.BadParameter(f"found {file.name}; expected one of: {', '.join(ENDINGS)}", param_hint="--output")
     return written or (ENDINGS[file.suffix] if file else None)
 
 
-def _forms() -> Mapping[Format, Any]:
+def _forms(front: bool = False) -> Mapping[Format, Any]:
+    """How each format is written, of a report, or of one with its front."""
+    from seedbed.cli import front as fronts
     from seedbed.evaluation import page, report
 
+    if front:
+        return {
+            Format.markdown: fronts.to_markdown,
+            Format.html: fronts.to_html,
+            Format.json: fronts.to_json,
+        }
     writers = (report.to_markdown, report.to_csv, page.to_html, report.to_json)
     return dict(zip((Format.markdown, Format.csv, Format.html, Format.json), writers, strict=True))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.options import AsJson, MetricName, WorkspaceFile
 from seedbed.cli.output import BLOCKED, PASS, line
+from seedbed.errors import Problem, SeedbedError
+
+if TYPE_CHECKING:
+    from seedbed.storage.store import Digest, Store
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -20,6 +24,7 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
     """The certificate of a verdict: what was registered, every outcome, the path of the rule, what can be doubted.
 
     JSON: verdict, experiment, path, flags, problems.
+    Exit code 1 if, computed again, anything differs.
     """
     from rich.console import Group
 
@@ -30,10 +35,9 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
     with options.opened(workspace) as space:
         proof = certificate(space.store, found(space.store, name))
     flags = [
-        (line("✓", ("", "green")) if kept else line(("✗", "bold red")), words(flag))
-        for flag, kept in proof.flags.items()
+        (line(("✓", "green")) if kept else line(("✗", "bold red")), words(flag)) for flag, kept in proof.flags.items()
     ]
-    view = Group(verdicts.verdict_view(proof.verdict), "", output.table("", "claim", rows=flags))
+    view = Group(verdicts.verdict_view(proof.verdict, proof.experiment.rule), "", output.table("", "claim", rows=flags))
     output.show(proof.document(), as_json, view, *map(output.problem_view, proof.problems))
     raise typer.Exit(BLOCKED if proof.problems else PASS)
 
@@ -55,14 +59,13 @@ def verify(
     JSON: a list of experiment, problems (path, found, expected, remedy).
     Exit code 1 if anything differs.
     """
-    from seedbed.experiments.evidence import verify as verified
     from seedbed.experiments.verdict import found
     from seedbed.storage.store import Query, short
 
     with options.opened(workspace) as space:
         keys = [found(space.store, name) for name in names or ()]
         keys = keys or [fact.key for fact in space.store.facts(Query(kind="verdict"))]
-        results = {key: verified(space.store, key) for key in keys}
+        results = {key: _verified(space.store, key) for key in keys}
     documents = [
         {"experiment": key, "problems": output.problem_documents(problems)} for key, problems in results.items()
     ]
@@ -74,6 +77,16 @@ def verify(
     wrong = [problem for problems in results.values() for problem in problems]
     output.show(documents, as_json, *(views or [line("There is no verdict yet.")]), *map(output.problem_view, wrong))
     raise typer.Exit(BLOCKED if wrong else PASS)
+
+
+def _verified(store: Store, experiment: Digest) -> list[Problem]:
+    """What is wrong with a verdict; what cannot even be computed again does not keep others from being looked at."""
+    from seedbed.experiments.evidence import verify
+
+    try:
+        return verify(store, experiment)
+    except (SeedbedError, LookupError, TypeError, ValueError) as wrong:  # what was forged may be anything
+        return [Problem("verdict", str(wrong), "one that can be computed again", "Restore the store from a copy.")]
 
 
 @app.command()
@@ -91,7 +104,9 @@ def budget(
 
     from seedbed.experiments.budget import error_budget
 
+    _expect_rate(alpha)
     with options.opened(workspace) as space:
+        space.protection(channel)  # a slip of the pen would look like a budget of which nothing is spent
         bank = error_budget(space.store, channel, alpha=alpha)
     balance = bank.balance()
     view = output.facts(
@@ -103,6 +118,11 @@ def budget(
         ]
     )
     output.show({"channel": channel, "budget": bank.name, "alpha": alpha, **asdict(balance)}, as_json, view)
+
+
+def _expect_rate(alpha: float) -> None:
+    if not 0 < alpha < 0.5:
+        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
 
 
 @app.command()
@@ -127,11 +147,13 @@ def sentinel(
 
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")
+    _expect_rate(alpha)
+    read = options.dataset_file(dataset) if dataset else None
     with options.opened(workspace) as space:
         if playbook and dataset:
             from seedbed.cli import progress
 
-            tasks = options.dataset_file(dataset) or options.dataset(space, dataset)
+            tasks = read or options.dataset(space, dataset)
             chosen, by = space.playbook(playbook), options.metric(space, metric)
             space.library.keep(chosen, because="compared")
             with progress.counting(times, "games") as heard:

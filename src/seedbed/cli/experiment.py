@@ -74,7 +74,9 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
         ]
     )
     body = {**document(each), "registered": plan.content(), "verdict": each.verdict.body() if each.verdict else None}
-    output.show(body, as_json, Group(about, "", verdicts.verdict_view(each.verdict)) if each.verdict else about)
+    output.show(
+        body, as_json, Group(about, "", verdicts.verdict_view(each.verdict, plan.rule)) if each.verdict else about
+    )
 
 
 @app.command()
@@ -111,6 +113,7 @@ def report(
     from seedbed.cli import verdicts
     from seedbed.experiments.verdict import Verdict, found
 
+    options.new_report(file)
     with options.opened(workspace) as space:
         verdicts.write_report(space, Verdict.recall(space.store, found(space.store, name)), file)
     output.show({"file": str(file)}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))

@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from seedbed.cli import output
+
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
     from seedbed.playbooks.playbook import Playbook
+    from seedbed.runs.cassette import Mode
+    from seedbed.storage.store import Store
     from seedbed.workspace import Workspace
 
 Result = TypeVar("Result")
 
 FILE = "seedbed.yaml"
+
+REPORTS = (".md", ".html")
+"""How the names of files end that the report of a comparison is written to."""
 
 WorkspaceFile = Annotated[
     Path | None,
@@ -252,6 +259,40 @@ def moment(text: str | None, option: str) -> datetime | None:
     except (ValueError, OverflowError):
         hint = "expected a date or time such as 2026-11-15 or 2026-11-15T14:00"
         raise typer.BadParameter(f"found {text!r}; {hint}", param_hint=option) from None
+
+
+def mode(text: str) -> Mode:
+    """A mode of replay as people write it."""
+    from seedbed.errors import SettingsError
+    from seedbed.runs.cassette import Mode
+
+    try:
+        return Mode.parse(text)
+    except SettingsError as wrong:
+        (problem,) = wrong.problems
+        raise typer.BadParameter(f"found {problem.found}; expected {problem.expected}", param_hint="--mode") from None
+
+
+def new_report(file: Path | None) -> None:
+    """Refuse a file that a report cannot be written to, before anything is paid."""
+    if file and file.suffix not in REPORTS:
+        expected = f"expected a name that ends with {' or '.join(REPORTS)}"
+        raise typer.BadParameter(f"found {file.name}; {expected}", param_hint="--output")
+    if file:
+        output.expect_new(file)
+
+
+def whole_run(store: Store, start: str) -> str:
+    """The id of the run that begins so."""
+    from seedbed.errors import NotFound
+    from seedbed.storage.store import Query
+
+    if not re.fullmatch(r"[0-9a-f]{4,31}", start):
+        return start
+    found = [fact.key for fact in store.facts(Query(kind="start", key_from=start, limit=2))]
+    if len(found) > 1:
+        raise NotFound(f"{start} begins several runs. Give more characters")
+    return found[0] if found else start
 
 
 def looks_like_digest(text: str) -> bool:

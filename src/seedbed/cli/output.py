@@ -58,12 +58,19 @@ def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
         console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
 
 
+def expect_new(file: Path) -> None:
+    """Refuse a file that cannot be written anew: to be told before anything is paid."""
+    if file.exists():
+        raise SettingsError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
+    if not file.parent.is_dir():
+        remedy = "Create it or choose another."
+        raise SettingsError([Problem(str(file), f"no folder {file.parent}", "a folder that is there", remedy)])
+
+
 def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: bool) -> None:
     """What a command exports: into a new file, or else printed as it is."""
     if file:
-        if file.exists():
-            remedy = "Remove it or choose another."
-            raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)])
+        expect_new(file)
         file.write_text(text, encoding="utf-8")
     if as_json or file:
         show({**document, "file": str(file) if file else None}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))

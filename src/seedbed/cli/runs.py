@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seedbed.cli import options, output
+from seedbed.cli import options, output, patterns, replay
 from seedbed.cli.options import AsJson, Limit, WorkspaceFile
 from seedbed.cli.output import clipped, counted, line, money, when
 from seedbed.errors import Problem, SettingsError
@@ -18,7 +17,7 @@ from seedbed.errors import Problem, SettingsError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.storage.store import Json, Store
+    from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -118,7 +117,7 @@ def show(
     from seedbed.storage.store import Query
 
     with options.opened(workspace) as space:
-        found = recall(space.store, whole(space.store, run))
+        found = recall(space.store, options.whole_run(space.store, run))
         facts = [fact for kind in views.ENTRIES for fact in space.store.facts(Query(kind=kind, subject=found.id))]
     opened = [line((f"opened by {found.parent[:10]}", "dim"))] if found.parent else []
     parts: list[RenderableType] = [views.run_line(found), *opened]
@@ -153,7 +152,7 @@ def tail(
     from seedbed.cli.tail import document, follow, told
 
     with options.opened(workspace) as space, suppress(KeyboardInterrupt):
-        facts = follow(space.store, whole(space.store, run) if run else None)
+        facts = follow(space.store, options.whole_run(space.store, run) if run else None)
         if run is None:
             output.errors().print(line(("waiting for runs; Ctrl-C ends", "dim")))
         for fact in facts:
@@ -186,7 +185,7 @@ def export(
     if to == "pdf" and file is None:
         raise typer.BadParameter("found none; expected a file, as a PDF is no text", param_hint="--output")
     with options.opened(workspace) as space:
-        found = recall(space.store, whole(space.store, run))
+        found = recall(space.store, options.whole_run(space.store, run))
         routing = routings(space.store, found.id)
     document: Json = {"run": found.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
@@ -202,6 +201,10 @@ def export(
         output.hand_over({**document, "text": text}, text, file, as_json)
 
 
+app.command("patterns")(patterns.patterns)
+app.command("replay")(replay.replay)
+
+
 def _write_new(file: Path, content: bytes) -> None:
     try:
         with file.open("xb") as out:
@@ -209,16 +212,3 @@ def _write_new(file: Path, content: bytes) -> None:
     except FileExistsError:
         remedy = "Remove it or choose another."
         raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)]) from None
-
-
-def whole(store: Store, start: str) -> str:
-    """The id that begins so."""
-    from seedbed.errors import NotFound
-    from seedbed.storage.store import Query
-
-    if not re.fullmatch(r"[0-9a-f]{4,31}", start):
-        return start
-    found = [fact.key for fact in store.facts(Query(kind="start", key_from=start, limit=2))]
-    if len(found) > 1:
-        raise NotFound(f"{start} begins several runs. Give more characters")
-    return found[0] if found else start

@@ -63,9 +63,7 @@ def run(
     given, values = _inputs(inputs), options.assignments(changes, "--set")
     with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as hear:
         if playbook is None:
-            from seedbed.cli.runs import whole
-
-            work = space.resume(whole(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
+            work = space.resume(options.whole_run(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
         else:
             changed = _changed(space, playbook, values)
             work = space.run(changed, seed=seed, max_cost_usd=max_cost, hear=hear, **given)

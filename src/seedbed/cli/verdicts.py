@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.replay import Answerable, Fidelity
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
-    from seedbed.storage.store import Json
+    from seedbed.storage.store import Digest, Json
     from seedbed.workspace import Workspace
 
 FINDINGS = {
@@ -34,10 +35,15 @@ FINDINGS = {
 }
 
 
-def verdict_view(verdict: Verdict) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
+Names = tuple[str, str]
+"""What the control and the candidate are called."""
 
+
+def verdict_view(verdict: Verdict, rule: Json, names: Names | None = None) -> RenderableType:
+    """A verdict by the rule as it was registered. Without names, playbooks are called by their digests."""
+    from rich.console import Group
+
+    from seedbed.experiments.verdict import in_words
     from seedbed.storage.store import short
 
     kept = "kept however often one looks" if verdict.guarantee.startswith("error rates") else verdict.guarantee
@@ -54,24 +60,8 @@ def verdict_view(verdict: Verdict) -> RenderableType:
         ("rule", verdict.rule),
         ("experiment", line((short(verdict.experiment), "yellow"))),
     ]
-    heading = Text.assemble((verdict.finding, FINDINGS[verdict.finding]), f": {told(verdict)}")
+    heading = line((verdict.finding, FINDINGS[verdict.finding]), f": {in_words(verdict, rule, names)}")
     return Group(heading, output.facts(pairs))
-
-
-def told(verdict: Verdict) -> str:
-    """A finding in words."""
-    from seedbed.storage.store import short
-
-    old, new = short(verdict.control), short(verdict.candidate)
-    return {
-        "superior": f"{new} is better than {old}",
-        "non-inferior": f"{new} is not worse than {old} by more than the margin",
-        "equivalent": f"{new} and {old} differ by less than the margin",
-        "inferior": f"{new} is worse than {old}",
-        "futile": f"{new} is not better than {old} by as much as was hoped for",
-        "inconclusive": "these tasks do not tell them apart",
-        "invalid": verdict.because,
-    }[verdict.finding]
 
 
 def _interval(mean: float | None, low: float | None, high: float | None) -> str:
@@ -123,17 +113,15 @@ def outlook_view(outlook: Outlook) -> RenderableType:
     )
 
 
-def ranking_view(ranking: Ranking) -> RenderableType:
+def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableType:
     from rich.console import Group
-
-    from seedbed.storage.store import short
 
     rows = []
     for place in ranking.places:
         verdict = place.verdict
         mark = line(("✓ better", "bold green")) if place.better else line((verdict.finding, FINDINGS[verdict.finding]))
         gain = _interval(verdict.difference, verdict.low, verdict.high)
-        rows.append((short(verdict.candidate), mark, gain, f"{place.adjusted:.2g}", f"{verdict.tasks}"))
+        rows.append((names[verdict.candidate], mark, gain, f"{place.adjusted:.2g}", f"{verdict.tasks}"))
     promise = {
         "holm": "the chance that any of them is called better and is not",
         "e-bh": "the expected share of those called better that are not",
@@ -190,7 +178,7 @@ def replay_document(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> 
     return {"verdict": verdict.body(), "fidelity": asdict(fidelity), **told}
 
 
-def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> RenderableType:
+def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: Json, names: Names) -> RenderableType:
     from rich.console import Group
 
     rate, missed = fidelity.agreement.rate, found.missed
@@ -203,11 +191,17 @@ def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> Rend
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
     if found.steps.get("substituted"):
         notes.append(line(("What is substituted was said to A: to hear B itself use --mode fork:1", "yellow")))
-    return Group(verdict_view(verdict), "", output.facts(pairs), *notes)
+    return Group(verdict_view(verdict, rule, names), "", output.facts(pairs), *notes)
 
 
-def write_report(space: Workspace, verdict: Verdict, file: Path) -> None:
-    """The report of a verdict, written as the file's ending says."""
+def registered_rule(space: Workspace, verdict: Verdict) -> Json:
+    """The rule that a verdict follows from, with its numbers."""
+    rule: Json = space.store.get(verdict.experiment)["rule"]
+    return rule
+
+
+def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | None = None) -> None:
+    """The report of a verdict in a new file, written as its ending says."""
     from seedbed.evaluation.dataset import Dataset
     from seedbed.experiments import page, report
     from seedbed.experiments.evidence import certificate
@@ -215,4 +209,5 @@ def write_report(space: Workspace, verdict: Verdict, file: Path) -> None:
     proof = certificate(space.store, verdict.experiment)
     tasks = Dataset.from_content(space.store.get(verdict.dataset))
     write = page.to_html if file.suffix == ".html" else report.to_markdown
-    file.write_text(write(proof, tasks), encoding="utf-8")
+    with file.open("x", encoding="utf-8") as out:
+        out.write(write(proof, tasks, names))

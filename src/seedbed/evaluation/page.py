@@ -12,8 +12,8 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.storage.store import short
 
 
-def to_html(report: Report) -> str:
-    """All of a report with pictures, for light and dark screens."""
+def to_html(report: Report, more: str = "", style: str = "") -> str:
+    """All of a report with pictures, for light and dark screens; `more` is what follows the scores, in its `style`."""
     several = len(report.cards) > 1
     names = list(report.cards)
     on = f", dataset {short(report.dataset)}" if report.dataset else ""
@@ -26,10 +26,11 @@ def to_html(report: Report) -> str:
     parts.append(f"<section><h2>Scores</h2>{_scores(report)}</section>")
     if several:
         parts.append(f"<p class=note>{safe(NO_CLAIM.replace('`', ''))}</p>")
+    parts.append(more)
     for series, (name, card) in enumerate(report.cards.items()):
         inner = _details(card, series)
         parts.append(f"<details><summary>{safe(name)}</summary>{inner}</details>" if several else inner)
-    return document(report.title, parts)
+    return document(report.title, parts, style)
 
 
 def document(title: str, parts: Iterable[str], style: str = "") -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Verdict
 from seedbed.stats.multiplicity import ErrorBudget, Lord
 from seedbed.storage.store import Digest, Fact, Query, Store
@@ -21,13 +24,15 @@ def error_budget(store: Store, channel: str, *, alpha: float = 0.05) -> ErrorBud
     return budget
 
 
-def level_for(store: Store, channel: str, control: Digest, candidate: Digest, dataset: Digest, alpha: float) -> float:
-    """The error rate that a comparison may have: the one it was begun with, or the next of the budget."""
-    for fact in store.facts(Query(kind="comparison", subject=candidate)):
-        about = (fact.body["channel"], fact.body["control"], fact.body["dataset"])
-        if about == (channel, control, dataset):
+def level_for(store: Store, plan: Experiment, named: Callable[[float], Digest]) -> float:
+    """The error rate that a comparison may have: the one it was begun with, or else the next of its channel's budget.
+
+    The plan has the rate of the whole budget; `named` gives the digest that the experiment has with another rate.
+    """
+    for fact in store.facts(Query(kind="comparison", subject=plan.candidate)):
+        if fact.body["channel"] == plan.channel and named(fact.body["alpha"]) == fact.key:
             return float(fact.body["alpha"])
-    return error_budget(store, channel, alpha=alpha).next_alpha
+    return error_budget(store, plan.channel, alpha=plan.rule["alpha"]).next_alpha
 
 
 def _history(store: Store, channel: str) -> list[Fact]:

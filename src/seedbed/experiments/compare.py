@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from seedbed.errors import BudgetSpent, NotFound, SeedbedError
@@ -14,6 +15,7 @@ from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
 from seedbed.evaluation.judges import agreements, deciding
 from seedbed.evaluation.judging import judges_in
 from seedbed.evaluation.metrics import Metric
+from seedbed.experiments.budget import level_for
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, evidence_of
@@ -51,21 +53,25 @@ async def compare(
     reading stops when the rule answers: that is what keeps its error rate. A run that fails counts as the experiment
     says. A comparison that was interrupted goes on where it was; one that has been answered is not repeated: its
     verdict stands. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
+
+    For a `channel` it is paid from its error budget: then `alpha` is the share of all that are ever called better for
+    it, and the error rate of this comparison is what the budget has for it.
     """
-    models = {"control": bench.identity(control), "candidate": bench.identity(candidate)}
-    plan = Experiment.plan(
+    planned = partial(
+        Experiment.plan,
         control.digest,
         candidate.digest,
         tasks,
         metric,
-        alpha=alpha,
         seed=seed,
-        models=models,
+        models={"control": bench.identity(control), "candidate": bench.identity(candidate)},
         rule=rule,
         replicates=replicates,
         first_replicates=first_replicates,
         channel=channel,
     )
+    level = level_for(bench.store, planned(alpha=alpha), lambda rate: planned(alpha=rate).digest) if channel else alpha
+    plan = planned(alpha=level)
     with suppress(NotFound):
         return Verdict.recall(bench.store, plan.digest)
     _register(plan, tasks, bench)

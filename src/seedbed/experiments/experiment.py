@@ -20,6 +20,8 @@ Unit = tuple[Task, ...]
 NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in RULES}
 """The rules by the names that people write."""
 
+_CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
@@ -88,7 +90,7 @@ class Experiment:
             models=models,
             rule={key: value for key, value in state.items() if key != "outcomes"},
             order=tuple(task.id for task in order),
-            hypothesis=f"{short(candidate)} is better than {short(control)} by {metric.name}",
+            hypothesis=f"{short(candidate)} {_CLAIMS[state.get('goal', 'superior')]} {short(control)} by {metric.name}",
             seed=seed,
             replicates=replicates,
             first_replicates=first_replicates,

@@ -107,6 +107,26 @@ class Verdict:
         raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
 
 
+def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None, things: str = "tasks") -> str:
+    """What was found by the registered rule, for people who know no statistics.
+
+    `names` are what the control and the candidate are called, digests if nobody says; `things` what was read.
+    """
+    old, new = names or (short(verdict.control), short(verdict.candidate))
+    least, margin = rule.get("d0") or 0.0, rule.get("margin") or 0.0
+    above = f" by more than {least:g}" if least else ""
+    asked = ", which was to be shown" if rule.get("goal") == "non-inferior" else ""
+    return {
+        "superior": f"{new} is better than {old}{above}",
+        "non-inferior": f"{new} is not worse than {old} by more than {margin:g}{asked}",
+        "equivalent": f"{new} and {old} differ by less than {margin:g}",
+        "inferior": f"{new} is worse than {old}",
+        "futile": f"{new} is not better than {old} by {least + (rule.get('effect') or 0.0):g}, as was hoped for",
+        "inconclusive": f"{verdict.tasks:,} {things} do not tell whether {new} is better than {old}",
+        "invalid": verdict.because,
+    }[verdict.finding]
+
+
 def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     """Every verdict about a candidate, oldest first."""
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
@@ -161,4 +181,15 @@ def found(store: Store, beginning: str) -> Digest:
     return keys[0]
 
 
-__all__ = ["Finding", "Standing", "Status", "Verdict", "evidence_of", "found", "standing", "standings", "verdicts"]
+__all__ = [
+    "Finding",
+    "Standing",
+    "Status",
+    "Verdict",
+    "evidence_of",
+    "found",
+    "in_words",
+    "standing",
+    "standings",
+    "verdicts",
+]

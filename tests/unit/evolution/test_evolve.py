@@ -13,8 +13,8 @@ from seedbed.evaluation.evaluate import Cell
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import Evolution, Optimizer, evolve
-from seedbed.experiments.held_out import evolved_on
 from seedbed.evolution.variation import reworded
+from seedbed.experiments.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore

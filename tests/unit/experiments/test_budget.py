@@ -4,7 +4,7 @@ import pytest
 from loop_samples import agent, bench, numbers
 
 from seedbed.evaluation.metrics import ExactMatch
-from seedbed.experiments.budget import error_budget, level_for
+from seedbed.experiments.budget import error_budget
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.multiplicity import Lord
@@ -15,11 +15,8 @@ OLD, BETTER, WORSE = agent("[0-4]|1."), agent(".*"), agent("x")
 
 
 async def judged(store: Store, candidate: Playbook, first: int = 0, channel: str = "production") -> float:
-    tasks = numbers(30, first=first)
-    level = level_for(store, channel, OLD.digest, candidate.digest, tasks.digest, 0.05)
-    verdict = await compare(OLD, candidate, tasks, ExactMatch(), bench(store), alpha=level, channel=channel)
-    assert verdict.alpha == level
-    return level
+    verdict = await compare(OLD, candidate, numbers(30, first=first), ExactMatch(), bench(store), channel=channel)
+    return verdict.alpha
 
 
 async def test_each_candidate_pays_a_level_and_a_discovery_earns_some_back() -> None:
@@ -42,6 +39,14 @@ async def test_a_comparison_that_is_repeated_or_goes_on_pays_once_and_at_the_sam
     assert error_budget(store, "production").balance().tested == 1
 
 
+async def test_asking_again_in_another_order_is_another_candidate_to_pay_for() -> None:
+    store = MemoryStore()
+    first = await judged(store, WORSE)
+    again = await compare(OLD, WORSE, numbers(30), ExactMatch(), bench(store), seed=1, channel="production")
+    assert again.alpha < first
+    assert error_budget(store, "production").balance().tested == 2
+
+
 async def test_other_channels_and_comparisons_for_none_cost_nothing_here() -> None:
     store = MemoryStore()
     await judged(store, WORSE, channel="staging")
@@ -56,9 +61,7 @@ async def test_one_that_was_begun_and_never_answered_has_used_its_level() -> Non
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    tasks = numbers(30)
-    level = level_for(store, "production", OLD.digest, BETTER.digest, tasks.digest, 0.05)
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, BETTER, tasks, ExactMatch(), bench(store, broken), alpha=level, channel="production")
+        await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), channel="production")
     balance = error_budget(store, "production").balance()
-    assert (balance.tested, balance.waiting, balance.spent) == (0, 1, level)
+    assert (balance.tested, balance.waiting, balance.spent) == (0, 1, Lord(alpha=0.05).next_alpha)

@@ -121,6 +121,14 @@ def test_a_drop_is_found_soon_also_after_a_long_good_time() -> None:
         assert watch.alarm_at == watch.n
 
 
+def test_an_alarm_of_a_drift_stays_when_good_times_come_back() -> None:
+    watch = Drift(0.9, run_length=100, least=0, most=1)
+    first = first_alarm(watch, 0, 0.0)
+    for _ in range(50):
+        assert watch.update(1.0)
+    assert (watch.alarm_at, watch.n) == (first, first + 50)
+
+
 def test_a_drift_goes_on_elsewhere_with_a_small_state_and_counts_nothing_twice() -> None:
     watch, again = Drift(0.0, run_length=100), Drift(0.0, run_length=100)
     for place, value in enumerate(np.random.default_rng(3).uniform(-1, 0.5, 200).tolist(), 1):
