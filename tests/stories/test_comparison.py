@@ -104,7 +104,7 @@ for number in range(kills):
     store = open_store(url)
     verdict = Verdict.recall(store, whole.experiment)
     told["other verdict"] += replace(verdict, evidence="") != replace(whole, evidence="")
-    told["not proven"] += bool(verify(store, verdict.experiment)) if number % 20 == 0 else 0
+    told["not proven"] += bool(verify(store, [verdict.experiment])[verdict.experiment]) if number % 20 == 0 else 0
     store.close()
 store = open_store(url)
 paid = Counter((fact.subject, fact.body["inputs"]["q"]) for fact in store.facts(Query(kind="run")))

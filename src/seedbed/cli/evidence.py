@@ -9,10 +9,9 @@ import typer
 from seedbed.cli import options, output
 from seedbed.cli.options import AsJson, MetricName, WorkspaceFile
 from seedbed.cli.output import BLOCKED, PASS, line
-from seedbed.errors import Problem, SeedbedError
 
 if TYPE_CHECKING:
-    from seedbed.storage.store import Digest, Store
+    pass
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -59,13 +58,14 @@ def verify(
     JSON: a list of experiment, problems (path, found, expected, remedy).
     Exit code 1 if anything differs.
     """
+    from seedbed.experiments.evidence import verify as verified
     from seedbed.experiments.verdict import found
     from seedbed.storage.store import Query, short
 
     with options.opened(workspace) as space:
         keys = [found(space.store, name) for name in names or ()]
         keys = keys or [fact.key for fact in space.store.facts(Query(kind="verdict"))]
-        results = {key: _verified(space.store, key) for key in keys}
+        results = verified(space.store, keys)
     documents = [
         {"experiment": key, "problems": output.problem_documents(problems)} for key, problems in results.items()
     ]
@@ -74,19 +74,9 @@ def verify(
         for key, problems in results.items()
         for told in ["is not what it says" if problems else "follows from the raw facts, every number of it"]
     ]
-    wrong = [problem for problems in results.values() for problem in problems]
+    wrong = dict.fromkeys(problem for problems in results.values() for problem in problems)
     output.show(documents, as_json, *(views or [line("There is no verdict yet.")]), *map(output.problem_view, wrong))
     raise typer.Exit(BLOCKED if wrong else PASS)
-
-
-def _verified(store: Store, experiment: Digest) -> list[Problem]:
-    """What is wrong with a verdict; what cannot even be computed again does not keep others from being looked at."""
-    from seedbed.experiments.evidence import verify
-
-    try:
-        return verify(store, experiment)
-    except (SeedbedError, LookupError, TypeError, ValueError) as wrong:  # what was forged may be anything
-        return [Problem("verdict", str(wrong), "one that can be computed again", "Restore the store from a copy.")]
 
 
 @app.command()

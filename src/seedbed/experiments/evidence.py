@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
-from seedbed.errors import NotFound, Problem, StoreDamaged, shown
+from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.evaluate import Item
@@ -75,7 +75,11 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         if reading.rule.answer.verdict != "continue":
             problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
             break
-        reading.read(control, candidate)
+        try:
+            reading.read(control, candidate)
+        except SeedbedError as wrong:
+            problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
+            break
     again = reading.verdict(judges=verdict.judges)
     problems += _differences(verdict, again)
     cells = [cell for pair in read for arm in pair for cell in arm]
@@ -95,12 +99,21 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems))
 
 
-def verify(store: Store, experiment: Digest) -> list[Problem]:
-    """Everything that is wrong with a verdict: none, if every number follows and no byte of it was changed."""
-    problems = list(certificate(store, experiment).problems)
-    if isinstance(store, Upkeep):
-        problems += upkeep.verify(cast(UpkeptStore, store)).problems
-    return problems
+def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
+    """Everything that is wrong with each verdict: nothing, if every number follows and no byte was changed.
+
+    What is wrong with the store itself, such as a broken chain, makes all of them doubtful.
+    """
+    shared = list(upkeep.verify(cast(UpkeptStore, store)).problems) if isinstance(store, Upkeep) else []
+    return {each: [*_wrong_with(store, each), *shared] for each in experiments}
+
+
+def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
+    try:
+        return certificate(store, experiment).problems
+    except SeedbedError as wrong:  # one that cannot even be computed again does not keep others from being looked at
+        remedy = "Restore the store from a copy."
+        return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
 
 
 def _read(

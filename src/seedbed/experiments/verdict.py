@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
-from seedbed.errors import NotFound, SeedbedError, shown
+from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics import Better
 from seedbed.experiments.experiment import Experiment
@@ -97,8 +97,12 @@ class Verdict:
 
     @classmethod
     def from_body(cls, body: Json) -> Verdict:
-        scores = tuple((before, after) for before, after in body["scores"])
-        return cls(**{**body, "scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])})
+        try:
+            scores = tuple((before, after) for before, after in body["scores"])
+            lists = {"scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])}
+            return cls(**{**body, **lists})
+        except (LookupError, TypeError, ValueError):
+            raise StoreDamaged(f"found {shown(body)}; expected a whole verdict. Restore it from a copy") from None
 
     @classmethod
     def recall(cls, store: Store, experiment: Digest) -> Verdict:

@@ -54,19 +54,24 @@ def test_every_command_has_json_and_says_its_keys(words: tuple[str, ...]) -> Non
 
 READ_ONLY = {
     *(("evaluate",), ("compare",), ("run",)),  # their only effect is what they record, and that is what they are for
+    *(("evidence", "sentinel"), ("runs", "replay")),  # as are these
     ("demo",),  # in a folder of its own
+    *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
 }
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
     looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
-    looks |= {"verify", "stats", "tail"}
+    looks |= {"verify", "stats", "tail", "budget"}
     dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 
 
-@pytest.mark.parametrize("noun", ["playbook", "runs", "dataset", "model", "channel", "store"])
+NOUNS = ["playbook", "runs", "dataset", "judge", "model", "channel", "experiment", "evidence", "store"]
+
+
+@pytest.mark.parametrize("noun", NOUNS)
 def test_a_noun_alone_shows_what_it_can(noun: str, seedbed: Seedbed) -> None:
     done = seedbed(noun)
     assert (done.code, done.err) == (0, "")

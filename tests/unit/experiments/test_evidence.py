@@ -41,7 +41,7 @@ async def test_every_number_of_a_verdict_follows_from_the_registered_experiment_
     assert len(proof.path) == verdict.tasks
     assert proof.path[-1].verdict == verdict.finding == "superior"
     assert all(proof.flags.values())
-    assert verify(store, verdict.experiment) == []
+    assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
 @pytest.mark.parametrize("replicates", [1, 3])
@@ -50,21 +50,21 @@ async def test_so_do_those_of_graded_scores_sources_and_repeats(replicates: int)
     tasks = Dataset(tuple(replace(task, source=f"doc {n // 3}") for n, task in enumerate(numbers(60))))
     verdict = await compare(SOME, ALL, tasks, Graded(), bench(store), replicates=replicates)
     assert (verdict.rule, verdict.at_most, verdict.finding) == ("betting", 20, "superior")
-    assert verify(store, verdict.experiment) == []
+    assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
 async def test_failures_are_part_of_the_evidence_and_stay_failures_when_they_are_made_good_later() -> None:
     store = MemoryStore()
     verdict = await compare(agent("x"), ALL, numbers(20), ExactMatch(), bench(store, oracle=PATCHY))
     assert verdict.failed
-    assert verify(store, verdict.experiment) == []
+    assert not verify(store, [verdict.experiment])[verdict.experiment]
     assert not certificate(store, verdict.experiment).flags["no_failures"]
     for fact in list(store.facts(Query(kind="cell"))):
         assert fact.key not in verdict.failed
     made_good = next(iter(verdict.failed))
     (known, *_) = store.facts(Query(kind="cell"))
     store.append([replace(known, key=made_good, number=0)])
-    assert verify(store, verdict.experiment) == []
+    assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
 EDITS = {
@@ -84,7 +84,7 @@ async def test_an_edited_byte_is_found(edit: str, tmp_path: Path) -> None:
     file = tmp_path / "seedbed.db"
     store = open_store(f"sqlite:///{file}")
     verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
-    assert verify(store, verdict.experiment) == []
+    assert not verify(store, [verdict.experiment])[verdict.experiment]
     store.close()
     with sqlite3.connect(file) as db:
         assert db.execute(edit).rowcount > 0
@@ -92,10 +92,7 @@ async def test_an_edited_byte_is_found(edit: str, tmp_path: Path) -> None:
 
 
 def _is_refused(store: Store, experiment: str) -> bool:
-    try:
-        return bool(verify(store, experiment))
-    except NotFound as error:
-        return "cannot be computed again" in str(error)
+    return bool(verify(store, [experiment])[experiment])
 
 
 async def test_reading_on_after_the_rule_has_ended_is_found() -> None:
@@ -130,7 +127,7 @@ async def test_an_experiment_that_was_stopped_by_hand_is_invalid_and_says_why() 
     assert await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store)) == verdict
     assert Verdict.recall(store, begun.key) == verdict
     assert not certificate(store, begun.key).flags["ended_by_rule"]
-    assert verify(store, begun.key) == []
+    assert not verify(store, [begun.key])[begun.key]
 
 
 def test_an_experiment_without_a_verdict_has_no_certificate() -> None:

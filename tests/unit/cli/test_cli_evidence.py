@@ -1,0 +1,153 @@
+"""seedbed evidence, as it is typed."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import BETTER, SORTER, Seedbed, held, keeps_promise, tasks, write
+
+COMPARE = ("compare", "sorter.yaml", "better.yaml", "--on", "tasks.jsonl", "--json")
+
+
+@pytest.fixture
+def verdict(space: Path, seedbed: Seedbed) -> Any:
+    write(space, tasks__jsonl=tasks(40), better__yaml=SORTER.replace("Message: {text}", BETTER))
+    return seedbed(*COMPARE).json
+
+
+def forge(statement: str) -> None:
+    with closing(sqlite3.connect("seedbed.db")) as db, db:
+        assert db.execute(statement).rowcount
+
+
+def test_a_certificate_has_all_that_a_verdict_rests_on(verdict: Any, seedbed: Seedbed) -> None:
+    done = seedbed("evidence", "show", verdict["experiment"][:12], "--json")
+    assert done.code == 0
+    assert keeps_promise(done.json, "evidence", "show")
+    assert (done.json["verdict"], done.json["problems"]) == (verdict, [])
+    assert len(done.json["path"]) == verdict["tasks"]
+    told = seedbed("evidence", "show", verdict["experiment"]).out
+    assert "registered first" in told
+    assert "✗" not in told
+
+
+def test_a_verdict_that_follows_is_verified(verdict: Any, seedbed: Seedbed) -> None:
+    for names in ((), (verdict["experiment"][:10],)):
+        done = seedbed("evidence", "verify", *names, "--json")
+        assert (done.code, done.json) == (0, [{"experiment": verdict["experiment"], "problems": []}])
+    assert "follows from the raw facts" in seedbed("evidence", "verify").out
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'",
+        "UPDATE facts SET value = 0.5 WHERE number = (SELECT min(number) FROM facts WHERE kind = 'cell')",
+        "UPDATE facts SET by = 'eve' WHERE kind = 'verdict'",
+    ],
+    ids=["a number", "a score", "a name"],
+)
+def test_what_was_forged_is_found(statement: str, verdict: Any, seedbed: Seedbed) -> None:
+    forge(statement)
+    done = seedbed("evidence", "verify", "--json")
+    assert done.code == 1
+    (found,) = done.json
+    assert found["problems"]
+    assert set(found["problems"][0]) == {"path", "found", "expected", "remedy"}
+    assert "is not what it says" in seedbed("evidence", "verify").out
+
+
+def test_one_that_cannot_be_computed_again_does_not_hide_the_others(verdict: Any, seedbed: Seedbed) -> None:
+    newer = seedbed(*COMPARE, "--seed", "1").json["experiment"]
+    forge(f"UPDATE facts SET body = json_remove(body, '$.wins') WHERE kind = 'verdict' AND key = '{newer}'")
+    done = seedbed("evidence", "verify", "--json")
+    assert done.code == 1
+    assert {each["experiment"] for each in done.json} == {verdict["experiment"], newer}
+
+
+def test_a_forged_certificate_ends_with_1(verdict: Any, seedbed: Seedbed) -> None:
+    forge("UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'")
+    done = seedbed("evidence", "show", verdict["experiment"])
+    assert done.code == 1
+    assert "wins" in done.out
+
+
+def test_where_there_is_no_verdict_nothing_is_wrong(space: Path, seedbed: Seedbed) -> None:
+    assert seedbed("evidence", "verify", "--json").json == []
+    assert "There is no verdict yet" in seedbed("evidence", "verify").out
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_an_experiment_that_nobody_knows_is_told(command: str, verdict: Any, seedbed: Seedbed) -> None:
+    done = seedbed("evidence", command, "0123456789")
+    assert (done.code, done.out) == (1, "")
+    assert "is no experiment of this store" in done.err
+
+
+# The error budget
+
+
+def test_every_candidate_for_a_channel_is_paid_from_its_budget(verdict: Any, seedbed: Seedbed) -> None:
+    fresh = seedbed("evidence", "budget", "production", "--json").json
+    assert keeps_promise(fresh, "evidence", "budget")
+    assert (fresh["tested"], fresh["discoveries"]) == (0, 0)
+    paid = seedbed(*COMPARE, "--for", "production").json
+    assert paid["alpha"] == fresh["next_alpha"]
+    after = seedbed("evidence", "budget", "production", "--json").json
+    assert (after["tested"], after["discoveries"], after["waiting"]) == (1, 1, 0)
+    assert "1, of which 1 were called better" in seedbed("evidence", "budget", "production").out
+
+
+def test_a_channel_that_is_misspelt_has_no_budget(verdict: Any, seedbed: Seedbed) -> None:
+    done = seedbed("evidence", "budget", "prodution")
+    assert (done.code, done.out) == (1, "")
+    assert "production" in done.err
+
+
+# The sentinel
+
+
+def test_games_against_itself_are_counted(verdict: Any, seedbed: Seedbed) -> None:
+    assert "no games yet" in seedbed("evidence", "sentinel").out
+    done = seedbed("evidence", "sentinel", "better.yaml", "tasks.jsonl", "--times", "2", "--json")
+    assert done.code == 0
+    assert keeps_promise(done.json, "evidence", "sentinel")
+    assert (done.json["games"], done.json["rate"], done.json["alarmed"]) == (2, 0.0, False)
+    assert seedbed("evidence", "sentinel", "--json").json == done.json
+    assert "as promised" in seedbed("evidence", "sentinel").out
+
+
+def test_false_winners_beyond_chance_are_an_alarm(verdict: Any, seedbed: Seedbed) -> None:
+    seedbed("evidence", "sentinel", "better.yaml", "tasks.jsonl", "--times", "3")
+    forge("UPDATE facts SET value = 1.0 WHERE kind = 'sentinel'")
+    done = seedbed("evidence", "sentinel", "--json")
+    assert (done.code, done.json["rate"], done.json["alarmed"]) == (1, 1.0, True)
+    assert "more often than promised" in seedbed("evidence", "sentinel").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("sentinel", "better.yaml"), 64, "a playbook and a dataset, or neither"),
+        (("sentinel", "better.yaml", "tasks.jsonl", "--metric", "nonsense"), 64, "--metric"),
+        (("sentinel", "better.yaml", "absent.jsonl"), 1, "absent.jsonl"),
+        (("sentinel", "absent.yaml", "tasks.jsonl"), 1, "absent.yaml"),
+        (("sentinel", "--alpha", "0.7"), 64, "--alpha"),
+        (("sentinel", "--times", "0"), 64, "--times"),
+        (("budget", "production", "--alpha", "0"), 64, "--alpha"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_wrong_is_told_and_nothing_is_played(
+    arguments: tuple[str, ...], code: int, told: str, verdict: Any, seedbed: Seedbed
+) -> None:
+    before = held()
+    done = seedbed("evidence", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+    assert "unexpected" not in done.err
+    assert held() == before

@@ -1,0 +1,123 @@
+"""Verdicts as people see them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from seedbed.cli import verdicts
+from seedbed.evaluation.dataset import Dataset
+from seedbed.experiments.many import Place, Ranking
+from seedbed.experiments.replay import Agreement, Answerable, Fidelity
+from seedbed.experiments.verdict import Finding, Verdict
+from seedbed.stats.estimates import exact_rate
+from seedbed.stats.sequential import ExactMcNemar
+
+OLD, NEW = f"b2:{'a' * 64}", f"b2:{'b' * 64}"
+VERDICT = Verdict(
+    experiment=f"b2:{'c' * 64}",
+    control=OLD,
+    candidate=NEW,
+    dataset=f"b2:{'d' * 64}",
+    metric="exact_match",
+    finding="superior",
+    tasks=4,
+    at_most=10,
+    wins=2,
+    ties=1,
+    losses=1,
+    control_mean=0.25,
+    candidate_mean=0.5,
+    difference=0.25,
+    low=-0.125,
+    high=0.625,
+    p=0.031,
+    alpha=0.05,
+    outcomes="+=-+",
+    rule=ExactMcNemar.name,
+    guarantee=ExactMcNemar.guarantee,
+    estimate=0.2,
+    estimate_low=-0.2,
+    estimate_high=0.6,
+)
+RULE: dict[str, Any] = {"effect": 0.1, "margin": 0.05}
+
+
+def shown(*parts: RenderableType) -> str:
+    console = Console(width=160, highlight=False, color_system=None)
+    with console.capture() as captured:
+        console.print(*parts)
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("finding", "told"),
+    [
+        ("superior", "new is better than old"),
+        ("non-inferior", "new is not worse than old by more than 0.05"),
+        ("equivalent", "new and old differ by less than 0.05"),
+        ("inferior", "new is worse than old"),
+        ("futile", "new is not better than old by 0.1, as was hoped for"),
+        ("inconclusive", "4 tasks do not tell whether new is better than old"),
+        ("invalid", "too many runs got no score"),
+    ],
+)
+def test_every_finding_is_told_in_words(finding: Finding, told: str) -> None:
+    verdict = replace(VERDICT, finding=finding, because="too many runs got no score")
+    first = shown(verdicts.verdict_view(verdict, RULE, ("old", "new"))).splitlines()[0]
+    assert first.rstrip() == f"{finding}: {told}"
+
+
+def test_without_names_playbooks_are_called_by_their_digests() -> None:
+    assert "bbbbbbbbbb is better than aaaaaaaaaa" in shown(verdicts.verdict_view(VERDICT, RULE))
+
+
+def test_the_figures_are_those_of_the_verdict() -> None:
+    text = " ".join(shown(verdicts.verdict_view(VERDICT, RULE)).split())
+    for told in (
+        "exact_match 0.250 → 0.500",
+        "difference +0.250 [-0.125, +0.625]",
+        "stop-adjusted +0.200 [-0.200, +0.600]",
+        "tasks 4 of 10: better 2, equal 1, worse 1",
+        "in order +=-+",
+        "p 0.031 (error rate 0.05",
+    ):
+        assert told in text
+
+
+def test_an_adjusted_estimate_is_told_only_after_an_early_stop() -> None:
+    assert "stop-adjusted" not in shown(verdicts.verdict_view(replace(VERDICT, at_most=4), RULE))
+
+
+def test_names_cannot_command_the_terminal() -> None:
+    text = shown(verdicts.verdict_view(VERDICT, RULE, ("\x1b[2Jold", "[red]new[/red]")))
+    assert "\x1b" not in text
+    assert "[red]new[/red] is better than ␛[2Jold" in text
+
+
+@pytest.mark.parametrize(("control", "promise"), [("holm", "the chance that any"), ("e-bh", "the expected share")])
+def test_a_ranking_says_what_its_error_rate_is_of(control: Any, promise: str) -> None:
+    other = replace(VERDICT, candidate=OLD, finding="inconclusive")
+    ranking = Ranking(control, 0.05, (Place(VERDICT, 0.01, True), Place(other, 0.4, False)))
+    lines = shown(verdicts.ranking_view(ranking, {NEW: "new.yaml", OLD: "old.yaml"})).splitlines()
+    first, second = (next(line for line in lines if name in line) for name in ("new.yaml", "old.yaml"))
+    assert "✓ better" in first
+    assert "inconclusive" in second
+    assert promise in lines[-1]
+
+
+def test_a_replay_says_how_far_it_can_be_trusted_and_what_is_missing() -> None:
+    agreement = Agreement(agreed=3, missed=0, rate=exact_rate(3, 4))
+    fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
+    found = Answerable(Dataset(()), {"replay of x": "not replayable: no such turn"}, {"substituted": 2})
+    text = shown(verdicts.replay_view(VERDICT, fidelity, found, RULE, ("old", "new")))
+    for told in ("75%", "2 substituted", "1 run that", "not replayable: no such turn", "--mode fork:1"):
+        assert told in text
+    document = verdicts.replay_document(VERDICT, fidelity, found)
+    assert (document["missed"], document["steps"]) == (
+        {"replay of x": "not replayable: no such turn"},
+        {"substituted": 2},
+    )
