@@ -149,6 +149,7 @@ def compare(
         "seed": seed,
         "rule": _rule(rule, effect, goal, margin, replicates, discordance),
     }
+    options.expect_metric(workspace, metric)
     with options.opened(workspace) as space:
         by, tasks = options.metric(space, metric), None if on is None else read or options.dataset(space, on)
         old, new = space.playbook(control), [space.playbook(each) for each in candidates]

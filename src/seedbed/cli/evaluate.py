@@ -117,6 +117,8 @@ def evaluate(
         if front and len({*names}) < 2:
             raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
         read = options.dataset_file(on)
+        for each in metric or ():
+            options.expect_metric(workspace, each)
         with options.opened(workspace) as space:
             by = _metrics(space, metric or ["exact_match"])
             tasks = read or options.dataset(space, on)

@@ -238,6 +238,20 @@ def opened_for_dataset(given: Path | None, name: str) -> Iterator[Workspace | No
             yield space
 
 
+def expect_metric(given: Path | None, name: str) -> None:
+    """A name that nobody has given is a wrong call, to be told before a store is made."""
+    from seedbed.errors import SettingsError
+    from seedbed.evaluation.metrics import parsed
+    from seedbed.settings import Settings
+
+    own = Settings.load(workspace_file(given)).metrics
+    if ":" not in name and name.partition("(")[0].strip() not in own:
+        try:
+            parsed(name, {})
+        except SettingsError as wrong:
+            raise typer.BadParameter(str(wrong), param_hint="--metric") from None
+
+
 def metric(space: Workspace, name: str) -> Metric:
     """The metric of that name: one that comes with seedbed, one's own, or a judge of the workspace."""
     from seedbed.errors import SettingsError

@@ -131,6 +131,7 @@ def evolve(
     from seedbed.cli import views
 
     read = options.dataset_file(dataset)
+    options.expect_metric(workspace, metric)
     with options.opened(workspace, dry_run=dry_run) as space:
         by, start = options.metric(space, metric), space.playbook(playbook)
         shown, tasks = _apart(read or options.dataset(space, dataset), demos, seed)

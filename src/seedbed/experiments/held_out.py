@@ -20,15 +20,15 @@ def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
 
 
 def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) -> list[Task]:
-    """Those of the tasks that the candidate has seen. Another id makes no other task.
+    """Those of the tasks that the candidate has seen. Another id or expected answer makes no other task.
 
     Raises NotFound if a dataset that it was evolved on is not in the store.
     """
-    shown = {_named(demo.inputs, demo.output) for demos in candidate.demos.values() for demo in demos}
+    shown = {_named(demo.inputs) for demos in candidate.demos.values() for demo in demos}
     ancestors = [entry.digest for entry in library.ancestry(candidate.digest)]
     for dataset in {each for ancestor in ancestors for each in evolved_on(library.store, ancestor)}:
-        shown |= {_named(task.inputs, task.expected) for task in known_tasks(library.store, dataset)}
-    return [task for task in tasks if _named(task.inputs, task.expected) in shown]
+        shown |= {_named(task.inputs) for task in known_tasks(library.store, dataset)}
+    return [task for task in tasks if _named(task.inputs) in shown]
 
 
 def known_tasks(store: Store, dataset: Digest) -> Dataset:
@@ -39,8 +39,8 @@ def known_tasks(store: Store, dataset: Digest) -> Dataset:
         raise NotFound(f"no dataset {short(dataset)} in this store") from None
 
 
-def _named(inputs: Mapping[str, Any], answer: object) -> Digest:
-    return digest("task", [{name: told(value) for name, value in inputs.items()}, told(answer)])
+def _named(inputs: Mapping[str, Any]) -> Digest:
+    return digest("task", {name: told(value) for name, value in inputs.items()})
 
 
 __all__ = ["evolved_on", "known_tasks", "seen_before"]

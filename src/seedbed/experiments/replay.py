@@ -171,6 +171,12 @@ def replayed(bench: Bench, house: House, mode: Mode = STRICT, cache: Replays | N
     return replace(bench, perform=Replayer(house, mode, cache), identity=identity, elsewhere=None)
 
 
+def is_replayed(models: Json) -> bool:
+    """Whether an arm was registered on a bench of replays, by what its experiment says of its models."""
+    how = models.get("replay")
+    return isinstance(how, Mapping) and {"mode", "models", "code"} <= how.keys()  # a model may have that name
+
+
 def about(house: House, playbook: Playbook) -> Json:
     """What stands behind a playbook: models, tools and code."""
     tools = {name: _tool(each) for name, each in sorted(toolbox(house.tools).items())}

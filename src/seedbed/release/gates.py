@@ -12,9 +12,10 @@ from seedbed.errors import NotFound, Problem
 from seedbed.evaluation.judges import AGREEMENT, agreements, deciding, trusted
 from seedbed.evaluation.judging import judges_in
 from seedbed.experiments.held_out import known_tasks, seen_before
-from seedbed.experiments.verdict import Verdict, verdicts
+from seedbed.experiments.replay import is_replayed
+from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
-from seedbed.storage.store import Digest, Store, short
+from seedbed.storage.store import Digest, Json, Query, Store, short
 
 Refusal = Problem
 
@@ -40,9 +41,10 @@ class Gate(Protocol):
 class Better:
     """A verdict says that exactly this candidate is better than exactly this incumbent.
 
-    `error` is the highest error rate it may have. Only the first verdict on the same tasks counts: who asks again, in
-    another order or by a laxer rule, finds something in the end. If a judge gave the scores, it has to be trusted:
-    `agreement` is what the lower end of its kappa with people has to reach.
+    `error` is the highest error rate it may have. Only the first comparison on the same tasks counts, answered or not:
+    who begins again, in another order or by a laxer rule, finds something in the end. Replays prove nothing of live
+    runs. If a judge gave the scores, it has to be trusted: `agreement` is what the lower end of its kappa with people
+    has to reach.
     """
 
     error: float = 0.05
@@ -59,25 +61,28 @@ class Better:
         if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
             found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
             return Refusal("better", found, expected, remedy)
-        if not _is_recorded(verdict, change.library.store):
+        store = change.library.store
+        if not _is_recorded(verdict, store):
             return Refusal("better", "a verdict that this store does not hold", expected, remedy)
+        try:
+            plan = store.get(verdict.experiment)
+        except NotFound:
+            found, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
+            return Refusal("better", found, "the one of the verdict", f"{again}, or compare again here.")
+        if any(map(is_replayed, plan["models"].values())):
+            return Refusal("better", "a verdict about replays", "one about live runs", remedy)
         if verdict.alpha > self.error:
             found = f"a verdict with an error rate of {verdict.alpha:g}"
             return Refusal("better", found, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
-        if first := _earlier(verdict, change.library.store):
-            found = f"a second verdict on the same tasks; the first was {first.finding}"
+        if first := _earlier(verdict, plan["metric"], store):
+            found = f"a second comparison on the same tasks; the first was {first}"
             return Refusal("better", found, "the first", "Compare on tasks that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
-        return self._distrust(verdict, change.library.store)
+        return self._distrust(verdict, plan["metric"], store)
 
-    def _distrust(self, verdict: Verdict, store: Store) -> Refusal | None:
+    def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:
         """Why a judge that gave the scores, with exactly the words and the model it had then, is not trusted."""
-        try:
-            metric = store.get(verdict.experiment)["metric"]
-        except NotFound:
-            remedy = "Copy it from the store that has it, or compare again here."
-            return Refusal("better", f"no experiment {short(verdict.experiment)}", "the one of the verdict", remedy)
         for judge in judges_in(metric):
             name = verdict.metric if judge == metric else ""
             if refused := trusted(deciding(agreements(store, judge)), self.agreement, name=name):
@@ -123,10 +128,20 @@ def _is_recorded(verdict: Verdict, store: Store) -> bool:
         return False
 
 
-def _earlier(verdict: Verdict, store: Store) -> Verdict | None:
-    """The first verdict about the same pair on the same tasks by the same metric, if it is another."""
-    same = (verdict.control, verdict.dataset, verdict.metric)
-    for each in verdicts(store, verdict.candidate):
-        if (each.control, each.dataset, each.metric) == same:
-            return each if each != verdict else None
-    return None
+def _earlier(verdict: Verdict, metric: Json, store: Store) -> str:
+    """What came of the first comparison of the same pair on the same tasks by the same metric, if it is another."""
+    for fact in store.facts(Query(kind="comparison", subject=verdict.candidate)):
+        if fact.key == verdict.experiment:
+            return ""
+        if (fact.body["control"], fact.body["dataset"]) != (verdict.control, verdict.dataset):
+            continue
+        try:
+            if store.get(fact.key)["metric"] != metric:
+                continue
+        except NotFound:  # it may have been this metric
+            pass
+        try:
+            return Verdict.recall(store, fact.key).finding
+        except NotFound:
+            return "not answered"
+    return ""

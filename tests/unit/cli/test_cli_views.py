@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from command_line import BETTER, SORTER
 from rich.console import Console
 
-from seedbed.cli import output, verdicts, views
+from seedbed.cli import output, views
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
 from seedbed.experiments.verdict import Verdict
@@ -66,32 +65,10 @@ def test_where_no_interval_can_be_told_the_mean_stands_alone() -> None:
     assert views.interval_text(Interval(0.5, -math.inf, math.inf, 0.95, 1)) == "0.500"
 
 
-@pytest.mark.parametrize(
-    ("finding", "told"),
-    [
-        ("superior", "superior: bbbbbbbbbb is better than aaaaaaaaaa"),
-        ("inferior", "inferior: bbbbbbbbbb is worse than aaaaaaaaaa"),
-        ("inconclusive", "inconclusive: these tasks do not tell them apart"),
-    ],
-)
-def test_a_verdict_says_who_is_better_and_how_sure_that_is(finding: Any, told: str) -> None:
-    shown = printed(verdicts.verdict_view(replace(VERDICT, finding=finding)))
-    assert told in shown
-    assert "+0.667 [-0.100, +1.400]" in shown
-    assert "3 of 20: better 2, equal 1, worse 0" in shown
-    assert "+=+" in shown
-    assert "0.012 (error rate 0.05" in shown
-
-
-def test_a_verdict_from_one_task_has_no_interval() -> None:
-    shown = printed(verdicts.verdict_view(replace(VERDICT, low=None, high=None, p=None)))
-    assert "no spread to tell an interval from" in shown
-
-
 def test_scores_are_means_over_all_cells_by_metric() -> None:
     store = MemoryStore()
     for key, value in (("a", 1.0), ("b", 0.0), ("c", None)):
-        body = {"metric": "exact_match"}
+        body = {"metric": "exact_match", "task": key}
         store.append([Fact(kind="cell", key=key, subject=A, at=NOON, by="ann", body=body, value=value)])
     assert views.scores(store, A) == {"exact_match": {"mean": 0.5, "cells": 2}}
     assert views.scores(store, B) == {}

@@ -34,6 +34,12 @@ def test_tasks_that_an_ancestor_was_tried_on_are_seen_under_any_other_id() -> No
     assert seen_before(library(), CHILD, renamed) == []
 
 
+@pytest.mark.parametrize("expected", ["another", None])
+def test_tasks_are_seen_whatever_answer_is_expected_now(expected: str | None) -> None:
+    changed = [Task(task.id, task.inputs, expected) for task in numbers(30)]
+    assert len(seen_before(library(numbers(10)), CHILD, changed)) == 10
+
+
 def test_a_dataset_that_is_not_in_the_store_is_named() -> None:
     with pytest.raises(NotFound, match=r"no dataset .* in this store"):
         known_tasks(MemoryStore(), numbers(3).digest)

@@ -326,16 +326,47 @@ async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Li
     assert await Better(0.4)(change(library, lax)) is None
 
 
-async def test_only_the_first_verdict_on_the_same_tasks_counts(library: Library) -> None:
+async def test_only_the_first_comparison_on_the_same_tasks_counts(library: Library) -> None:
     first = await compared(library, OLD, NEW)
     again = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), seed=7)
     assert first.experiment != again.experiment
     assert await Better()(change(library, first)) is None
     refusal = await Better()(change(library, again))
     assert refusal
-    assert refusal.found == "a second verdict on the same tasks; the first was superior"
+    assert refusal.found == "a second comparison on the same tasks; the first was superior"
     elsewhere = await compared(library, OLD, NEW, numbers(30, first=60))
     assert await Better()(change(library, elsewhere)) is None
+
+
+async def test_a_comparison_that_was_begun_and_left_counts_as_the_first(library: Library) -> None:
+    async def killed(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed))
+    again = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), seed=7)
+    refusal = await Better()(change(library, again))
+    assert refusal
+    assert refusal.found == "a second comparison on the same tasks; the first was not answered"
+    gone_on = await compared(library, OLD, NEW)
+    assert await Better()(change(library, gone_on)) is None
+
+
+async def test_a_comparison_by_another_metric_or_with_another_control_is_no_first_one(library: Library) -> None:
+    await checked(library, judge())
+    await by(judge(), library)
+    await compared(library, POOR, NEW)
+    assert await Better()(change(library, await compared(library, OLD, NEW))) is None
+
+
+async def test_a_verdict_about_replays_is_refused(library: Library) -> None:
+    live = bench(library.store)
+    past = replace(live, identity=lambda _: {"replay": {"mode": "fork:1", "models": {}, "tools": {}, "code": "1"}})
+    refusal = await Better()(change(library, await compare(OLD, NEW, TEST, ExactMatch(), past)))
+    assert refusal == Refusal("better", "a verdict about replays", "one about live runs", REMEDY)
+    named = replace(live, identity=lambda _: {"replay": {"use": "local"}})  # a model of that name is live
+    other = numbers(30, first=60)
+    assert await Better()(change(library, await compare(OLD, NEW, other, ExactMatch(), named))) is None
 
 
 async def test_the_same_tasks_under_other_names_are_the_same_tasks(library: Library) -> None:
