@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from seedbed.errors import BudgetSpent, NotFound, SeedbedError
+from seedbed.evaluation.cells import Naming
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
 from seedbed.evaluation.judges import agreements, deciding
@@ -17,6 +18,7 @@ from seedbed.evaluation.judging import judges_in
 from seedbed.evaluation.metrics import Metric
 from seedbed.experiments.budget import level_for
 from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, evidence_of
 from seedbed.parallel import in_order
@@ -79,9 +81,12 @@ async def compare(
     ours, theirs = reading.items()
     # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
-    coming = (_elsewhere if bench.elsewhere else _here)(arms, metric, bench, money)
+    lapses = Lapses(bench.store, plan.digest)
+    coming = (_elsewhere if bench.elsewhere else _here)(arms, metric, bench, money, lapses)
     async with bench.present(), aclosing(coming) as units:
         async for cells in units:
+            with suppress(NotFound):  # somebody stopped it, or was quicker
+                return Verdict.recall(bench.store, plan.digest)
             _expect_paid(cells, money, reading)
             answer = reading.read(cells[0], cells[-1])
             if watch:
@@ -142,18 +147,17 @@ def _judges(store: Store, metric: Json) -> Json:
     return {name: None if each is None else {"kappa": each.kappa, "low": each.low} for name, each in known.items()}
 
 
-async def _here(arms: Arms, metric: Metric, bench: Bench, ledger: Ledger) -> AsyncGenerator[list[list[Cell]], None]:
+async def _here(
+    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
+) -> AsyncGenerator[list[list[Cell]], None]:
     """The cells of each arm, unit by unit; all arms meet a unit at the same time."""
-    pays = []
-    for playbook, todo in arms:
-        plan = [item for unit in todo for item in unit]
-        pays.append(await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger))
+    pays = [await _payer(playbook, _flat(todo), metric, bench, ledger, lapses) for playbook, todo in arms]
 
     async def met(number: int) -> list[list[Cell]]:
         each_run = zip(*(todo[number] for _, todo in arms), strict=True)
         turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
         async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=bench.at_once)) as coming:
-            cells = [cell async for (cell,) in coming]
+            cells = [cell async for cell in coming]
         return [cells[arm :: len(arms)] for arm in range(len(arms))]
 
     largest = len(arms) * max(map(len, arms[0][1]))
@@ -163,23 +167,42 @@ async def _here(arms: Arms, metric: Metric, bench: Bench, ledger: Ledger) -> Asy
             yield cells
 
 
+async def _payer(
+    playbook: Playbook, plan: Sequence[Item], metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
+) -> Callable[[Item], Awaitable[Cell]]:
+    """What gives the cell of an item as it counts: known, failed before, or by running."""
+    pay = await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger)
+    naming = Naming(playbook.digest, bench.identity(playbook), [metric])
+
+    async def paid(item: Item) -> Cell:
+        (key,) = naming(*item).cells
+        if key in lapses:
+            return lapses[key]
+        (cell,) = await pay(item)
+        return cell if ledger.refused else await lapses.settled(cell, bench)
+
+    return paid
+
+
 async def _elsewhere(
-    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger
+    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The same by other processes: each arm in its order, both at the same time."""
     assert bench.elsewhere
-    streams = [
-        bench.elsewhere(playbook, [item for unit in todo for item in unit], [metric], bench, ledger)
-        for playbook, todo in arms
-    ]
+    streams = [bench.elsewhere(playbook, _flat(todo), [metric], bench, ledger) for playbook, todo in arms]
+
+    async def taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
+        cells = [(await anext(stream))[0] for _ in range(count)]
+        return cells if ledger.refused else [await lapses.settled(cell, bench) for cell in cells]
+
     try:
         for number in range(len(arms[0][1])):
             counts = [len(todo[number]) for _, todo in arms]
-            yield list(await asyncio.gather(*map(_taken, streams, counts)))
+            yield list(await asyncio.gather(*map(taken, streams, counts)))
     finally:
         for stream in streams:
             await stream.aclose()
 
 
-async def _taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
-    return [(await anext(stream))[0] for _ in range(count)]
+def _flat(todo: Sequence[Sequence[Item]]) -> list[Item]:
+    return [item for unit in todo for item in unit]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
 from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.evaluate import Item
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
-from seedbed.experiments.verdict import Verdict, evidence_of
+from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
 from seedbed.stats.sequential import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
-GIVEN = ("judges", "aborted", "because", "evidence", "failed", "unscored")
+GIVEN = ("judges", "aborted", "because", "evidence")
 """What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+
+ARMS = ("control", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         tasks = Dataset.from_content(store.get(plan.dataset))
     except StoreDamaged as damage:
         raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
+    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed) for task in unit):
+        problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
     reading = Reading(plan, tasks, verdict.metric)
     read = list(_read(store, reading, verdict, problems))
     for control, candidate in read:
@@ -89,6 +93,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         )
     flags = {
         "registered_first": _begun_before(store, experiment),
+        "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
         "registered_order": not problems,
         "all_scored": not verdict.unscored,
         "no_failures": not verdict.failed,
@@ -111,7 +116,8 @@ def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Pro
 def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
     try:
         return certificate(store, experiment).problems
-    except SeedbedError as wrong:  # one that cannot even be computed again does not keep others from being looked at
+    # What was forged may be anything, and must not keep other verdicts from being looked at.
+    except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
         remedy = "Restore the store from a copy."
         return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
 
@@ -120,41 +126,25 @@ def _read(
     store: Store, reading: Reading, verdict: Verdict, problems: list[Problem]
 ) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
     """The cells of each unit that was read, from the store."""
-    plan, metric = reading.plan, _Known(reading.plan.metric)
-    missing = frozenset(verdict.failed)
+    plan, lapses = reading.plan, Lapses(store, verdict.experiment)
     arms = []
-    for playbook, name, units in zip(
-        (plan.control, plan.candidate), ("control", "candidate"), reading.items(), strict=True
-    ):
-        units = units[: verdict.tasks]
-        naming = Naming(playbook, plan.models[name], [metric])
+    for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
+        units = todo[: verdict.tasks]
+        naming = Naming(playbook, plan.models[name], [_Known(plan.metric)])
         keys = [naming(*item).cells[0] for unit in units for item in unit]
-        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in missing])}
-        arms.append([_cells(playbook, naming, unit, known, missing, verdict, problems) for unit in units])
+        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in lapses])}
+        arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])
     yield from zip(*arms, strict=True)
 
 
-def _cells(
-    playbook: Digest,
-    naming: Naming,
-    unit: Sequence[Item],
-    known: dict[str, Cell],
-    missing: Collection[str],
-    verdict: Verdict,
-    problems: list[Problem],
-) -> list[Cell]:
-    cells = []
-    for task, replicate in unit:
-        names = naming(task, replicate)
-        (key,) = names.cells
-        cell = known.get(key)
-        if cell is None:
-            if key not in missing:
-                problems.append(Problem(f"cell {key}", "nothing", "the score that was read"))
-            run = names.run if key in verdict.unscored else ""
-            cell = Cell(key=key, playbook=playbook, task=task.id, replicate=replicate, metric="", value=None, run=run)
-        cells.append(cell)
-    return cells
+def _cell(key: str, known: Mapping[str, Cell], lapses: Lapses, problems: list[Problem]) -> Cell:
+    """A cell as it counted: what failed in the experiment failed, whatever was made good later."""
+    if key in lapses:
+        return lapses[key]
+    if key not in known:
+        problems.append(Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed"))
+        return Cell(key=key, playbook="", task="", replicate=0, metric="", value=None)
+    return known[key]
 
 
 def _differences(verdict: Verdict, again: Verdict) -> Iterator[Problem]:
@@ -165,6 +155,13 @@ def _differences(verdict: Verdict, again: Verdict) -> Iterator[Problem]:
         recorded, computed = getattr(verdict, name), getattr(again, name)
         if recorded != computed:
             yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the cells")
+
+
+def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
+    """Whether no score of the candidate was known when the experiment was registered: it was not chosen by them."""
+    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=experiment))), 0)
+    known = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
+    return all(fact.number > begun for fact in known.values())
 
 
 def _begun_before(store: Store, experiment: Digest) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.metrics import Better, Metric, better
-from seedbed.stats.sequential import RULES, ExactMcNemar, StoppingRule, rule_from_state
-from seedbed.storage.store import Digest, Json, digest, short
+from seedbed.stats.sequential import RULES, Betting, ExactMcNemar, Gsprt, StoppingRule, rule_from_state
+from seedbed.storage.store import Digest, Json, canonical, digest, short
 
 Unit = tuple[Task, ...]
 """What is drawn and counted as one: a task, or all tasks of one source."""
@@ -73,14 +73,10 @@ class Experiment:
         if not len(tasks):
             raise DatasetError([Problem("tasks", "none", "at least one")])
         order = [task for unit in drawn(tasks, seed) for task in unit]
-        apart = all(len(unit) == 1 for unit in units(order)) and replicates == 1
-        binary = apart and getattr(metric, "binary", False)
-        chosen = _rule(rule, alpha, len(list(units(order))), binary)
-        if isinstance(chosen, ExactMcNemar) and not apart:
-            raise SeedbedError(
-                "rule: found the exact test for tasks that share a source or are run several times; expected one run "
-                "of each task, alone. Register the rule betting, which takes means"
-            )
+        alone = all(len(unit) == 1 for unit in units(order))
+        binary = bool(getattr(metric, "binary", False))
+        chosen = _rule(rule, alpha, len(list(units(order))), binary and alone and replicates == 1)
+        _expect_fit(chosen, metric.name, binary, replicates if alone else None)
         state = chosen.state()
         return cls(
             control=control,
@@ -121,12 +117,14 @@ class Experiment:
 
 
 def units(order: Sequence[Task]) -> Iterator[Unit]:
-    """Tasks one by one, those of one source together."""
-    for source, tasks in groupby(order, key=lambda task: task.source):
-        if source:
-            yield tuple(tasks)
-        else:
-            yield from ((task,) for task in tasks)
+    """Tasks one by one, those of one source together, and those that ask the same."""
+    for _, tasks in groupby(order, key=_kin):
+        yield tuple(tasks)
+
+
+def _kin(task: Task) -> str:
+    """What tasks share that are not independent."""
+    return task.source or f"\x00{canonical(dict(task.inputs))}"
 
 
 def drawn(tasks: Dataset, seed: int) -> list[Unit]:
@@ -137,7 +135,7 @@ def drawn(tasks: Dataset, seed: int) -> list[Unit]:
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
     for task in tasks:
-        sources.setdefault(task.source or f"\x00{task.id}", []).append(task)
+        sources.setdefault(_kin(task), []).append(task)
     strata: dict[tuple[str, ...], list[Unit]] = {}
     for members in sources.values():
         strata.setdefault(tuple(sorted({tag for task in members for tag in task.tags})), []).append(tuple(members))
@@ -151,8 +149,24 @@ def drawn(tasks: Dataset, seed: int) -> list[Unit]:
     return [unit for *_, unit in sorted(places, key=lambda place: place[:2])]
 
 
+def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int | None) -> None:
+    """Refuse, before anything is spent, a rule that cannot take the scores; without replicates, units are of many."""
+    repeats = rule.repeats if isinstance(rule, Gsprt) else 1
+    if isinstance(rule, Betting) or (binary and replicates == repeats):
+        return
+    found = f"{metric}, which is graded" if not binary else "tasks that share a source or are run several times"
+    raise SeedbedError(
+        f"rule: found {rule.name} for {found}; expected scores of 0 or 1 (binary=True on a metric of your own), one "
+        "for each task. Register the rule betting, which takes any score and any mean"
+    )
+
+
 def _rule(asked: str | Mapping[str, Any] | None, alpha: float, at_most: int, binary: bool) -> StoppingRule:
     settings = {"rule": asked} if isinstance(asked, str) or asked is None else dict(asked)
+    if taken := sorted({"alpha", "at_most", "outcomes"} & settings.keys()):
+        raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of it: the experiment says that itself")
+    if float(settings.get("d0") or 0.0) < 0:
+        raise SeedbedError(f"d0: found {shown(settings['d0'])}; expected at least 0. To allow for less, set a margin")
     named = settings.pop("rule", None) or ("exact" if binary else "betting")
     if named not in NAMES:
         raise SeedbedError(f"rule: found {shown(named)}; expected one of {', '.join(NAMES)}")

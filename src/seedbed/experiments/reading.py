@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.evaluate import Cell, Item
 from seedbed.experiments.experiment import Experiment
@@ -17,7 +18,7 @@ from seedbed.stats.sequential import Answer, Betting, ExactMcNemar, Gsprt, Sprt
 from seedbed.storage.store import Digest, Json
 
 UNSCORED = 0.05
-"""The share of runs that were completed and got no score above which nothing can be said."""
+"""The share of an arm's runs that were completed and got no score above which nothing can be said."""
 
 
 class Reading:
@@ -34,6 +35,7 @@ class Reading:
         self.rule = plan.start()
         self.cells: list[Cell] = []
         """All that were read, the control's before the candidate's at each unit."""
+        self._arms: dict[str, list[Cell]] = {"control": [], "candidate": []}
         self.answers: list[Answer] = []
         self._scores: list[tuple[float, float]] = []
         self._gains: list[float] = []
@@ -48,8 +50,16 @@ class Reading:
 
     def read(self, control: Sequence[Cell], candidate: Sequence[Cell]) -> Answer:
         """Take the cells of the next unit, and answer."""
+        for cell in (*control, *candidate):
+            if cell.value is not None and not 0 <= cell.value <= 1:
+                raise SeedbedError(
+                    f"{self.metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
+                    "Compare by a metric of that range, such as one that says whether a limit is kept"
+                )
         before, after = self._mean(control), self._mean(candidate)
         self.cells += [*control, *candidate]
+        for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
+            arm.extend(cells)
         self._scores.append((before, after))
         # Means of thirds may miss by a rounding what is the same.
         gain = after - before if self.plan.better == "higher" else before - after
@@ -66,10 +76,11 @@ class Reading:
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
         unscored = tuple(cell.key for cell in self.cells if cell.value is None and cell.run)
         because = aborted and f"stopped by hand: {aborted}"
-        if len(unscored) > UNSCORED * len(self.cells):
-            because = (
-                f"{len(unscored)} of {len(self.cells)} runs were completed and got no score; at most {UNSCORED:.0%} may"
-            )
+        for name, cells in self._arms.items():
+            missing = sum(cell.value is None and bool(cell.run) for cell in cells)
+            if missing > UNSCORED * len(cells):
+                told = f"{missing} of {len(cells)} runs of the {name} were completed and got no score"
+                because = f"{told}; at most {UNSCORED:.0%} may"
         answer = self.rule.answer
         finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
         controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))

@@ -71,10 +71,14 @@ async def play(
 
 
 def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:
-    """What all games of playbooks against themselves at this error rate have come to. Invalid ones say nothing."""
+    """What all games of playbooks against themselves at this error rate have come to, as their verdicts say.
+
+    Invalid ones say nothing, and neither do games without a verdict.
+    """
     games = [fact for fact in store.facts(Query(kind="sentinel")) if fact.body["alpha"] == alpha]
-    counted = [fact for fact in games if fact.body["finding"] != "invalid"]
-    return Sentinel(alpha, exact_rate(sum(fact.value == 1.0 for fact in counted), len(counted)))
+    findings = [fact.body["finding"] for game in games for fact in store.facts(Query(kind="verdict", key=game.key))]
+    counted = [finding for finding in findings if finding != "invalid"]
+    return Sentinel(alpha, exact_rate(counted.count("superior"), len(counted)))
 
 
 __all__ = ["Sentinel", "play", "sentinel"]

@@ -16,6 +16,9 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, s
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
 
+AT_A_TIME = 1_000
+"""So many facts are asked for by their keys at once."""
+
 Status: TypeAlias = Literal["running", "completed", "aborted"]
 
 
@@ -137,15 +140,35 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
 
 
 def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of all that is recorded of cells, in their order. Those without a score are not recorded."""
-    keys = [cell.key for cell in cells if cell.value is not None]
-    facts = {fact.key: fact for fact in store.facts(Query(kind="cell", keys=keys))} if keys else {}
+    """The digest of all that is recorded of cells and of how their runs ended, in their order.
+
+    Cells without a score are not recorded.
+    """
+    scored = [cell for cell in cells if cell.value is not None]
+    kept = {kind: facts_by_key(store, kind, keys) for kind, keys in (("cell", _keys(scored)), ("run", _runs(scored)))}
     whole = hashlib.blake2b(digest_size=32)
-    for key in keys:
-        fact = facts.get(key)
-        told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body]
-        whole.update(f"{canonical(told)}\n".encode())
+    for cell in scored:
+        for fact in (kept["cell"].get(cell.key), kept["run"].get(cell.run)):
+            told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body]
+            whole.update(f"{canonical(told)}\n".encode())
     return f"b2:{whole.hexdigest()}"
+
+
+def _keys(cells: Sequence[Cell]) -> list[str]:
+    return [cell.key for cell in cells]
+
+
+def _runs(cells: Sequence[Cell]) -> list[str]:
+    return [cell.run for cell in cells if cell.run]
+
+
+def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
+    """Those of the facts that are there."""
+    found: dict[str, Fact] = {}
+    for start in range(0, len(keys), AT_A_TIME):
+        some = list(keys[start : start + AT_A_TIME])
+        found |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,6 +242,7 @@ _VIEWS = {
     "verdict": "verdicts experiment:key control candidate:subject dataset metric finding tasks# wins# ties# losses#"
     " control_mean# candidate_mean# difference:value low# high# p#",
     "comparison": "comparisons experiment:key control candidate:subject dataset channel alpha#",
+    "lapse": "lapses experiment:subject playbook task replicate# metric reason run cost_usd#",
     "sentinel": "sentinels experiment:key playbook:subject dataset metric finding alpha# false_winner:value",
     "suite": "suites playbook:subject suite name dataset metric value:value low# high# tasks# cost_usd# regressed",
     "agreement": "agreements judge:subject name labels n# unscored# kappa:value low# high# raw# bias# cost_usd#",

@@ -123,7 +123,8 @@ def test_games_against_itself_are_counted(verdict: Any, seedbed: Seedbed) -> Non
 
 def test_false_winners_beyond_chance_are_an_alarm(verdict: Any, seedbed: Seedbed) -> None:
     seedbed("evidence", "sentinel", "better.yaml", "tasks.jsonl", "--times", "3")
-    forge("UPDATE facts SET value = 1.0 WHERE kind = 'sentinel'")
+    games = "key IN (SELECT key FROM facts WHERE kind = 'sentinel')"
+    forge(f"UPDATE facts SET body = json_set(body, '$.finding', 'superior') WHERE kind = 'verdict' AND {games}")
     done = seedbed("evidence", "sentinel", "--json")
     assert (done.code, done.json["rate"], done.json["alarmed"]) == (1, 1.0, True)
     assert "more often than promised" in seedbed("evidence", "sentinel").out

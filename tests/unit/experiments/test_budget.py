@@ -55,6 +55,23 @@ async def test_other_channels_and_comparisons_for_none_cost_nothing_here() -> No
     assert (balance.tested, balance.waiting, balance.next_alpha) == (0, 0, Lord(alpha=0.05).next_alpha)
 
 
+async def test_no_comparison_has_more_than_the_rate_of_the_budget_whatever_was_earned_at_once() -> None:
+    store = MemoryStore()
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    candidates = [agent(f".*|{number}") for number in range(6)]
+    for each in candidates:
+        with pytest.raises(ZeroDivisionError):
+            await compare(OLD, each, numbers(90), ExactMatch(), bench(store, broken), channel="production")
+    for each in candidates:
+        verdict = await compare(OLD, each, numbers(90), ExactMatch(), bench(store), channel="production")
+        assert verdict.finding == "superior"
+    assert error_budget(store, "production").next_alpha > 0.05
+    assert await judged(store, BETTER) == 0.05
+
+
 async def test_one_that_was_begun_and_never_answered_has_used_its_level() -> None:
     store = MemoryStore()
 

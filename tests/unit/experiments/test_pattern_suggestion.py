@@ -34,6 +34,7 @@ def test_the_file_says_what_to_compare_on_which_tasks_by_which_rule(finding: Fin
     assert f"#      {made.command}\n" in file.read_text()
     words = shlex.split(made.command)
     assert words[:4] == ["seedbed", "compare", "cccccccccc", "candidate.yaml"]
+    assert words[words.index("--first-replicate") + 1] == "1"
     assert words[words.index("--metric") + 1] == "contains(text='a b')"
     tasks = Dataset.load(tmp_path / "next.tasks.jsonl")
     assert tasks.only(split="tested").tasks == finding.weak_tested

@@ -92,7 +92,34 @@ def test_a_failed_run_counts_as_was_registered_and_too_many_without_a_score_make
     assert (verdict.finding, verdict.losses, len(verdict.failed)) == ("inferior", verdict.tasks, verdict.tasks)
     doubtful = unscored.verdict()
     assert doubtful.finding == "invalid"
-    assert f"{verdict.tasks} of {2 * verdict.tasks} runs were completed and got no score" in doubtful.because
+    assert (
+        f"{verdict.tasks} of {verdict.tasks} runs of the candidate were completed and got no score" in doubtful.because
+    )
+
+
+def test_a_score_beyond_0_and_1_is_refused_as_no_failure_could_be_held_against_it() -> None:
+    read = reading(numbers(20), rule="betting")
+    with pytest.raises(SeedbedError, match=r"found 2; expected a score from 0 to 1"):
+        read.read([cell(2.0)], [cell(None)])
+
+
+def test_tasks_that_ask_the_same_count_as_one() -> None:
+    tasks = Dataset(tuple(Task(f"t{n}", {"n": n // 4}, "x") for n in range(20)))
+    assert Counter(map(len, reading(tasks).units)) == {4: 5}
+
+
+@pytest.mark.parametrize("taken", [{"alpha": 0.4}, {"at_most": 3}, {"rule": "betting", "d0": -0.5}])
+def test_a_rule_cannot_take_back_what_the_experiment_says(taken: dict[str, object]) -> None:
+    with pytest.raises(SeedbedError, match=r"expected none of it|expected at least 0"):
+        reading(numbers(20), rule=taken)
+
+
+def test_a_rule_for_passes_and_failures_is_refused_for_graded_scores_before_anything_is_paid() -> None:
+    class Graded(ExactMatch):
+        binary = False
+
+    with pytest.raises(SeedbedError, match="which is graded; expected scores of 0 or 1"):
+        reading(numbers(20), Graded(), rule={"rule": "gsprt", "effect": 0.1})
 
 
 def test_repeats_of_a_task_are_averaged_before_anything_is_counted() -> None:

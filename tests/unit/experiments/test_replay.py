@@ -12,19 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from seedbed.errors import DatasetError, NotFound, RunError
+from seedbed.errors import BudgetSpent, DatasetError, NotFound, RunError
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate, seed_of
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.experiments.history import history, past_runs
 from seedbed.experiments.replay import (
+    SUBSTITUTED,
     Key,
     Replayer,
     Replays,
     answerable,
     fidelity,
     is_invalid,
+    is_replayed,
     replay_all,
     replayed,
     with_live,
@@ -60,10 +62,27 @@ async def agent(task: Mapping[str, Any], stage: Stage) -> Any:
     return turn.text
 
 
+async def loud(task: Mapping[str, Any], stage: Stage) -> Any:
+    turn = await stage.ask("writer", f"Is {task['n']} even?", step="say")
+    await stage.call("send", to=f"{task['n']}!")
+    return turn.text
+
+
+async def outer(task: Mapping[str, Any], stage: Stage) -> Any:
+    if task.get("inner"):
+        return (await stage.ask("writer", f"Is {task['n']} even?", step="say")).text
+    return (await stage.open({"n": task["n"], "inner": True})).output
+
+
 BOOK: dict[str, Any] = {"program": f"{__name__}:agent", "roles": {"writer": {"model": "m", "system": "Answer."}}}
 MODELS = {"m": {"use": "scripted", "args": {"replies": {"[02468] even": "yes", ".": "no"}}}}
 A = Playbook.from_document(BOOK)
 B = Playbook.from_document({**BOOK, "roles": {"writer": {"model": "m", "system": "Answer well."}}})
+
+
+def with_role(playbook: Playbook, **given: Any) -> Playbook:
+    document = playbook.document()
+    return Playbook.from_document({**document, "roles": {"writer": {**document["roles"]["writer"], **given}}})
 
 
 def workspace(store: Any = None, **more: Any) -> Workspace:
@@ -196,6 +215,54 @@ async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_c
     assert all("messages.0.text" in each for each in none.missed.values())
 
 
+async def test_a_task_is_not_answerable_where_the_candidate_heard_what_the_control_was_told() -> None:
+    space = await lived()
+    past = history(past_runs(space.store), by=(), known=known())
+    found = await answerable([A, B], past.tasks, Replayer(space.house, LENIENT))
+    assert (len(found.tasks), set(found.missed.values())) == (0, {SUBSTITUTED})  # also where it failed afterwards
+    assert not found.steps
+    with pytest.raises(DatasetError, match="fork:1"):
+        await space.compare_replayed(A, B, metric=ExactMatch(), past=past, mode="lenient")
+    assert "comparison" not in space.store.kinds()
+
+
+async def test_words_that_a_run_opened_by_the_candidate_says_are_the_candidates_too() -> None:
+    space = workspace()
+    opening = [Playbook.from_document({**each, "program": f"{__name__}:outer"}) for each in (BOOK, B.document())]
+    for number in range(3):
+        await space.run(opening[0], n=number, seed=number)
+    past = history(past_runs(space.store, playbook=opening[0].digest), 3, by=())
+    found = await answerable(opening, past.tasks, Replayer(space.house, LENIENT))
+    assert set(found.missed.values()) == {SUBSTITUTED}
+    same = await answerable(opening[:1], past.tasks, Replayer(space.house, LENIENT))
+    assert (same.missed, set(same.steps)) == ({}, {"exact"})
+
+
+async def test_what_a_tool_found_for_another_may_stand_in() -> None:
+    space = await lived()
+    past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
+    louder = Playbook.from_document({**BOOK, "program": f"{__name__}:loud"})
+    found = await answerable([A, louder], past.tasks, Replayer(space.house, LENIENT))
+    assert (found.missed, dict(found.steps)) == ({}, {"exact": 9, "substituted": 9})
+
+
+async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_nothing_of_a_recording() -> None:
+    space = workspace(models={"m": {**MODELS["m"], "usd_per_million": [0, 1_000_000]}})
+    a, b = (with_role(each, max_tokens=1) for each in (A, B))  # an answer costs a dollar
+    for number in range(3):
+        await space.run(a, n=number, seed=number)
+    past = history(past_runs(space.store, playbook=a.digest), by=(), known=known())
+    anew, metric = Mode("fork", 1), ExactMatch()
+    with pytest.raises(BudgetSpent, match="higher limit"):
+        await fidelity(past, space.house, anew, ledger=Ledger(0.5, kept=0.0))
+    with pytest.raises(BudgetSpent, match="higher limit"):
+        await answerable([a, b], past.tasks, Replayer(space.house, anew), ledger=Ledger(0.5, kept=0.0))
+    with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
+        await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
+    _, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
+    assert not found.missed
+
+
 async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_world() -> None:
     space = workspace(models={**MODELS, "dull": {"use": "scripted", "args": {"replies": {".": "no"}}}})
     dull = Playbook.from_document({**BOOK, "roles": {"writer": {"model": "dull", "system": "Answer."}}})
@@ -209,6 +276,9 @@ async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_w
     assert sent == []
     again = await compare(dull, A, past.tasks, ExactMatch(), replayed(space.bench, space.house, Mode("fork", 1)))
     assert again == verdict
+    assert all(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
+    live = await compare(dull, A, Dataset(tuple(known(40))), ExactMatch(), space.bench)
+    assert not any(map(is_replayed, space.store.get(live.experiment)["models"].values()))
 
 
 # Cache

@@ -120,6 +120,9 @@ async def use(store: Store) -> None:
     told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
     told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
     store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])
+    told = {"cell": "c", "playbook": "b2:p", "task": "t", "replicate": 0, "metric": "f1", "reason": "too slow"}
+    body = {**told, "run": "", "cost_usd": 0.0}
+    store.append([Fact(kind="lapse", key="l", subject="b2:e", at=AT, by="ann", body=body)])
     told = {"metric": "f1", "low": 0.25, "high": 0.5, "incumbent": 0.75, "chance": 0.05, "playbooks": 40, "tasks": 20}
     body = {**told, "audited": False}
     store.append([Fact(kind="skip", key="s", subject=start.digest, at=AT, by="ann", body=body, value=0.375)])
