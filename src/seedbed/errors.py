@@ -9,6 +9,7 @@ SeedbedError
 ├─ RunError               a run could not go on
 │  ├─ ModelUnavailable
 │  ├─ BudgetSpent
+│  │  └─ QuotaSpent       of the environment: no other run can be begun either
 │  ├─ ActionForbidden
 │  └─ RunTaken            another worker is at it
 ├─ StoreError             the store refused or failed
@@ -37,6 +38,7 @@ __all__ = [
     "NotFound",
     "PlaybookError",
     "Problem",
+    "QuotaSpent",
     "RefMoved",
     "ReleaseRefused",
     "RunError",
@@ -117,6 +119,10 @@ class ModelUnavailable(RunError):
 
 
 class BudgetSpent(RunError): ...
+
+
+class QuotaSpent(BudgetSpent):
+    """The quota of an environment is spent: no fault of a run, and no other can be begun either."""
 
 
 class ActionForbidden(RunError): ...

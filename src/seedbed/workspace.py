@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
+    from seedbed.experiments.fidelity import Fidelity
     from seedbed.experiments.history import History
     from seedbed.experiments.many import Ranking
     from seedbed.experiments.outlook import Outlook
-    from seedbed.experiments.replay import Answerable, Fidelity
+    from seedbed.experiments.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.stage import Stage
@@ -148,6 +149,7 @@ class Workspace(Premises):
         seed: int = 0,
         rule: str | Mapping[str, Any] | None = None,
         replicates: int = 1,
+        first_replicate: int = 0,
         channel: str | None = None,
         max_cost_usd: float | None = None,
         watch: AnswerWatcher | None = None,
@@ -156,8 +158,9 @@ class Workspace(Premises):
         """Decide whether the candidate is better, with a guaranteed error rate.
 
         On tasks that the candidate has not seen: DatasetError names those that it has. `rule` is a name, or a name with
-        its settings, as in `{"rule": "exact", "effect": 0.1}`. For a `channel` it is paid from its error budget: of
-        all that are ever called better for it, at most a share `alpha` is not.
+        its settings, as in `{"rule": "exact", "effect": 0.1}`. Both begin with the `first_replicate` of each task: one
+        that is not known yet is run anew. For a `channel` it is paid from its error budget: of all that are ever called
+        better for it, at most a share `alpha` is not.
         """
         from seedbed.experiments.compare import compare
         from seedbed.stage.ledger import Ledger
@@ -175,6 +178,7 @@ class Workspace(Premises):
             seed=seed,
             rule=rule,
             replicates=replicates,
+            first_replicates=(first_replicate, first_replicate),
             channel=channel or "",
             ledger=Ledger(max_cost_usd, kept=0.0),
             watch=watch,
@@ -225,28 +229,33 @@ class Workspace(Premises):
         alpha: float = 0.05,
         seed: int = 0,
         rule: str | Mapping[str, Any] | None = None,
+        max_cost_usd: float | None = None,
         watch: AnswerWatcher | None = None,
     ) -> tuple[Verdict, Fidelity, Answerable]:
         """Compare on past runs, answered from their recordings; nothing in the world is done.
 
         Also how far replays of this mode come out as the runs did, and which of them the recordings can answer: the
-        verdict is about those. It may choose what to try live; it does not prove what live runs would show. Raises
-        DatasetError if there are none.
+        verdict is about those. It may choose what to try live; it does not prove what live runs would show. All that is
+        live together never costs more than `max_cost_usd`. Raises DatasetError if there are none, and BudgetSpent.
         """
         from seedbed.experiments.compare import compare
-        from seedbed.experiments.replay import Replayer, answerable, fidelity, replayed
+        from seedbed.experiments.fidelity import fidelity
+        from seedbed.experiments.replay import Replayer, answerable, replayed
         from seedbed.runs.cassette import Mode
+        from seedbed.stage.ledger import Ledger
 
-        kept, chosen = Mode.parse(mode), self.house
+        kept, chosen, money = Mode.parse(mode), self.house, Ledger(max_cost_usd, kept=0.0)
         old, (new,) = self._compared(control, [candidate], past.tasks)
-        trusted = await fidelity(past, chosen, kept)
-        found = await answerable([old, new], past.tasks, Replayer(chosen, kept))
+        trusted = await fidelity(past, chosen, kept, ledger=money)
+        found = await answerable([old, new], past.tasks, Replayer(chosen, kept), ledger=money)
         if not len(found.tasks):
             told = next(iter(found.missed.values()), "there are none")
-            remedy = "Replay leniently, or live from some step on: --mode fork:1."
+            remedy = "Replay them live from some step on, as with --mode fork:1."
             raise DatasetError([Problem("past runs", f"none that can be replayed: {told}", "at least one", remedy)])
         bench = replayed(self.bench_on("loop"), chosen, kept)
-        verdict = await compare(old, new, found.tasks, metric, bench, alpha=alpha, seed=seed, rule=rule, watch=watch)
+        verdict = await compare(
+            old, new, found.tasks, metric, bench, alpha=alpha, seed=seed, rule=rule, ledger=money, watch=watch
+        )
         return verdict, trusted, found
 
     def outlook(
@@ -275,10 +284,10 @@ class Workspace(Premises):
 
     def next_level(self, channel: str, alpha: float = 0.05) -> float:
         """The error rate that the next comparison for a channel may have, by the error budget of that."""
-        from seedbed.experiments.budget import error_budget
+        from seedbed.experiments.budget import next_level
 
         self.protection(channel)
-        return error_budget(self.store, channel, alpha=alpha).next_alpha
+        return next_level(self.store, channel, alpha)
 
     def _compared(
         self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, NotFound, RunError, SettingsError, StoreError
+from seedbed.errors import BudgetSpent, ModelUnavailable, NotFound, QuotaSpent, RunError, SettingsError, StoreError
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.evolution.best_of import BestOf
 from seedbed.models.scripted import ScriptedChat
@@ -355,7 +355,7 @@ async def test_of_many_runs_that_start_at_once_exactly_as_many_as_allowed_are_pe
     await settle()
     GATE["open"].set()
     done = await asyncio.gather(*runs, return_exceptions=True)
-    assert [type(each) for each in done] == [Run] * 5 + [BudgetSpent] * 3
+    assert [type(each) for each in done] == [Run] * 5 + [QuotaSpent] * 3
     assert count(its.store, "run") == 5
 
 

@@ -86,6 +86,15 @@ def compare(
         float | None, typer.Option("--margin", metavar="SIZE", help="How much worse still counts as not worse.")
     ] = None,
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
+    first_replicate: Annotated[
+        int,
+        typer.Option(
+            "--first-replicate",
+            min=0,
+            metavar="N",
+            help="Begin with this replicate of each task: runs of its own, not those that are known.",
+        ),
+    ] = 0,
     channel: Annotated[
         str | None,
         typer.Option("--for", metavar="CHANNEL", help="Pay from its error budget, which then says the error rate."),
@@ -131,14 +140,16 @@ def compare(
 
     if on is None and replay is None:
         raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
-    goes_on = {"--for": channel, "--max-cost": max_cost, "--parallel": parallel, "--replicates": replicates > 1}
+    anew = first_replicate > 0
+    goes_on = {"--for": channel, "--parallel": parallel, "--replicates": replicates > 1, "--first-replicate": anew}
     shown = {"--rule": rule, "--goal": goal != Goal.superior, "--margin": margin}
     several, report = len(candidates) > 1, {"--output": file}
     _expect_none(replay is None, {"--mode": mode, "--since": since}, "without --replay")
     _expect_none(not plan and rule != Rule.sprt, {"--discordance": discordance}, "without --plan or --rule sprt")
     _expect_none(plan, {"--replay": replay, **report}, "with --plan, which runs nothing")
     _expect_none(replay is not None, {**goes_on, **report}, "with --replay, of which no report is written")
-    _expect_none(several, {**shown, "--for": channel, "--plan": plan, "--replay": replay}, "with several candidates")
+    alone = {**shown, "--for": channel, "--plan": plan, "--replay": replay, "--first-replicate": anew}
+    _expect_none(several, alone, "with several candidates")
     _expect_none(several, report, "with several candidates: `seedbed experiment report` writes one for each")
     _expect(alpha, effect, margin, discordance, goal, rule)
     options.new_report(file)
@@ -154,7 +165,9 @@ def compare(
         by, tasks = options.metric(space, metric), None if on is None else read or options.dataset(space, on)
         old, new = space.playbook(control), [space.playbook(each) for each in candidates]
         if tasks is None or replay is not None:
-            answered = verdicts.replayed(space, old, new[0], tasks, by, replay or 1, str(how), began, given)
+            given["max_cost_usd"] = max_cost
+            with _told_if_unpaid(as_json):
+                answered = verdicts.replayed(space, old, new[0], tasks, by, replay or 1, str(how), began, given)
             names, ruled = (control, candidates[0]), verdicts.registered_rule(space, answered[0])
             output.show(verdicts.replay_document(*answered), as_json, verdicts.replay_view(*answered, ruled, names))
             raise typer.Exit(_code(answered[0], goal))
@@ -165,7 +178,7 @@ def compare(
             told = space.outlook(old, new[0], on=tasks, metric=by, **about, **given)
             output.show(told.document(), as_json, verdicts.outlook_view(told))
             return
-        paid = {"replicates": replicates, "max_cost_usd": max_cost, "parallel": parallel}
+        paid: dict[str, Any] = {"replicates": replicates, "max_cost_usd": max_cost, "parallel": parallel}
         with _told_if_unpaid(as_json):
             if several:
                 ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": alpha, "seed": seed, **paid})
@@ -174,6 +187,7 @@ def compare(
                 codes = {_code(place.verdict, goal) for place in ranking.places if not place.better}
                 better = ranking.places[0].better
                 raise typer.Exit(PASS if better else BLOCKED if codes == {BLOCKED} else INCONCLUSIVE)
+            paid["first_replicate"] = first_replicate
             verdict = compared(space, old, new[0], tasks, by, channel=channel, **given, **paid)
         names, ruled = (control, candidates[0]), verdicts.registered_rule(space, verdict)
         if file:

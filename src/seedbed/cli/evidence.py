@@ -90,15 +90,15 @@ def budget(
 
     JSON: channel, budget, alpha, next_alpha, left, spent, tested, waiting, discoveries.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
-    from seedbed.experiments.budget import error_budget
+    from seedbed.experiments.budget import error_budget, next_level
 
     _expect_rate(alpha)
     with options.opened(workspace) as space:
         space.protection(channel)  # a slip of the pen would look like a budget of which nothing is spent
         bank = error_budget(space.store, channel, alpha=alpha)
-    balance = bank.balance()
+        balance = replace(bank.balance(), next_alpha=next_level(space.store, channel, alpha))
     view = output.facts(
         [
             ("budget", f"{bank.name}: {bank.guarantee}"),

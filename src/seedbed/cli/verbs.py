@@ -273,11 +273,21 @@ def _verdict(space: Workspace, experiment: str) -> Verdict:
 
 
 def _newest_verdict(space: Workspace, candidate: Digest, channel: str) -> Verdict | None:
+    """The newest one about live runs; only if there is none, one about replays."""
+    from seedbed.errors import NotFound
+    from seedbed.experiments.replay import is_replayed
     from seedbed.experiments.verdict import verdicts
     from seedbed.release.channels import stable
 
+    def is_live(verdict: Verdict) -> bool:
+        try:
+            return not any(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
+        except NotFound:  # for the gates to tell
+            return True
+
     incumbent = stable(space.store, channel)
-    return next((each for each in reversed(verdicts(space.store, candidate)) if each.control == incumbent), None)
+    found = [each for each in reversed(verdicts(space.store, candidate)) if each.control == incumbent]
+    return next(filter(is_live, found), found[0] if found else None)
 
 
 def _show_channel(ref: Ref, told: str, dry_run: bool, as_json: bool) -> None:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
+    from seedbed.experiments.fidelity import Fidelity
     from seedbed.experiments.many import Ranking
     from seedbed.experiments.outlook import Outlook
-    from seedbed.experiments.replay import Answerable, Fidelity
+    from seedbed.experiments.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.storage.store import Digest, Json
@@ -190,7 +191,7 @@ def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: J
     ]
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
     if found.steps.get("substituted"):
-        notes.append(line(("What is substituted was said to A: to hear B itself use --mode fork:1", "yellow")))
+        notes.append(line(("What is substituted was found by A's tools: for B's own use --mode fork:1", "yellow")))
     return Group(verdict_view(verdict, rule, names), "", output.facts(pairs), *notes)
 
 

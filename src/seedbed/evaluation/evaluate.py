@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import count, product
 from typing import overload
 
-from seedbed.errors import BudgetSpent, RunError
+from seedbed.errors import QuotaSpent, RunError
 from seedbed.evaluation.cells import Cell, Cells, Naming, performed, recorded, run_of
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.judging import Court, sitting
@@ -79,7 +79,7 @@ async def evaluate(
     """Score a playbook, by the first metric above all. Each cell is a fact the moment it is paid; known ones are free.
 
     A run that fails leaves its cells without a value, to be tried again next time, and so does one that the money does
-    not last for: `max_cost_usd` is never exceeded. A spent quota ends the evaluation with BudgetSpent.
+    not last for: `max_cost_usd` is never exceeded. A spent quota ends the evaluation with QuotaSpent.
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
@@ -275,16 +275,14 @@ async def _performed(
     run: str, playbook: Playbook, task: Task, replicate: int, bench: Bench, ledger: Ledger
 ) -> Run | str:
     """The run, or why there is none that can be scored."""
-    if ledger.refused:
+    if ledger.is_short:
         return "the money for this evaluation was spent"
     own = Ledger(kept=0.0, within=ledger)  # one that was refused money says nothing of the others
     try:
         async with asyncio.timeout(bench.timeout_seconds):
             done = await bench.perform(run, playbook, task, seed_of(task, replicate), own)
-    except BudgetSpent as spent:
-        if not own.refused:
-            raise  # it is the quota's, and no fault of the playbook's
-        return str(spent)
+    except QuotaSpent:
+        raise  # which is no fault of the playbook's
     except RunError as wrong:
         return str(wrong)
     except TimeoutError:

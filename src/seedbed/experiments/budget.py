@@ -32,7 +32,15 @@ def level_for(store: Store, plan: Experiment, named: Callable[[float], Digest]) 
     for fact in store.facts(Query(kind="comparison", subject=plan.candidate)):
         if fact.body["channel"] == plan.channel and named(fact.body["alpha"]) == fact.key:
             return float(fact.body["alpha"])
-    return error_budget(store, plan.channel, alpha=plan.rule["alpha"]).next_alpha
+    return next_level(store, plan.channel, float(plan.rule["alpha"]))
+
+
+def next_level(store: Store, channel: str, alpha: float) -> float:
+    """The error rate that the next comparison for a channel may have: never more than the rate of the whole budget.
+
+    Discoveries that were waited for together may earn more than that at once.
+    """
+    return min(alpha, error_budget(store, channel, alpha=alpha).next_alpha)
 
 
 def _history(store: Store, channel: str) -> list[Fact]:
@@ -50,4 +58,4 @@ def _p(verdict: Verdict) -> float:
     return verdict.p
 
 
-__all__ = ["error_budget", "level_for"]
+__all__ = ["error_budget", "level_for", "next_level"]

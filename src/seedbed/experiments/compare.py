@@ -133,7 +133,7 @@ def _register(plan: Experiment, tasks: Dataset, bench: Bench) -> None:
 
 def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, reading: Reading) -> None:
     """What could not be paid is no failure of anybody: then there is no answer yet."""
-    if ledger.refused and any(cell.value is None for arm in cells for cell in arm):
+    if ledger.is_short and any(cell.value is None for arm in cells for cell in arm):
         raise BudgetSpent(
             f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} after "
             f"{len(reading.answers)} of {len(reading.units)} tasks; expected enough to go on. "
@@ -179,7 +179,7 @@ async def _payer(
         if key in lapses:
             return lapses[key]
         (cell,) = await pay(item)
-        return cell if ledger.refused else await lapses.settled(cell, bench)
+        return cell if ledger.is_short else await lapses.settled(cell, bench)
 
     return paid
 
@@ -193,7 +193,7 @@ async def _elsewhere(
 
     async def taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
         cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if ledger.refused else [await lapses.settled(cell, bench) for cell in cells]
+        return cells if ledger.is_short else [await lapses.settled(cell, bench) for cell in cells]
 
     try:
         for number in range(len(arms[0][1])):

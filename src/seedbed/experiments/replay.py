@@ -1,4 +1,4 @@
-"""Replay: past runs performed again on what was recorded, cached by all that matters, with measured fidelity."""
+"""Replay: past runs performed again on what was recorded, cached by all that matters."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
-from seedbed.errors import DatasetError, NotFound, Problem, RunError, shown
+from seedbed.errors import BudgetSpent, NotFound, RunError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench, Perform, seed_of
-from seedbed.experiments.history import History, Past, recording_of
+from seedbed.experiments.history import recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import LABELS, MISSED, Missed, Mode
+from seedbed.runs.cassette import MISSED, Missed, Mode
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.stage.house import House
-from seedbed.stage.ledger import Ledger
+from seedbed.stage.ledger import Ledger, dollars
 from seedbed.stage.perform import program_of
 from seedbed.stage.tools import Tool, toolbox
-from seedbed.stats.adjusted import Adjusted, ppi
-from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 STRICT = Mode("strict")
 
 _MISSED = f"{Missed.__name__}: "
+
+SUBSTITUTED = (
+    f"{MISSED}the words of the candidate were answered by what the recorded run was told. "
+    "Ask them live from the first step on: --mode fork:1"
+)
+"""Why a task is no comparison whose candidate did not get to be heard."""
 
 MEMORY_BYTES = 64 * 1024 * 1024
 """How much of what was replayed stays at hand."""
@@ -134,6 +138,13 @@ class Replayer:
             raise Missed(done.error.removeprefix(_MISSED))
         return done
 
+    def labels(self, playbook: Playbook, task: Task) -> Mapping[str, Mapping[str, int]]:
+        """How many steps of each kind have which label in the first replicate of a task, which was performed."""
+        labels: dict[str, Counter[str]] = {}
+        run = self.key(playbook, task, seed_of(task, 0)).id
+        _add_labels(labels, self._cache.get(run) or recall(self._house.store, run), self._house.store)
+        return labels
+
     def key(self, playbook: Playbook, task: Task, seed: int) -> Key:
         """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
         recording = recording_of(task)
@@ -230,14 +241,20 @@ class Outcome:
 
 
 async def replay_all(
-    playbooks: Sequence[Playbook], tasks: Iterable[Task], perform: Perform, *, at_once: int = 8, replicate: int = 0
+    playbooks: Sequence[Playbook],
+    tasks: Iterable[Task],
+    perform: Perform,
+    *,
+    at_once: int = 8,
+    replicate: int = 0,
+    ledger: Ledger | None = None,
 ) -> AsyncGenerator[tuple[Task, tuple[Outcome, ...]], None]:
     """Each task with its replays by all playbooks, in the order of the tasks; they are performed at the same time."""
 
     async def one(item: tuple[Playbook, Task]) -> Outcome:
         playbook, task = item
         try:
-            return Outcome(await perform("", playbook, task, seed_of(task, replicate), Ledger()))
+            return Outcome(await perform("", playbook, task, seed_of(task, replicate), ledger or Ledger()))
         except RunError as wrong:
             return Outcome(None, str(wrong))
 
@@ -252,7 +269,7 @@ async def replay_all(
 class Answerable:
     """The tasks whose recordings answer all playbooks, and why the others do not, by their ids.
 
-    `steps` are how many steps of the last playbook, the candidate, have which label.
+    `steps` are how many steps of the last playbook, the candidate, have which label; none of its turns is substituted.
     """
 
     tasks: Dataset
@@ -261,105 +278,45 @@ class Answerable:
 
 
 async def answerable(
-    playbooks: Sequence[Playbook], tasks: Dataset, perform: Perform, *, at_once: int = 8
+    playbooks: Sequence[Playbook],
+    tasks: Dataset,
+    perform: Replayer,
+    *,
+    at_once: int = 8,
+    ledger: Ledger | None = None,
 ) -> Answerable:
     """Replay all tasks by all playbooks, and see which can be compared.
 
-    What was replayed to find out is not replayed again: compare on these tasks, and say how many were left out.
+    What was replayed to find out is not replayed again: compare on these tasks, and say how many were left out. One
+    where a turn of the last playbook is substituted cannot: what was said to another is no answer to its own words.
+    Raises BudgetSpent if the ledger has not enough for all of them.
     """
     missed: dict[str, str] = {}
     steps: Counter[str] = Counter()
-    async with aclosing(replay_all(playbooks, tasks, perform, at_once=at_once)) as replays:
+    replays = replay_all(playbooks, tasks, perform, at_once=at_once, ledger=ledger)
+    async with aclosing(replays):
         async for task, outcomes in replays:
+            if any(each.run is None for each in outcomes):
+                expect_paid(ledger)
             if wrong := next((each.reason for each in outcomes if each.is_invalid), ""):
                 missed[task.id] = wrong
-            elif (last := outcomes[-1].run) is not None:
-                for counts in ((last.replay or {}).get("labels") or {}).values():
-                    steps.update(counts)
+                continue
+            labels = perform.labels(playbooks[-1], task)
+            if labels.get("turn", {}).get("substituted"):
+                missed[task.id] = SUBSTITUTED
+                continue
+            for counts in labels.values():
+                steps.update(counts)
     return Answerable(Dataset(tuple(task for task in tasks if task.id not in missed)), missed, steps)
 
 
-# Fidelity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How often replays of what was recorded came out as it did: with the exact interval of that rate.
-
-    Those that missed something did not agree.
-    """
-
-    agreed: int
-    missed: int
-    rate: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fidelity:
-    """How far a mode of replay can be trusted, as measured on runs whose outcome is known."""
-
-    mode: str
-    steps: Mapping[str, Mapping[str, int]]
-    """How many steps of each kind have which label."""
-    agreement: Agreement
-    """Of the runs that were replayed."""
-    strata: Mapping[str, Agreement]
-    population: Interval
-    """The rate in the population that the runs were drawn from."""
-
-    def share(self, label: str, kind: str | None = None) -> float:
-        """The share of the steps, of one kind or of all, that have a label; NaN if there were none."""
-        kinds = [self.steps.get(kind, {})] if kind else list(self.steps.values())
-        total = sum(sum(each.values()) for each in kinds)
-        return sum(each.get(label, 0) for each in kinds) / total if total else float("nan")
-
-
-async def fidelity(past: History, house: House, mode: Mode = STRICT, *, at_once: int = 8) -> Fidelity:
-    """Replay each run under the playbook that it had, and see whether it comes out as it did.
-
-    It does if its status is the same, and its output, or its error if it failed.
-    """
-    perform = Replayer(house, mode)
-    playbooks = {name: house.library.get(name) for name in {each.playbook for each in past.past}}
-    labels: dict[str, Counter[str]] = {}
-
-    async def one(item: tuple[Past, Task]) -> tuple[bool, bool]:
-        then, task = item
-        playbook, seed = playbooks[then.playbook], seed_of(task, 0)
-        try:
-            done = await perform("", playbook, task, seed, Ledger())
-        except RunError as wrong:
-            done = recall(house.store, perform.key(playbook, task, seed).id)
-            missed = isinstance(wrong, Missed)
-        else:
-            missed = False
-        _add_labels(labels, done, house.store)
-        same = (done.status, done.error, canonical(done.output)) == (then.status, then.error, canonical(then.output))
-        return same and not missed, missed
-
-    items = list(zip(past.past, past.tasks, strict=True))
-    async with aclosing(in_order(items, one, at_once=at_once)) as results:
-        found = [result async for result in results]
-    by_stratum: dict[str, list[tuple[bool, bool]]] = {}
-    for stratum, result in zip(past.strata, found, strict=True):
-        by_stratum.setdefault(stratum, []).append(result)
-    whole = _agreement(found)
-    population = past.mean({task.id: float(same) for task, (same, _) in zip(past.tasks, found, strict=True)})
-    return Fidelity(
-        mode=str(mode),
-        steps={
-            kind: {label: counts[label] for label in LABELS if counts[label]} for kind, counts in sorted(labels.items())
-        },
-        agreement=whole,
-        strata={stratum: _agreement(results) for stratum, results in sorted(by_stratum.items())},
-        # Results that are all the same show no spread, which is no proof that there is none.
-        population=population if population.low < population.high else whole.rate,
-    )
-
-
-def _agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
-    agreed = sum(same for same, _ in results)
-    return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
+def expect_paid(ledger: Ledger | None) -> None:
+    """What could not be paid says nothing of a recording."""
+    if ledger and ledger.is_short and ledger.limit_usd is not None:
+        raise BudgetSpent(
+            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd)} before all runs were replayed; "
+            "expected enough to go on. Compare again with a higher limit: what was paid is not paid twice"
+        )
 
 
 def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None:
@@ -368,19 +325,3 @@ def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None
         labels.setdefault(kind, Counter()).update(counts)
     for child in run.children:
         _add_labels(labels, recall(store, child.run), store)
-
-
-# Together with live runs
-
-
-def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> Adjusted:
-    """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
-
-    Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from
-    those that were replayed. However wrong replays are, the live runs show by how much, and that is taken off (`ppi`).
-    """
-    if strange := [task for task in live if task not in replays]:
-        found = f"{len(strange):,} tasks that were not replayed, such as {shown(strange[0])}"
-        raise DatasetError([Problem("live", found, "tasks that were replayed too")])
-    rest = [difference for task, difference in replays.items() if task not in live]
-    return ppi(list(live.values()), [replays[task] for task in live], rest, confidence)

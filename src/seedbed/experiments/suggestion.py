@@ -36,12 +36,15 @@ class Suggestion:
     effect: float
     """The gain worth having: half of what the weak side is behind."""
     seed: int = 0
+    first_replicate: int = 1
+    """The runs that are known suggested the pattern, in part by bad luck: both sides run the tasks anew."""
 
     @property
     def command(self) -> str:
         words = ["seedbed", "compare", short(self.control), self.candidate, "--on", self.tasks]
         words += ["--metric", self.metric, "--rule", self.rule, "--alpha", f"{self.alpha:g}"]
         words += ["--effect", f"{self.effect:g}", "--seed", str(self.seed)]
+        words += ["--first-replicate", str(self.first_replicate)]
         return " ".join(map(shlex.quote, words))
 
 
@@ -105,7 +108,8 @@ def _text(made: Suggestion, tasks: int) -> str:
 #      {made.command}
 #
 # The tasks are those of the half that confirmed the pattern; those that suggested it are in the split "{FOUND}".
-# The control did badly at both, in part by bad luck, which does not repeat: new tasks of the kind are a fairer test.
+# The control did badly at both, in part by bad luck. So both run them anew (--first-replicate), which leaves the luck
+# of single runs behind, not that of which tasks they were: new tasks of the kind are a fairer test.
 {to_yaml(asdict(made))}"""
 
 

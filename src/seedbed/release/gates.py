@@ -13,6 +13,7 @@ from seedbed.evaluation.judges import AGREEMENT, agreements, deciding, trusted
 from seedbed.evaluation.judging import judges_in
 from seedbed.experiments.held_out import known_tasks, seen_before
 from seedbed.experiments.replay import is_replayed
+from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.storage.store import Digest, Json, Query, Store, short
@@ -45,6 +46,8 @@ class Better:
     who begins again, in another order or by a laxer rule, finds something in the end. Replays prove nothing of live
     runs. If a judge gave the scores, it has to be trusted: `agreement` is what the lower end of its kappa with people
     has to reach.
+
+    While the A/A sentinel is alarmed, nobody passes.
     """
 
     error: float = 0.05
@@ -79,6 +82,10 @@ class Better:
             return Refusal("better", found, "the first", "Compare on tasks that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
+        if (games := sentinel(store, self.error)).alarmed:
+            found = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+            remedy = "Find out why before anything is released: seedbed evidence sentinel."
+            return Refusal("better", found, f"at most {self.error:g}, but for chance", remedy)
         return self._distrust(verdict, plan["metric"], store)
 
     def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:

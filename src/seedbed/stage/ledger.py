@@ -49,6 +49,14 @@ class Ledger:
     def is_limited(self) -> bool:
         return any(each.limit_usd is not None for each in self._all)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether there was no money for something, and it is this ledger that has a limit.
+
+        A step that may not cost as much as it wants refuses, too, and says nothing of the others.
+        """
+        return self.limit_usd is not None and self.refused
+
     def left_usd(self, *, last: bool = False, held: bool = False) -> float:
         """What another call may cost now; or, with all that is `held`, if calls under way turn out to cost nothing."""
         return max(0.0, min(each._free_usd(last) - (0.0 if held else sum(each._held)) for each in self._all))

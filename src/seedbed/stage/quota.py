@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from seedbed.errors import BudgetSpent
+from seedbed.errors import QuotaSpent
 from seedbed.settings import Quota, Settings
 from seedbed.stage.ledger import dollars
 from seedbed.storage.store import Fact, Query, Store
@@ -42,7 +42,7 @@ class Spending:
         self._recent: deque[Expense] | None = None
 
     def start(self) -> Expense:
-        """Count another run. Raises BudgetSpent if the quota leaves no room for it."""
+        """Count another run. Raises QuotaSpent if the quota leaves no room for it."""
         expense = Expense(self._clock())
         quota = self._quota
         if quota == Quota():
@@ -56,7 +56,7 @@ class Spending:
             over.append(f"{dollars(usd)} spent within a day; expected at most {dollars(quota.usd_per_day)}")
         if over:
             remedy = "Wait, raise quota in the workspace file, or choose another environment"
-            raise BudgetSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")
+            raise QuotaSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")
         recent.append(expense)
         return expense
 

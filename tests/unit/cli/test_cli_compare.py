@@ -124,6 +124,7 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--rule", "sprt", "--effect", "0.1", "--discordance", "0.1"), "--discordance"),
         (("--rule", "exact", "--margin", "0.1"), "--rule"),
         (("--replicates", "0"), "--replicates"),
+        (("--first-replicate", "-1"), "--first-replicate"),
         (("--metric", "nonsense"), "--metric"),
         (("--discordance", "0.3"), "--discordance"),
         (("--plan", "--discordance", "2"), "--discordance"),
@@ -135,7 +136,7 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--replay", "3", "--mode", "fork:0"), "--mode"),
         (("--replay", "3", "--since", "soon"), "--since"),
         (("--replay", "3", "--plan"), "--replay"),
-        (("--replay", "3", "--max-cost", "1"), "--max-cost"),
+        (("--replay", "3", "--first-replicate", "1"), "--first-replicate"),
         (("--replay", "3", "--for", "production"), "--for"),
         (("--replay", "3", "-o", "report.md"), "no report"),
         (("-o", "report.pdf"), ".md or .html"),
@@ -160,6 +161,7 @@ def test_what_is_called_wrongly_is_told_before_anything_is_done(
         ("--for", "production"),
         ("--plan",),
         ("--replay", "3"),
+        ("--first-replicate", "1"),
         ("-o", "report.md"),
     ],
     ids=" ".join,
@@ -320,11 +322,36 @@ def test_recordings_that_cannot_answer_are_no_verdict(past: None, seedbed: Seedb
     assert facts("comparison") == 0
 
 
-def test_what_is_substituted_was_said_to_the_control(past: None, seedbed: Seedbed) -> None:
-    done = seedbed(*COMPARE, "--replay", "20", "--mode", "lenient")
-    assert done.code == 2
-    assert "substituted" in done.out
-    assert "--mode fork:1" in done.out
+def test_what_was_said_to_the_control_proves_nothing_of_the_candidate(past: None, seedbed: Seedbed) -> None:
+    goal = ("--goal", "non-inferior", "--margin", "0.4")
+    done = seedbed(*COMPARE, "--replay", "60", "--mode", "lenient", *goal)
+    assert (done.code, done.out) == (1, "")
+    assert "the words of the candidate were answered by what the recorded run was told" in done.err
+    assert "--mode fork:1" in done.err
+    assert facts("comparison") == 0
+
+
+def test_live_steps_of_replays_cost_no_more_than_was_said_and_go_on_with_more(space: Path, seedbed: Seedbed) -> None:
+    dear(space)
+    assert seedbed("evaluate", "sorter.yaml", "tasks.jsonl").code == 0
+    live = (*COMPARE, "--replay", "20", "--mode", "fork:1", "--json")
+    done = seedbed(*live, "--max-cost", "3")
+    assert (done.code, done.out) == (2, "")
+    told = json.loads(done.err)
+    assert told["error"] == "BudgetSpent"
+    assert "higher limit" in json.dumps(told)
+    assert facts("comparison") == 0
+    rest = seedbed(*live, "--max-cost", "100")
+    assert rest.code in (0, 2)
+    assert rest.json["missed"] == {}
+
+
+def test_another_first_replicate_is_run_anew(past: None, seedbed: Seedbed) -> None:
+    known = facts("run")
+    assert seedbed(*SAME, "--json").json["tasks"] == 60
+    assert facts("run") == known + 60
+    assert seedbed(*SAME, "--first-replicate", "1", "--json").json["tasks"] == 60
+    assert facts("run") == known + 180
 
 
 def test_runs_of_another_time_are_left_out(past: None, seedbed: Seedbed) -> None:

@@ -69,7 +69,11 @@ def test_the_suggestion_is_an_experiment_that_compare_runs(read: Path, seedbed: 
     program, *words = shlex.split(done["suggestion"]["command"])
     assert program == "seedbed"
     assert seedbed(*words, "--plan").code == 0
+    known = {run["run"] for run in seedbed("runs", "list", "--json", "--limit", "1000").json["runs"]}
     verdict = seedbed(*words, "--json")
+    runs = seedbed("runs", "list", "--json", "--limit", "1000").json["runs"]
+    new = [run["inputs"]["text"] for run in runs if run["run"] not in known]
+    assert len(new) == 2 * len(set(new)) > 0  # the bad luck of the control is not used again
     assert verdict.json["control_mean"] < verdict.json["candidate_mean"] == 1.0
     assert (verdict.code, verdict.json["finding"]) == (0, "superior")
     again = seedbed("runs", "patterns", "reader.yaml", "--suggest", "next.yaml")

@@ -10,8 +10,9 @@ from rich.console import Console, RenderableType
 
 from seedbed.cli import verdicts
 from seedbed.evaluation.dataset import Dataset
+from seedbed.experiments.fidelity import Agreement, Fidelity
 from seedbed.experiments.many import Place, Ranking
-from seedbed.experiments.replay import Agreement, Answerable, Fidelity
+from seedbed.experiments.replay import Answerable
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.stats.estimates import exact_rate
 from seedbed.stats.sequential import ExactMcNemar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,22 @@ def test_the_newest_verdict_about_both_is_the_evidence(evolved: Path, seedbed: S
     (newest, _) = seedbed("channel", "log", "production", "--json").json["moves"]
     assert newest["to"]["verdict"] == verdict["experiment"]
     assert "superior" in done.json["because"]
+
+
+def test_a_newer_verdict_about_replays_does_not_hide_the_one_about_live_runs(evolved: Path, seedbed: Seedbed) -> None:
+    verdict = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json
+    since = datetime.now(UTC).isoformat()
+    for word in ("one", "two", "three"):
+        assert seedbed("run", "sorter.yaml", f"text={word}").code == 0
+    replay = ("--replay", "3", "--mode", "fork:1", "--since", since)
+    told = seedbed("compare", "sorter.yaml", "better", *replay, "--json").json["verdict"]
+    named = told["experiment"].removeprefix("b2:")[:10]
+    refused = seedbed("release", "better", "--to", "production", "--because", named)
+    assert refused.code == 1
+    assert "a verdict about replays" in refused.err
+    assert seedbed("release", "better", "--to", "production").code == 0
+    (newest, _) = seedbed("channel", "log", "production", "--json").json["moves"]
+    assert newest["to"]["verdict"] == verdict["experiment"]
 
 
 def test_evidence_can_be_named_by_its_digest(evolved: Path, seedbed: Seedbed) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle
 
-from seedbed.errors import BudgetSpent, PlaybookError
+from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell, Scorecard, evaluate, seed_of
 from seedbed.evaluation.metrics import ExactMatch, Score
@@ -221,7 +221,7 @@ async def test_a_spent_budget_ends_the_evaluation_and_what_was_paid_stays() -> N
 
     async def pay(playbook: Playbook, task: Task, seed: int) -> None:
         if next(left, None) is None:
-            raise BudgetSpent("no more than 6 runs")
+            raise QuotaSpent("no more than 6 runs")
 
     with pytest.raises(BudgetSpent, match="no more than 6"):
         await evaluate(HALF, TEN, ExactMatch(), bench(store, pay, at_once=4))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers
 
-from seedbed.errors import BudgetSpent, PlaybookError
+from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell
 from seedbed.evaluation.metrics import ExactMatch
@@ -226,7 +226,7 @@ async def test_a_spent_budget_ends_a_search_and_what_was_paid_stays() -> None:
 
     async def pay(playbook: Playbook, task: Task, seed: int) -> None:
         if next(left, None) is None:
-            raise BudgetSpent("no more than 15 runs")
+            raise QuotaSpent("no more than 15 runs")
 
     with pytest.raises(BudgetSpent):
         await evolved(store, bench=bench(store, pay))

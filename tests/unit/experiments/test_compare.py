@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from loop_samples import Doorkeeper, agent, bench, count, numbers
 
-from seedbed.errors import BudgetSpent, DatasetError, SeedbedError
+from seedbed.errors import BudgetSpent, DatasetError, QuotaSpent, SeedbedError
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics import ExactMatch, Score
@@ -225,7 +225,7 @@ async def test_a_spent_budget_ends_a_comparison_without_a_verdict_and_what_was_p
 
     async def pay(playbook: Playbook, task: Task, seed: int) -> None:
         if next(left, None) is None:
-            raise BudgetSpent("no more than 9 runs")
+            raise QuotaSpent("no more than 9 runs")
 
     with pytest.raises(BudgetSpent):
         await compare(SOME, ALL, FORTY, ExactMatch(), bench(store, pay))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from loop_samples import agent, bench, numbers
 
-from seedbed.errors import BudgetSpent, NotFound
+from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics import ExactMatch, Score
@@ -117,7 +117,7 @@ async def test_an_experiment_that_was_stopped_by_hand_is_invalid_and_says_why() 
 
     async def stop(*_: Any) -> None:
         if next(left, None) is None:
-            raise BudgetSpent("no more than 9 runs")
+            raise QuotaSpent("no more than 9 runs")
 
     with pytest.raises(BudgetSpent):
         await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store, stop))

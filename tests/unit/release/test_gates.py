@@ -21,7 +21,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release
 from seedbed.release.gates import Better, Change, Gate, Refusal, held_out, rules_kept
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import short
+from seedbed.storage.store import Fact, now, short
 
 RULES = {"never": ["delete_*"], "confirm": ["refund"], "prefer_confirm": ["bulk_*"], "confirm_below": 0.7}
 OLD, NEW, POOR = (agent(known, rules=RULES) for known in ("[0-4]", ".*", "x"))
@@ -386,3 +386,17 @@ async def test_a_task_that_the_candidate_is_shown_as_an_example_is_refused(libra
     refusal = await held_out(change(library, await compared(library, OLD, shown), candidate=shown.digest))
     assert refusal
     assert refusal.found == "1 of 30 tasks that were evolved on"
+
+
+async def test_nothing_passes_while_playbooks_are_called_better_than_themselves_too_often(library: Library) -> None:
+    verdict = await compared(library, OLD, NEW)
+    store = library.store
+    for game in range(20):
+        won = replace(verdict, experiment=f"b2:game {game}", candidate=OLD.digest)
+        told: dict[str, Any] = {"key": won.experiment, "subject": OLD.digest, "at": now(), "by": "ada"}
+        store.append(
+            [Fact(kind="verdict", body=won.body(), **told), Fact(kind="sentinel", body={"alpha": 0.05}, **told)]
+        )
+    refused = await Better()(change(library, verdict))
+    assert refused is not None
+    assert "100.0% of 20 playbooks called better than themselves" in refused.found

@@ -17,6 +17,7 @@ from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate, seed_of
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
+from seedbed.experiments.fidelity import fidelity, with_live
 from seedbed.experiments.history import history, past_runs
 from seedbed.experiments.replay import (
     SUBSTITUTED,
@@ -24,12 +25,10 @@ from seedbed.experiments.replay import (
     Replayer,
     Replays,
     answerable,
-    fidelity,
     is_invalid,
     is_replayed,
     replay_all,
     replayed,
-    with_live,
 )
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Mode
@@ -261,6 +260,7 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
     _, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
     assert not found.missed
+    assert len(list(space.store.facts(Query(kind="turn")))) == 3 + 6  # what was paid is not paid twice
 
 
 async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_world() -> None:
