@@ -84,9 +84,12 @@ def test_when_redis_is_killed_each_process_keeps_the_limit_by_itself_and_says_so
     redis_server.kill()
     shared = []
     for process in processes:
-        said, wrong = process.communicate()
+        assert process.stdout
+        assert process.stderr
+        # Not by communicate(), which would lose what was read ahead with the early lines.
+        said, wrong = process.stdout.read(), process.stderr.read()
         lines = [*(early if process is processes[0] else []), *said.splitlines()]
-        assert process.returncode == 0, wrong
+        assert process.wait() == 0, wrong
         assert len(lines) == 16
         assert too_soon([float(line.split()[0]) for line in lines], 8) == []
         together = [float(moment) for moment in (line.split()[1] for line in lines) if moment != "None"]
