@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from seedbed.cli import channel, dataset, demo, evidence, experiment, init, judge, model, playbook, runs, store, verbs
+from seedbed.cli import (
+    channel,
+    dataset,
+    demo,
+    evidence,
+    experiment,
+    init,
+    judge,
+    model,
+    playbook,
+    runs,
+    sessions,
+    store,
+    verbs,
+)
 from seedbed.cli.calling import call
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -20,6 +34,7 @@ app.add_typer(verbs.app)
 for noun, commands, told in (
     ("playbook", playbook.app, "Keep, name, find, compare and merge playbooks."),
     ("runs", runs.app, "What happened."),
+    ("sessions", sessions.app, "What an agent did elsewhere, by its own history."),
     ("dataset", dataset.app, "Tasks and their expected answers."),
     ("judge", judge.app, "Models that judge, and how far they agree with people."),
     ("model", model.app, "Who speaks."),

@@ -57,6 +57,7 @@ READ_ONLY = {
     *(("evidence", "sentinel"), ("runs", "replay")),  # as are these
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
+    ("sessions", "compare"),  # it stores nothing
 }
 
 
@@ -68,7 +69,7 @@ def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str,
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 
 
-NOUNS = ["playbook", "runs", "dataset", "judge", "model", "channel", "experiment", "evidence", "store"]
+NOUNS = ["playbook", "runs", "sessions", "dataset", "judge", "model", "channel", "experiment", "evidence", "store"]
 
 
 @pytest.mark.parametrize("noun", NOUNS)

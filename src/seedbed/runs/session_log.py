@@ -1,0 +1,168 @@
+"""The text of a session's log: a header, then tasks between rules, each with its steps and how it ended.
+
+Session: s-1
+==========
+TASK: t-1 (its name)
+TEXT: what was asked
+==========
+--- step_1 ---
+tokens: step=20 (completion=5), task=20, session=20
+function: look
+  args: {"at": "shelf"}
+  result: ["tea"]
+COMPLETED: completed
+SCORE: 1.0
+PASS: tea was found
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeAlias
+
+from seedbed.errors import Problem, shown
+from seedbed.storage.store import Json
+
+RULE = re.compile(r"={10,}\s*")
+TASK = re.compile(r"TASK:\s*(?P<id>\S+)(?:\s+\((?P<name>.*)\))?\s*")
+STEP = re.compile(r"--- step_\d+(?P<event> .+)? ---\s*")
+INNER = ("args", "result", "BLOCKED", "ERROR")
+FIELD = re.compile(rf"(?:(?P<plain>[A-Za-z_]+)|  (?P<inner>{'|'.join(INNER)})):(?: (?P<value>.*))?")
+ENDING = re.compile(r"(?P<name>COMPLETED|Summary|Task stats|Session stats|SCORE):(?: (?P<value>.*))?")
+TOOK = re.compile(r"step took (-?[\d.]+)s")
+STEP_TOKENS = re.compile(r"step=(\d{1,15})")
+STATS = re.compile(r"(?P<seconds>-?[\d.]+)s, (?P<tokens>\d{1,15}) tokens")
+
+Fields: TypeAlias = dict[str, list[str]]
+"""Lines by the name before the first of them."""
+
+
+def parse(text: str, at: str) -> tuple[dict[str, str], list[Json], list[Problem]]:
+    """The lines before the first task by their names in small letters, the tasks, and what cannot be read."""
+    # Not splitlines: what tools answer may hold other characters that it takes for the end of a line.
+    rows = [row.rstrip("\r") for row in text.split("\n")]
+    begins = [place for place in range(1, len(rows)) if RULE.fullmatch(rows[place - 1]) and TASK.fullmatch(rows[place])]
+    header = {}
+    for row in rows[: begins[0] if begins else len(rows)]:
+        name, colon, value = row.partition(": ")
+        if colon:
+            header[name.strip().lower()] = value.strip()
+    problems: list[Problem] = []
+    if not begins and "session" not in header:
+        problems.append(Problem(at, shown(text), "a log: a line with Session:, then tasks, each after a rule of ="))
+    ends = [*(begin - 1 for begin in begins[1:]), len(rows)]
+    tasks = [_task(rows, begin, end, at, problems) for begin, end in zip(begins, ends, strict=False)]
+    return header, tasks, problems
+
+
+def _task(rows: list[str], begin: int, end: int, at: str, problems: list[Problem]) -> Json:
+    called = TASK.fullmatch(rows[begin])
+    task: Json = {"line": begin + 1, "task_id": called["id"] if called else "", "task_code": called and called["name"]}
+    closing = next((place for place in range(begin + 1, end) if RULE.fullmatch(rows[place])), None)
+    if closing is None:
+        problems.append(Problem(f"{at} line {begin + 1}", "a task without a rule of = below it", "one after its text"))
+        return task
+    task["task_text"] = "\n".join(rows[begin + 1 : closing]).removeprefix("TEXT:").strip()
+    body = _Body(task)
+    for place in range(closing + 1, end):
+        if body.read(rows[place]):
+            remedy = "Whether the score above is the grader's cannot be told: leave only that."
+            problems.append(
+                Problem(f"{at} line {place + 1}", shown(rows[place]), "nothing but what the grader said", remedy)
+            )
+    return body.end(f"{at} line {begin + 1}", problems)
+
+
+class _Body:
+    """What is below the text of a task, read line by line."""
+
+    def __init__(self, task: Json) -> None:
+        self.task = task
+        self.steps: list[Fields] = []
+        self.ending: Fields = {}
+        self.evaluation: list[str] = []
+        self.events: list[str] = []
+        self.ended = False
+        self.open: tuple[Fields, str] | None = None
+        """Where a line belongs that begins nothing: an answer may have several."""
+
+    def read(self, row: str) -> bool:
+        """Take in a line. Whether it puts the score in doubt: the grader's comes last, others may have said another."""
+        step, ending = STEP.fullmatch(row), ENDING.fullmatch(row)
+        if "SCORE" in self.ending:
+            if step or ending:
+                return True
+            self.evaluation += [row.strip()] if row.strip() else []
+        elif step:
+            self._begin((step["event"] or "").strip())
+        elif ending:
+            self.ended = True
+            self._field(self.ending, ending["name"], ending["value"])
+        elif (found := FIELD.fullmatch(row)) and (found["inner"] or not self._answering()):
+            kept = self.ending if self.ended or not self.steps else self.steps[-1]
+            self._field(kept, found["plain"] or found["inner"], found["value"])
+        elif self.open:
+            kept, name = self.open
+            kept[name].append(row)
+        elif row.strip():
+            self.events.append(row.strip())
+        return False
+
+    def _answering(self) -> bool:
+        """Whether what a tool was asked or said is being told, which comes last in a step: it may hold anything."""
+        return self.open is not None and self.open[1] in INNER and not self.ended
+
+    def _begin(self, event: str) -> None:
+        self.ended, self.open = False, None
+        if event:
+            self.events.append(event)
+        else:
+            self.steps.append({})
+
+    def _field(self, kept: Fields, name: str, value: str | None) -> None:
+        kept[name] = [value or ""]
+        self.open = kept, name
+
+    def end(self, at: str, problems: list[Problem]) -> Json:
+        ending = _texts(self.ending)
+        task = self.task | {"steps": [_step(each) for each in self.steps], "evaluation": self.evaluation}
+        task |= {"code": ending.pop("COMPLETED", None), "summary": ending.pop("Summary", None)}
+        if stats := STATS.match(ending.pop("Task stats", "")):
+            task |= {"tokens": int(stats["tokens"]), "seconds": number(stats["seconds"])}
+        if (score := ending.pop("SCORE", None)) is not None:
+            task["score"] = number(score)
+            if task["score"] is None:
+                problems.append(Problem(f"{at} SCORE", shown(score), "a number"))
+        ending.pop("Session stats", None)  # a running sum of the others
+        return task | ending | ({"events": self.events} if self.events else {})
+
+
+def _texts(fields: Fields) -> dict[str, str]:
+    return {name: "\n".join(rows).strip() for name, rows in fields.items()}
+
+
+def _step(fields: Fields) -> Json:
+    told = _texts(fields)
+    took, tokens = TOOK.search(told.pop("time", "")), STEP_TOKENS.search(told.pop("tokens", ""))
+    step: Json = {name: value_of(told.pop(name)) for name in ("args", "result") if name in told}
+    for name in ("BLOCKED", "ERROR"):
+        if name in told:
+            step["error"] = f"{name}: {told.pop(name)}"
+    step |= {"seconds": number(took[1]) if took else None, "tokens": int(tokens[1]) if tokens else None}
+    return step | told
+
+
+def value_of(text: str) -> Any:
+    """What a text says as JSON, or the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
