@@ -31,7 +31,7 @@ from seedbed.storage.store import Store
 
 PLAYBOOK = Playbook.from_document({"roles": {"writer": {"model": "instant", "system": "Say yes."}}})
 METRIC = ExactMatch()
-NAMING = Naming(PLAYBOOK.digest, {}, [METRIC])
+NAMING = Naming(PLAYBOOK.digest, {}, [METRIC.identity])
 NOW = datetime.now(UTC)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from seedbed.errors import StoreDamaged
 from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Metric
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, Told, canonical, digest, in_brief, short
 
 if TYPE_CHECKING:
@@ -69,11 +68,12 @@ class Naming:
     """The names of runs and cells: the same for the same playbook, models, inputs and replicate, whoever asks.
 
     Whatever else is to be scored, another metric or another expected answer, finds the run that was paid already.
+    `metrics` are the identities of metrics.
     """
 
-    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Metric]) -> None:
+    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json]) -> None:
         self._about = digest("work", {"playbook": playbook, "models": models})
-        self._metrics = [digest("metric", metric.identity)[3:19] for metric in metrics]
+        self._metrics = [digest("metric", identity)[3:19] for identity in metrics]
 
     def __call__(self, task: Task, replicate: int) -> Names:
         inputs = canonical(dict(task.inputs))

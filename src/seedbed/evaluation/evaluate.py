@@ -169,7 +169,8 @@ class _Work:
 
     def look_up(self) -> list[int]:
         """Find what was paid before, and say of which items some is missing."""
-        naming = Naming(self._playbook.digest, self._bench.identity(self._playbook), self._metrics)
+        models = self._bench.identity(self._playbook)
+        naming = Naming(self._playbook.digest, models, [metric.identity for metric in self._metrics])
         self._keys = [key for item in self._plan for key in naming(*item).cells]
         places: dict[str, int | None] = dict.fromkeys(self._keys)
         self._cells = recorded(self._bench.store, self._playbook.digest, places)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -150,7 +151,7 @@ def _unknown(playbook: Playbook) -> Json:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
+class Judge(ABC):
     """What all judges have in common.
 
     `perform` has the playbook performed; `identify` says what the names of its models stand for, as that is part of a
@@ -167,8 +168,9 @@ class Judge:
     purpose: ClassVar[str]
 
     @property
+    @abstractmethod
     def questions(self) -> tuple[Question, ...]:
-        raise NotImplementedError
+        """What it asks of each piece of work."""
 
     @cached_property
     def playbook(self) -> Playbook:

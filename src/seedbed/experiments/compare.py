@@ -172,7 +172,7 @@ async def _payer(
 ) -> Callable[[Item], Awaitable[Cell]]:
     """What gives the cell of an item as it counts: known, failed before, or by running."""
     pay = await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger)
-    naming = Naming(playbook.digest, bench.identity(playbook), [metric])
+    naming = Naming(playbook.digest, bench.identity(playbook), [metric.identity])
 
     async def paid(item: Item) -> Cell:
         (key,) = naming(*item).cells

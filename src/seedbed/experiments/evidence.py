@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, cast
+from typing import cast
 
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
@@ -46,17 +46,6 @@ class Certificate:
             "flags": self.flags,
             "problems": [asdict(problem) for problem in self.problems],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A metric of which only the identity is known, which is enough to find its cells."""
-
-    identity: Json
-    name: str = ""
-
-    async def __call__(self, run: Any, task: Any) -> Any:
-        raise NotImplementedError
 
 
 def certificate(store: Store, experiment: Digest) -> Certificate:
@@ -130,7 +119,7 @@ def _read(
     arms = []
     for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
         units = todo[: verdict.tasks]
-        naming = Naming(playbook, plan.models[name], [_Known(plan.metric)])
+        naming = Naming(playbook, plan.models[name], [plan.metric])
         keys = [naming(*item).cells[0] for unit in units for item in unit]
         known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in lapses])}
         arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])

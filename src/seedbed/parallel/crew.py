@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -69,17 +70,19 @@ class Worker(Protocol):
     def end(self) -> None: ...
 
 
-class Crew:
+class Crew(ABC):
     """Workers that are started when they are needed, and replaced when they are lost."""
 
     def __init__(self) -> None:
         self._busy: dict[Worker, int] = {}
 
+    @abstractmethod
     async def ready(self) -> int:
-        raise NotImplementedError
+        """How many workers there can be."""
 
+    @abstractmethod
     def hired(self) -> Worker:
-        raise NotImplementedError
+        """Another worker."""
 
     def packed(self, value: object, name: str) -> bytes:
         return packed(value, name)

@@ -84,7 +84,7 @@ def test_a_cell_that_is_no_longer_whole_is_told(tmp_path: Path, body: str) -> No
 
 
 def test_the_name_of_a_cell_ends_with_the_digest_of_its_task() -> None:
-    naming = Naming(PLAYBOOK, {}, [ExactMatch()])
+    naming = Naming(PLAYBOOK, {}, [ExactMatch().identity])
     odd = Task('"t\\0"', {"z": 1.0, "ü": ["\n", None, True], "a": {"c": 1, "b": 1e300}}, {"y": [0.5], "x": 2.0})
     for task in (odd, Task("t1", {}), Task("t2", {"q": "\u2028 \x7f"}, "expected")):
         assert naming(task, 0).cells[0].endswith("/" + task.digest[3:19])
@@ -92,13 +92,13 @@ def test_the_name_of_a_cell_ends_with_the_digest_of_its_task() -> None:
 
 def test_another_metric_or_expected_answer_names_the_same_run_and_another_input_does_not() -> None:
     task = Task("t0", {"q": "why"}, "so")
-    first = Naming(PLAYBOOK, {}, [ExactMatch()])(task, 0)
-    other = Naming(PLAYBOOK, {}, [metric(length)])(Task("t1", {"q": "why"}, "not so"), 0)
+    first = Naming(PLAYBOOK, {}, [ExactMatch().identity])(task, 0)
+    other = Naming(PLAYBOOK, {}, [metric(length).identity])(Task("t1", {"q": "why"}, "not so"), 0)
     assert first.run == other.run
     assert first.cells != other.cells
-    named = Naming(PLAYBOOK, {}, [ExactMatch()])
+    named = Naming(PLAYBOOK, {}, [ExactMatch().identity])
     assert len({first.run, named(task, 1).run, named(Task("t0", {"q": "how"}, "so"), 0).run}) == 3
-    assert Naming(PLAYBOOK, {"fast": {"use": "other"}}, [ExactMatch()])(task, 0).run != first.run
+    assert Naming(PLAYBOOK, {"fast": {"use": "other"}}, [ExactMatch().identity])(task, 0).run != first.run
 
 
 @pytest.mark.parametrize("more", [0, FEW], ids=["by name", "by looking through all"])
