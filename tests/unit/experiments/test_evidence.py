@@ -73,6 +73,7 @@ EDITS = {
     "a time": "UPDATE facts SET at = at + 1 WHERE kind = 'cell'",
     "who paid": "UPDATE facts SET by = 'eve' WHERE kind = 'cell'",
     "a lost cell": "DELETE FROM facts WHERE number = (SELECT min(number) FROM facts WHERE kind = 'cell')",
+    "how a run ended": "UPDATE facts SET body = json_set(body, '$.output', 'forged') WHERE kind = 'run'",
     "the finding": "UPDATE facts SET body = replace(body, 'superior', 'inferior') WHERE kind = 'verdict'",
     "the order": "UPDATE content SET body = replace(body, '\"seed\":0', '\"seed\":1') WHERE kind = 'experiment'",
     "the wins": "UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'",

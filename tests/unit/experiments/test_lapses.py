@@ -8,10 +8,13 @@ import pytest
 from loop_samples import Doorkeeper, agent, bench, numbers
 
 from seedbed.errors import RunError
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence import certificate, verify
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.lapses import Lapses
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
@@ -34,8 +37,15 @@ async def test_what_failed_before_an_interruption_is_not_tried_again() -> None:
         await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store, shaky, at_once=2))
     failed = {fact.body["cell"] for fact in store.facts(Query(kind="lapse"))}
     assert len(failed) == 6
-    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store))
+    tried: list[str] = []
+
+    async def listen(playbook: Playbook, task: Any, seed: int) -> None:
+        tried.append(f"{playbook.digest} {task.id}")
+
+    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store, listen))
     assert failed == set(verdict.failed)
+    lapsed = {f"{fact.body['playbook']} {fact.body['task']}" for fact in store.facts(Query(kind="lapse"))}
+    assert not lapsed & {*tried}
     assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
@@ -75,3 +85,25 @@ async def test_scores_that_were_known_before_are_told() -> None:
     await evaluate(NEW, numbers(20, first=50), ExactMatch(), bench(store))
     known = await compare(OLD, NEW, numbers(20, first=50), ExactMatch(), bench(store))
     assert not certificate(store, known.experiment).flags["candidate_scored_after_that"]
+
+
+async def test_whoever_performs_a_failed_run_again_all_the_same_does_not_make_it_good() -> None:
+    """As other processes do, who do not know of it."""
+    store, failed = MemoryStore(), Cell(key="k", playbook="b2:p", task="t", replicate=0, metric="m", value=None)
+    await Lapses(store, "b2:e").settled(failed, bench(store))
+    again = await Lapses(store, "b2:e").settled(replace(failed, value=1.0), bench(store))
+    assert again.value is None
+    assert (await Lapses(store, "b2:other").settled(replace(failed, value=1.0), bench(store))).value == 1.0
+
+
+async def test_an_order_that_was_not_drawn_from_the_seed_is_found() -> None:
+    store = MemoryStore()
+    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store))
+    plan = Experiment.from_content(store.get(verdict.experiment))
+    picked = replace(plan, order=tuple(sorted(plan.order)))
+    store.put("experiment", picked.content())
+    (fact,) = store.facts(Query(kind="verdict"))
+    body = replace(verdict, experiment=picked.digest).body()
+    store.append([replace(fact, key=picked.digest, body=body, number=0, link="")])
+    assert "order" in {problem.path for problem in certificate(store, picked.digest).problems}
+    assert "order" not in {problem.path for problem in certificate(store, verdict.experiment).problems}
