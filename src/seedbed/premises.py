@@ -16,7 +16,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.stage.quota import Spending
 from seedbed.storage import open_store
-from seedbed.storage.store import Store, Upkeep
+from seedbed.storage.store import Json, Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from seedbed.evaluation.declared import Declared
     from seedbed.evaluation.evaluate import Bench
     from seedbed.evaluation.metrics import Metric
+    from seedbed.experiments.budget import Terms
+    from seedbed.experiments.coverage import Grounds
+    from seedbed.experiments.history import History
     from seedbed.models.registry import Registry
     from seedbed.parallel import Executor
+    from seedbed.runs.cassette import Mode
     from seedbed.runs.run import Run
     from seedbed.stage.house import House
     from seedbed.stage.ledger import Ledger
@@ -142,6 +146,24 @@ class Premises:
             )
         return Dataset.from_content(body)
 
+    def protection(self, channel: str) -> Json:
+        """What protects a channel. One that nobody declared and nothing was released to is a slip of the pen."""
+        declared = self.settings.channels
+        if channel not in declared and self.store.ref(f"channels/{channel}") is None:
+            known = ", ".join(declared) or "none yet"
+            remedy = "Add it under channels in the workspace file, or check its spelling."
+            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+        return declared.get(channel, {})
+
+    def terms(self, channel: str, alpha: float | None = None) -> Terms:
+        """The terms of a channel's error budget. They say the error rate, so that no other may be asked for."""
+        from seedbed.release.protection import budget_terms
+
+        if alpha is not None:
+            place = f"channels.{channel}.error_budget"
+            raise SettingsError([Problem("alpha", f"{alpha:g}", f"none for a channel: its rate is set at {place}")])
+        return budget_terms(channel, self.protection(channel))
+
     @cached_property
     def judges(self) -> Mapping[str, Declared]:
         """The judges under `metrics` in the workspace file. Raises SettingsError with all that is wrong with them."""
@@ -163,17 +185,49 @@ class Premises:
 
     def bench_on(self, parallel: str | int | None) -> Bench:
         """The bench whose runs are performed there, or where the settings say. Raises SettingsError."""
-        from seedbed.parallel import Loop, executor
         from seedbed.worker import elsewhere
+
+        executor = self._executor(parallel)
+        return replace(self._bench, elsewhere=elsewhere(executor, opened_by, self._told)) if executor else self._bench
+
+    async def grounds(
+        self,
+        control: Playbook,
+        candidate: Playbook,
+        past: History,
+        mode: str,
+        ledger: Ledger,
+        parallel: str | int | None = None,
+    ) -> tuple[Bench, Grounds]:
+        """Replay past runs by both playbooks, there or where the settings say; and the bench to score the replays on.
+
+        Raises DatasetError if none can be answered for both, and BudgetSpent.
+        """
+        from seedbed.experiments.coverage import grounds
+        from seedbed.experiments.replay import Replayer, Replays, replayed
+        from seedbed.runs.cassette import Mode
+        from seedbed.worker import elsewhere, replays_elsewhere
+
+        kept, cache, executor = Mode.parse(mode), Replays(self.store), self._executor(parallel)
+        bench, others = replayed(self._bench, self.house, kept, cache), None
+        if executor:
+            told = (executor, opened_for_replays, lambda: (self._told(), kept))
+            bench, others = replace(bench, elsewhere=elsewhere(*told)), replays_elsewhere(*told, AT_ONCE)
+        perform = Replayer(self.house, kept, cache)
+        return bench, await grounds(control, candidate, past, perform, others=others, ledger=ledger)
+
+    def _executor(self, parallel: str | int | None) -> Executor | None:
+        """Who performs there, or where the settings say; None if that is this loop. Raises SettingsError."""
+        from seedbed.parallel import Loop, executor
 
         named = str(self.settings.parallel if parallel is None else parallel)
         chosen = self._executors.get(named) or self._executors.setdefault(named, executor(named))
         if isinstance(chosen, Loop):
-            return self._bench
+            return None
         if self.settings.store.partition(":")[0] == "memory":
             remedy = "Keep it in sqlite:///FILE or in PostgreSQL, or work in this loop."
             raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
-        return replace(self._bench, elsewhere=elsewhere(chosen, opened_by, self._told))
+        return chosen
 
     def _told(self) -> Told:
         """What other processes have to know to work here. They need not sit in this folder."""
@@ -200,6 +254,21 @@ def opened_by(told: Told) -> Premises:
     space = Premises.at(settings)
     space.tools, space.confirm = tools, confirm
     return space
+
+
+@dataclass(frozen=True)
+class ReplayPlace:
+    """Where another process replays."""
+
+    bench: Bench
+
+
+def opened_for_replays(told: tuple[Told, Mode]) -> ReplayPlace:
+    """The premises of another process in which nothing is live but what the mode allows."""
+    from seedbed.experiments.replay import replayed
+
+    space = opened_by(told[0])
+    return ReplayPlace(replayed(space.bench, space.house, told[1]))
 
 
 def store_url(settings: Settings) -> str:

@@ -1,26 +1,37 @@
-"""What an evaluation has done by other processes: chunks of its cells, and slices of its money."""
+"""What evaluations and replays have done by other processes: in chunks, each with a slice of the money."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
+from seedbed.errors import BudgetSpent, QuotaSpent, RunError
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.evaluation.evaluate import Bench, Elsewhere, Item, all_cells
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.evaluate import Bench, Elsewhere, Item, all_cells, seed_of
 from seedbed.evaluation.metrics import Metric
-from seedbed.parallel import Executor, in_chunks
+from seedbed.parallel import Executor, in_chunks, in_order
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import Missed
 from seedbed.stage.ledger import Ledger
 from seedbed.storage.store import Json
 
+if TYPE_CHECKING:
+    from seedbed.experiments.replay import Others
+
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+Results = TypeVar("Results", covariant=True)
+
 
 class Place(Protocol):
-    """Where a worker evaluates: a workspace of its own."""
+    """Where a worker evaluates or replays: a workspace of its own."""
 
     @property
     def bench(self) -> Bench: ...
@@ -30,45 +41,61 @@ Open = Callable[[Any], Place]
 """Opens a place by what it was told: a function of a module, which every worker can import."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Cells to pay for: all that a worker has to know. `told` is for `open`; `metrics` are pickled."""
+    """Work for a worker: all that it has to know. `told` is for `open`."""
 
     open: Open
     told: bytes
-    playbook: Json
-    metrics: bytes
-    items: tuple[Item, ...]
     at_once: int
-    timeout_seconds: float | None
-    max_cost_usd: float | None
+    max_cost_usd: float | None = None
 
+    def place(self) -> Place:
+        name = (f"{self.open.__module__}.{self.open.__qualname__}", self.told)
+        if name not in _places:
+            _places[name] = self.open(pickle.loads(self.told))
+        return _places[name]
 
-@dataclass(frozen=True)
-class Outcome:
-    """The cells of a chunk, in its order; what they cost, whether the money was short, and how long they took."""
-
-    cells: Cells
-    spent_usd: float
-    short: bool
-    seconds: float
+    def ledger(self) -> Ledger:
+        ledger = Ledger(self.max_cost_usd, kept=0.0)
+        if self.max_cost_usd is not None and self.max_cost_usd <= 0:
+            ledger.refuse()
+        return ledger
 
 
 _places: dict[tuple[str, bytes], Place] = {}
 """The workspaces that this process has opened. They stay open until it ends."""
 
 
-async def evaluated(chunk: Chunk) -> Outcome:
+@dataclass(frozen=True)
+class Outcome(Generic[Results]):
+    """The results of a chunk, in its order; what they cost, whether the money was short, and how long they took."""
+
+    results: Results
+    spent_usd: float
+    short: bool
+    seconds: float
+
+
+# Cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellChunk(Chunk):
+    """Cells to pay for; `metrics` are pickled."""
+
+    playbook: Json
+    metrics: bytes
+    timeout_seconds: float | None
+    items: tuple[Item, ...] = ()
+
+
+async def evaluated(chunk: CellChunk) -> Outcome[Cells]:
     """Pay for the cells of a chunk, in a worker."""
     began = time.perf_counter()
-    name = (f"{chunk.open.__module__}.{chunk.open.__qualname__}", chunk.told)
-    if name not in _places:
-        _places[name] = chunk.open(pickle.loads(chunk.told))
-    bench = replace(_places[name].bench, at_once=chunk.at_once, timeout_seconds=chunk.timeout_seconds, elsewhere=None)
-    playbook = Playbook.from_document(chunk.playbook)
-    ledger = Ledger(chunk.max_cost_usd, kept=0.0)
-    if chunk.max_cost_usd is not None and chunk.max_cost_usd <= 0:
-        ledger.refuse()
+    bench = chunk.place().bench
+    bench = replace(bench, at_once=chunk.at_once, timeout_seconds=chunk.timeout_seconds, elsewhere=None)
+    playbook, ledger = Playbook.from_document(chunk.playbook), chunk.ledger()
     async with bench.present():
         cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), bench, ledger)
     return Outcome(cells, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
@@ -82,40 +109,26 @@ def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) 
     ) -> AsyncGenerator[Sequence[Cell], None]:
         if not plan:
             return
-        whole = Chunk(
+        whole = CellChunk(
             open=open_place,
             told=executor.packed(tell(), "workspace"),
             playbook=playbook.document(),
             metrics=executor.packed(list(metrics), "metrics"),
-            items=(),
             at_once=bench.at_once,
             timeout_seconds=bench.timeout_seconds,
-            max_cost_usd=None,
         )
-        workers = await executor.ready()
-        purse = Purse(ledger, shares=2 * workers)
 
-        async def some(items: Sequence[Item], *, alone: bool = False) -> Outcome:
-            async with purse.slice(alone=alone) as slice_:
-                chunk = replace(whole, items=tuple(items), max_cost_usd=slice_.usd)
-                outcome: Outcome = await executor.do(evaluated, chunk)
-                slice_.spent_usd = outcome.spent_usd
-            return outcome
+        async def done(items: Sequence[Item], usd: float | None) -> Outcome[list[Sequence[Cell]]]:
+            chunk = replace(whole, items=tuple(items), max_cost_usd=usd)
+            outcome: Outcome[Cells] = await executor.do(evaluated, chunk)
+            rows = _rows(outcome.results, len(metrics))
+            return Outcome(rows, outcome.spent_usd, outcome.short, outcome.seconds)
 
-        async def paid(items: Sequence[Item]) -> tuple[Sequence[Sequence[Cell]], float]:
-            outcome = await some(items)
-            rows = _rows(outcome.cells, len(metrics))
-            if outcome.short and not purse.is_empty:  # of its slice, which says nothing of the whole
-                again = [place for place, row in enumerate(rows) if any(cell.value is None for cell in row)]
-                second = await some([items[place] for place in again], alone=True)
-                if second.short:
-                    purse.is_empty = True
-                for place, row in zip(again, _rows(second.cells, len(metrics)), strict=True):
-                    rows[place] = row
-            return rows, outcome.seconds
+        def unpaid(row: Sequence[Cell]) -> bool:
+            return any(cell.value is None for cell in row)
 
-        async with aclosing(in_chunks(plan, paid, workers=workers)) as results:
-            async for row in results:
+        async with aclosing(_paid(executor, plan, done, unpaid, ledger)) as rows:
+            async for row in rows:
                 yield row
 
     return cells
@@ -124,6 +137,112 @@ def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) 
 def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
     every = list(cells)
     return [every[start : start + metrics] for start in range(0, len(every), metrics)]
+
+
+async def _paid(
+    executor: Executor,
+    plan: Sequence[Asked],
+    done: Callable[[Sequence[Asked], float | None], Awaitable[Outcome[list[Result]]]],
+    unpaid: Callable[[Result], bool],
+    ledger: Ledger,
+) -> AsyncGenerator[Result, None]:
+    """The results of a plan in its order, a chunk at a time, each done with a slice of the ledger's money.
+
+    What may have been `unpaid` because its slice was short is done again with all the money that is left.
+    """
+    workers = await executor.ready()
+    purse = Purse.of(ledger, shares=2 * workers)
+
+    async def some(items: Sequence[Asked], *, alone: bool = False) -> Outcome[list[Result]]:
+        async with purse.slice(ledger, alone=alone) as slice_:
+            outcome = await done(items, slice_.usd)
+            slice_.spent_usd = outcome.spent_usd
+        return outcome
+
+    async def paid(items: Sequence[Asked]) -> tuple[Sequence[Result], float]:
+        outcome = await some(items)
+        results = outcome.results
+        if outcome.short and not purse.is_empty:  # of its slice, which says nothing of the whole
+            again = [place for place, result in enumerate(results) if unpaid(result)]
+            second = await some([items[place] for place in again], alone=True)
+            if second.short:
+                purse.is_empty = True
+                ledger.refuse()
+            for place, result in zip(again, second.results, strict=True):
+                results[place] = result
+        return results, outcome.seconds
+
+    async with aclosing(in_chunks(plan, paid, workers=workers)) as results:
+        async for result in results:
+            yield result
+
+
+# Replays
+
+
+Asking = tuple[Playbook, Task]
+"""A past run, and the playbook to replay it under."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayChunk(Chunk):
+    """Past runs to replay, each under one of the playbooks, by its number."""
+
+    playbooks: tuple[Json, ...] = ()
+    items: tuple[tuple[int, Task], ...] = ()
+
+
+async def replayed(chunk: ReplayChunk) -> Outcome[list[RunError | None]]:
+    """Replay past runs, in a worker, and say what went wrong with each."""
+    began = time.perf_counter()
+    bench, ledger = chunk.place().bench, chunk.ledger()
+    playbooks = [Playbook.from_document(each) for each in chunk.playbooks]
+
+    async def one(item: tuple[int, Task]) -> RunError | None:
+        number, task = item
+        if ledger.is_short:
+            return BudgetSpent("the money for these replays was spent")
+        own = Ledger(kept=0.0, within=ledger)
+        try:
+            await bench.perform("", playbooks[number], task, seed_of(task, 0), own)
+        except QuotaSpent:
+            raise  # which is no fault of the recording
+        except RunError as wrong:
+            return wrong if type(wrong) is Missed else RunError(str(wrong))
+        return None
+
+    async with bench.present(), aclosing(in_order(chunk.items, one, at_once=chunk.at_once)) as coming:
+        wrong = [each async for each in coming]
+    return Outcome(wrong, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
+
+
+def replays_elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object], at_once: int) -> Others:
+    """Have past runs replayed by the workers of an executor, each in a place of replays it opens by what it is told."""
+
+    async def replays(plan: Sequence[Asking], ledger: Ledger) -> AsyncGenerator[RunError | None, None]:
+        if not plan:
+            return
+        whole = ReplayChunk(open=open_place, told=executor.packed(tell(), "workspace"), at_once=at_once)
+
+        async def done(items: Sequence[Asking], usd: float | None) -> Outcome[list[RunError | None]]:
+            known = {playbook.digest: playbook.document() for playbook, _ in items}
+            numbers = {name: number for number, name in enumerate(known)}
+            asked = tuple((numbers[playbook.digest], task) for playbook, task in items)
+            chunk = replace(whole, playbooks=tuple(known.values()), items=asked, max_cost_usd=usd)
+            outcome: Outcome[list[RunError | None]] = await executor.do(replayed, chunk)
+            return outcome
+
+        def unpaid(wrong: RunError | None) -> bool:
+            return wrong is not None and not isinstance(wrong, Missed)
+
+        async with aclosing(_paid(executor, plan, done, unpaid, ledger)) as coming:
+            async for wrong in coming:
+                yield wrong
+
+    return replays
+
+
+# Money
 
 
 @dataclass
@@ -140,34 +259,41 @@ class Purse:
     What became of the slice of a worker that was lost nobody knows, so it counts as spent.
     """
 
-    def __init__(self, ledger: Ledger, *, shares: int) -> None:
+    def __init__(self, shares: int) -> None:
         self.is_empty = False
-        self._ledger = ledger
-        self._left = ledger.limit_usd
         self._shares = shares
-        self._holders = 0
+        self._held: list[float] = []
         self._settled = asyncio.Condition()
 
+    @classmethod
+    def of(cls, ledger: Ledger, *, shares: int) -> Purse:
+        """The one purse of a ledger: whoever else pays by it at the same time takes slices of the same money."""
+        if ledger not in _purses:
+            _purses[ledger] = cls(shares)
+        return _purses[ledger]
+
     @asynccontextmanager
-    async def slice(self, *, alone: bool = False) -> AsyncIterator[Slice]:
+    async def slice(self, ledger: Ledger, *, alone: bool = False) -> AsyncIterator[Slice]:
         """A share of what is left; or all of it, as soon as nobody else holds any."""
-        if self._left is None:
+        limit = ledger.limit_usd
+        if limit is None:
             taken = Slice(None)
             yield taken
-            self._ledger.spend(taken.spent_usd or 0.0)
+            ledger.spend(taken.spent_usd or 0.0)
             return
         async with self._settled:
-            await self._settled.wait_for(lambda: self._holders < (1 if alone else self._shares))
-            shares = 1 if alone else self._shares - self._holders
-            taken = Slice(0.0 if self.is_empty else self._left / shares)
-            self._left -= taken.usd or 0.0
-            self._holders += 1
+            await self._settled.wait_for(lambda: len(self._held) < (1 if alone else self._shares))
+            shares = 1 if alone else self._shares - len(self._held)
+            usd = 0.0 if self.is_empty else max(0.0, limit - ledger.spent_usd - sum(self._held)) / shares
+            taken = Slice(usd)
+            self._held.append(usd)
         try:
             yield taken
         finally:
-            spent = taken.usd if taken.spent_usd is None else taken.spent_usd
-            self._left += max(0.0, (taken.usd or 0.0) - (spent or 0.0))
-            self._holders -= 1
-            self._ledger.spend(spent or 0.0)
+            self._held.remove(usd)
+            ledger.spend(usd if taken.spent_usd is None else taken.spent_usd)
             async with self._settled:
                 self._settled.notify_all()
+
+
+_purses: WeakKeyDictionary[Ledger, Purse] = WeakKeyDictionary()

@@ -9,19 +9,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seedbed.errors import DatasetError, Problem, SettingsError, shown
+from seedbed.errors import DatasetError, Problem, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.premises import Premises
-from seedbed.storage.store import Fact, Json, Query, Ref
+from seedbed.storage.store import Fact, Query, Ref
 
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.evaluate import Watcher as CellWatcher
     from seedbed.evaluation.metrics import Metric
+    from seedbed.evolution.budget import Budget
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.experiments.compare import Watcher as AnswerWatcher
+    from seedbed.experiments.estimate import Estimate
     from seedbed.experiments.fidelity import Fidelity
     from seedbed.experiments.history import History
     from seedbed.experiments.many import Ranking
@@ -145,7 +147,7 @@ class Workspace(Premises):
         *,
         on: Dataset,
         metric: Metric,
-        alpha: float = 0.05,
+        alpha: float | None = None,
         seed: int = 0,
         rule: str | Mapping[str, Any] | None = None,
         replicates: int = 1,
@@ -159,15 +161,14 @@ class Workspace(Premises):
 
         On tasks that the candidate has not seen: DatasetError names those that it has. `rule` is a name, or a name with
         its settings, as in `{"rule": "exact", "effect": 0.1}`. Both begin with the `first_replicate` of each task: one
-        that is not known yet is run anew. For a `channel` it is paid from its error budget: of all that are ever called
-        better for it, at most a share `alpha` is not.
+        that is not known yet is run anew. `alpha` is the error rate, 0.05 if nobody says. For a `channel` it is paid
+        from its error budget, which says the error rate instead.
         """
         from seedbed.experiments.compare import compare
         from seedbed.stage.ledger import Ledger
 
+        terms = self.terms(channel, alpha) if channel else None
         old, (new,) = self._compared(control, [candidate], on)
-        if channel:
-            self.protection(channel)
         return await compare(
             old,
             new,
@@ -180,6 +181,7 @@ class Workspace(Premises):
             replicates=replicates,
             first_replicates=(first_replicate, first_replicate),
             channel=channel or "",
+            terms=terms,
             ledger=Ledger(max_cost_usd, kept=0.0),
             watch=watch,
         )
@@ -231,6 +233,7 @@ class Workspace(Premises):
         rule: str | Mapping[str, Any] | None = None,
         max_cost_usd: float | None = None,
         watch: AnswerWatcher | None = None,
+        parallel: str | int | None = None,
     ) -> tuple[Verdict, Fidelity, Answerable]:
         """Compare on past runs, answered from their recordings; nothing in the world is done.
 
@@ -239,24 +242,41 @@ class Workspace(Premises):
         live together never costs more than `max_cost_usd`. Raises DatasetError if there are none, and BudgetSpent.
         """
         from seedbed.experiments.compare import compare
-        from seedbed.experiments.fidelity import fidelity
-        from seedbed.experiments.replay import Replayer, answerable, replayed
-        from seedbed.runs.cassette import Mode
         from seedbed.stage.ledger import Ledger
 
-        kept, chosen, money = Mode.parse(mode), self.house, Ledger(max_cost_usd, kept=0.0)
+        money = Ledger(max_cost_usd, kept=0.0)
         old, (new,) = self._compared(control, [candidate], past.tasks)
-        trusted = await fidelity(past, chosen, kept, ledger=money)
-        found = await answerable([old, new], past.tasks, Replayer(chosen, kept), ledger=money)
-        if not len(found.tasks):
-            told = next(iter(found.missed.values()), "there are none")
-            remedy = "Replay them live from some step on, as with --mode fork:1."
-            raise DatasetError([Problem("past runs", f"none that can be replayed: {told}", "at least one", remedy)])
-        bench = replayed(self.bench_on("loop"), chosen, kept)
-        verdict = await compare(
-            old, new, found.tasks, metric, bench, alpha=alpha, seed=seed, rule=rule, ledger=money, watch=watch
-        )
-        return verdict, trusted, found
+        bench, base = await self.grounds(old, new, past, mode, money, parallel)
+        given: Any = {"alpha": alpha, "seed": seed, "rule": rule, "ledger": money, "watch": watch}
+        verdict = await compare(old, new, base.found.tasks, metric, bench, replay=base.told, **given)
+        return verdict, base.fidelity, base.found
+
+    async def estimate_replayed(
+        self,
+        control: Playbook | str,
+        candidate: Playbook | str,
+        *,
+        metric: Metric,
+        past: History,
+        live_runs: int,
+        mode: str = "strict",
+        seed: int = 0,
+        max_cost_usd: float | None = None,
+        parallel: str | int | None = None,
+    ) -> tuple[Estimate, Fidelity, Answerable]:
+        """By how much live runs would differ, from all past runs replayed and `live_runs` of them also run live.
+
+        However wrong replays are, the interval holds. It is no verdict. All that is live together never costs more than
+        `max_cost_usd`. Raises DatasetError if no recording can answer both playbooks, and BudgetSpent.
+        """
+        from seedbed.experiments.estimate import estimate
+        from seedbed.stage.ledger import Ledger
+
+        money, live = Ledger(max_cost_usd, kept=0.0), self.bench_on(parallel)
+        old, (new,) = self._compared(control, [candidate], past.tasks)
+        bench, base = await self.grounds(old, new, past, mode, money, parallel)
+        told = await estimate(old, new, base.found, metric, bench, live, live_runs=live_runs, seed=seed, ledger=money)
+        return told, base.fidelity, base.found
 
     def outlook(
         self,
@@ -265,10 +285,11 @@ class Workspace(Premises):
         *,
         on: Dataset,
         metric: Metric,
-        alpha: float = 0.05,
+        alpha: float | None = None,
         seed: int = 0,
         rule: str | Mapping[str, Any] | None = None,
         replicates: int = 1,
+        channel: str | None = None,
         effect: float = 0.1,
         discordance: float | None = None,
     ) -> Outlook:
@@ -276,18 +297,21 @@ class Workspace(Premises):
         from seedbed.experiments.experiment import Experiment
         from seedbed.experiments.outlook import outlook
 
+        rate = 0.05 if alpha is None else alpha
+        if channel:
+            terms = self.terms(channel, alpha)
+            rate, rule = terms.alpha(self.next_level(channel), rule), terms.rule(rule)
         old, (new,) = self._compared(control, [candidate], on)
         plan = Experiment.plan(
-            old.digest, new.digest, on, metric, alpha=alpha, seed=seed, models={}, rule=rule, replicates=replicates
+            old.digest, new.digest, on, metric, alpha=rate, seed=seed, models={}, rule=rule, replicates=replicates
         )
         return outlook(self.store, plan, on, effect=effect, discordance=discordance)
 
-    def next_level(self, channel: str, alpha: float = 0.05) -> float:
-        """The error rate that the next comparison for a channel may have, by the error budget of that."""
+    def next_level(self, channel: str) -> float:
+        """The level that the next comparison for a channel gets from its error budget."""
         from seedbed.experiments.budget import next_level
 
-        self.protection(channel)
-        return next_level(self.store, channel, alpha)
+        return next_level(self.store, channel, self.terms(channel))
 
     def _compared(
         self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset
@@ -314,16 +338,33 @@ class Workspace(Premises):
         start: Playbook | str,
         tasks: Dataset,
         *,
-        metric: Metric,
+        metric: Metric | Sequence[Metric],
         optimizer: Optimizer,
+        budget: Budget | str = "500 runs",
+        confirm: Dataset | None = None,
+        seed: int = 0,
+        patience: int | None = None,
+        parallel: str | int | None = None,
         because: str = "evolved",
         watch: EvolutionWatcher | None = None,
     ) -> Evolution:
-        """Search for a better playbook; every candidate is kept as a child of the start."""
-        from seedbed.evolution.evolve import evolve
+        """Search for a better playbook within a budget; every candidate is kept as a child of what it grew from.
 
-        chosen = self.playbook(start)
-        return await evolve(chosen, tasks, metric, optimizer, self.bench, self.library, because=because, watch=watch)
+        The tasks are parted: some are read, some decide, and some confirm at the end what was found, unless other
+        tasks `confirm`. Begun again with the same arguments it goes on where it was.
+        """
+        from seedbed.evolution.arena import Benched
+        from seedbed.evolution.budget import Budget
+        from seedbed.evolution.evolve import evolve
+        from seedbed.evolution.plan import Plan
+
+        limit = Budget.parse(budget) if isinstance(budget, str) else budget
+        plan = Plan.of(
+            self.playbook(start), tasks, optimizer, confirm=confirm, seed=seed, budget=limit, patience=patience
+        )
+        metrics = list(metric) if isinstance(metric, Sequence) else [metric]
+        arena = Benched(self.bench_on(parallel), metrics)
+        return await evolve(plan, arena, self.library, because=because, watch=watch)
 
     async def release(
         self, playbook: Playbook | str, *, to: str, verdict: Verdict | None = None, because: str = ""
@@ -336,15 +377,6 @@ class Workspace(Premises):
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
         return await release(self.library, to, digest, gates, verdict=verdict, because=reason)
-
-    def protection(self, channel: str) -> Json:
-        """What protects a channel. One that nobody declared and nothing was released to is a slip of the pen."""
-        declared = self.settings.channels
-        if channel not in declared and self.store.ref(f"channels/{channel}") is None:
-            known = ", ".join(declared) or "none yet"
-            remedy = "Add it under channels in the workspace file, or check its spelling."
-            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
-        return declared.get(channel, {})
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
         """Return a channel to what it served before."""

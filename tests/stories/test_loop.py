@@ -12,6 +12,7 @@ import pytest
 
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
+from seedbed.evolution.plan import NONE
 from seedbed.evolution.variation import demonstrated, reworded
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.recorder import recall
@@ -147,9 +148,11 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     # Evolve
     words = list(reworded(START, world.gene, world.bank))
     shown = demonstrated(words[-1], "demos.label", train.tasks, count=2, seed=1)
-    found = await space.evolve(START, train, metric=metric, optimizer=BestOf([*words, shown]), because="other words")
+    search = BestOf([*words, shown])
+    found = await space.evolve(START, train, metric=metric, optimizer=search, confirm=NONE, because="other words")
     assert found.best != START.digest
-    assert {cell.reused for cell in found.start.cells} == {True}
+    # Those of the start are known; the two best are tried again on six tasks, to see whether that makes a difference.
+    assert 0 < found.spent["runs"] <= 11 * len(found.pool) - 11 + 12
     better = space.playbook(found.best)
     assert better.rules == START.rules
     assert [entry.digest for entry in space.library.children(START.digest)] == [each.digest for each in (*words, shown)]
@@ -206,8 +209,9 @@ async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspac
     async def around(space: Workspace) -> tuple[Any, ...]:
         card = await space.evaluate(START, train, ExactMatch())
         found = await space.evolve(START, train, metric=ExactMatch(), optimizer=BestOf(words))
+        tried = found.pool.table().tolist()
         verdict = await space.compare(START, words[-1], on=test, metric=ExactMatch())
-        return card.interval, found.best, [each.interval for each in found.tried], verdict
+        return card.interval, found.best, tried, found.confirmed, verdict
 
     first = await around(space)
     runs = len(facts(space, "run"))

@@ -9,6 +9,12 @@ from typing import Any
 
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evolution.allocation import Uniform
+from seedbed.evolution.arena import Benched
+from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.plan import Plan
 from seedbed.models.registry import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -62,6 +68,15 @@ def bench(
         return await house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
     return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
+
+
+async def searched(start: Playbook, tasks: Dataset, optimizer: Optimizer, its_bench: Bench, **given: Any) -> Evolution:
+    """A search of ada's by exact matches, with every task deciding and every candidate tried on all of them."""
+    because = given.pop("because", "a search")
+    watch = given.pop("watch", None)
+    plan = Plan(start=start, select=tasks, optimizer=optimizer, **{"allocation": Uniform(), **given})
+    library = Library(its_bench.store, "ada")
+    return await evolve(plan, Benched(its_bench, [ExactMatch()]), library, because=because, watch=watch)
 
 
 def count(store: Store, kind: str) -> int:

@@ -227,6 +227,25 @@ async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
     assert its.library.entry(better.digest).because == "compared"
 
 
+async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budget_and_no_other() -> None:
+    its = space(channels={"production": {"error_budget": {"rate": 0.2, "control": "e-lond"}}})
+    given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch(), "channel": "production"}
+    old, new = agent("x"), agent(".*")
+    with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none .* channels\.production\.error_budget"):
+        await its.compare(old, new, alpha=0.1, **given)
+    with pytest.raises(SettingsError, match=r"channels\.production\.error_budget"):
+        its.outlook(old, new, alpha=0.1, **given)
+    assert list(its.store.facts(Query(kind="derivation"))) == []
+    level = its.next_level("production")
+    planned = its.outlook(old, new, **given)
+    assert (planned.rule, planned.alpha) == ("betting", level)
+    verdict = await its.compare(old, new, **given)
+    assert (verdict.rule, verdict.alpha) == ("betting", level)
+    assert its.next_level("production") != level
+    planned = its.outlook(old, new, rule="exact", **given)
+    assert planned.alpha == pytest.approx((its.next_level("production") / 2) ** 2)
+
+
 async def test_the_gates_of_a_channel_are_those_of_the_settings() -> None:
     its = space(channels={"playground": {"require": []}, "odd": {"require": ["nonsense"]}})
     for known in ("a", "b"):

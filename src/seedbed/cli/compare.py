@@ -61,14 +61,27 @@ def compare(
             "--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K, live from step K. [strict]"
         ),
     ] = None,
+    live_runs: Annotated[
+        int | None,
+        typer.Option(
+            "--live-runs",
+            min=2,
+            metavar="M",
+            help="With --replay: run so many of them live too, and estimate what live runs would show.",
+        ),
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
     ] = None,
     metric: MetricName = "exact_match",
     alpha: Annotated[
-        float,
-        typer.Option("--alpha", help="The highest chance to call a candidate better that is not, above 0, below 0.5."),
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            "--alpha",
+            metavar="RATE",
+            help="The highest chance to call a candidate better that is not, above 0, below 0.5. [0.05]",
+        ),
+    ] = None,
     rule: Annotated[
         Rule | None,
         typer.Option(
@@ -109,10 +122,7 @@ def compare(
             help="With --plan or --rule sprt: on how many tasks scores will differ. [0.3 with --plan]",
         ),
     ] = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option("--max-cost", min=0, metavar="USD", help="Never spend more; the same command goes on."),
-    ] = None,
+    max_cost: Annotated[float | None, options.max_cost("Never spend more; the same command goes on.")] = None,
     parallel: Annotated[
         str | None,
         typer.Option("--parallel", metavar="HOW", help="Where runs happen: loop, processes, a number of them, ray."),
@@ -130,33 +140,40 @@ def compare(
 
     JSON: experiment, control, candidate, dataset, metric, finding, because, aborted, tasks, at_most, wins, ties,
     losses, control_mean, candidate_mean, difference, low, high, estimate, estimate_low, estimate_high, p, e, alpha,
-    rule, guarantee, better, outcomes, scores, failed, unscored, evidence, judges, cost_usd. JSON with several: control,
-    alpha, candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --plan: rule, guarantee, alpha,
-    units, runs_per_unit, effect, discordance, expected, curve, fixed, detectable, usd_per_unit, expected_cost_usd.
+    rule, guarantee, better, outcomes, scores, failed, unscored, evidence, judges, replay, cost_usd. JSON with several:
+    control, alpha, candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --live-runs: estimate,
+    fidelity, missed, steps. JSON with --plan: rule, guarantee, alpha, units, runs_per_unit, effect, discordance,
+    expected, curve, fixed, detectable, usd_per_unit, expected_cost_usd.
     Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or not as good as hoped for, or it cannot
     be done; 2 if these tasks do not tell, or the money did not last. Of several, 0 if any is better, 1 if none may be.
+    With --live-runs, 0 if all of the interval is in favour of B, 1 if all of it is against, else 2.
     """
     from seedbed.cli import verdicts
 
     if on is None and replay is None:
         raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
     anew = first_replicate > 0
-    goes_on = {"--for": channel, "--parallel": parallel, "--replicates": replicates > 1, "--first-replicate": anew}
+    goes_on = {"--for": channel, "--replicates": replicates > 1, "--first-replicate": anew}
     shown = {"--rule": rule, "--goal": goal != Goal.superior, "--margin": margin}
     several, report = len(candidates) > 1, {"--output": file}
-    _expect_none(replay is None, {"--mode": mode, "--since": since}, "without --replay")
+    _expect_none(replay is None, {"--mode": mode, "--since": since, "--live-runs": live_runs}, "without --replay")
     _expect_none(not plan and rule != Rule.sprt, {"--discordance": discordance}, "without --plan or --rule sprt")
     _expect_none(plan, {"--replay": replay, **report}, "with --plan, which runs nothing")
-    _expect_none(replay is not None, {**goes_on, **report}, "with --replay, of which no report is written")
+    _expect_none(replay is not None, goes_on, "with --replay")
+    decides = {**shown, "--effect": effect, "--alpha": alpha, **report}
+    _expect_none(live_runs is not None, decides, "with --live-runs, which estimates and does not decide")
     alone = {**shown, "--for": channel, "--plan": plan, "--replay": replay, "--first-replicate": anew}
     _expect_none(several, alone, "with several candidates")
     _expect_none(several, report, "with several candidates: `seedbed experiment report` writes one for each")
-    _expect(alpha, effect, margin, discordance, goal, rule)
+    set_at = f"with --for: the rate is set at channels.{channel}.error_budget in the workspace file"
+    _expect_none(channel is not None, {"--alpha": alpha}, set_at)
+    rate = 0.05 if alpha is None else alpha
+    _expect(rate, effect, margin, discordance, goal, rule)
     options.new_report(file)
     how, began = options.mode(mode or "strict"), options.moment(since, "--since")
     read = None if on is None else options.dataset_file(on)
     given: dict[str, Any] = {
-        "alpha": alpha,
+        "alpha": None if channel else rate,
         "seed": seed,
         "rule": _rule(rule, effect, goal, margin, replicates, discordance),
     }
@@ -165,23 +182,31 @@ def compare(
         by, tasks = options.metric(space, metric), None if on is None else read or options.dataset(space, on)
         old, new = space.playbook(control), [space.playbook(each) for each in candidates]
         if tasks is None or replay is not None:
-            given["max_cost_usd"] = max_cost
+            money: dict[str, Any] = {"max_cost_usd": max_cost, "parallel": parallel}
+            past = verdicts.past_runs_of(space, old, replay or 1, began, seed, tasks)
             with _told_if_unpaid(as_json):
-                answered = verdicts.replayed(space, old, new[0], tasks, by, replay or 1, str(how), began, given)
+                if live_runs is not None:
+                    run: dict[str, Any] = {"live_runs": live_runs, "seed": seed, **money}
+                    estimated = verdicts.estimated(space, old, new[0], by, past, str(how), run)
+                    view = verdicts.estimate_view(*estimated, (control, candidates[0]))
+                    output.show(verdicts.estimate_document(*estimated), as_json, view)
+                    raise typer.Exit({"better": PASS, "worse": BLOCKED}.get(estimated[0].says, INCONCLUSIVE))
+                answered = verdicts.replayed(space, old, new[0], by, past, str(how), {**given, **money})
             names, ruled = (control, candidates[0]), verdicts.registered_rule(space, answered[0])
+            if file:
+                verdicts.write_report(space, answered[0], file, names)
             output.show(verdicts.replay_document(*answered), as_json, verdicts.replay_view(*answered, ruled, names))
+            _tell_written(file, as_json)
             raise typer.Exit(_code(answered[0], goal))
         if plan:
-            if channel:
-                given["alpha"] = space.next_level(channel, alpha)
             about: dict[str, Any] = {"effect": effect or 0.1, "discordance": discordance, "replicates": replicates}
-            told = space.outlook(old, new[0], on=tasks, metric=by, **about, **given)
+            told = space.outlook(old, new[0], on=tasks, metric=by, channel=channel, **about, **given)
             output.show(told.document(), as_json, verdicts.outlook_view(told))
             return
         paid: dict[str, Any] = {"replicates": replicates, "max_cost_usd": max_cost, "parallel": parallel}
         with _told_if_unpaid(as_json):
             if several:
-                ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": alpha, "seed": seed, **paid})
+                ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": rate, "seed": seed, **paid})
                 called = {each.digest: name for each, name in zip(new, candidates, strict=True)}
                 output.show(ranking.document(), as_json, verdicts.ranking_view(ranking, called))
                 codes = {_code(place.verdict, goal) for place in ranking.places if not place.better}
@@ -193,9 +218,13 @@ def compare(
         if file:
             verdicts.write_report(space, verdict, file, names)
     output.show(verdict.body(), as_json, verdicts.verdict_view(verdict, ruled, names))
+    _tell_written(file, as_json)
+    raise typer.Exit(_code(verdict, goal))
+
+
+def _tell_written(file: Path | None, as_json: bool) -> None:
     if file and not as_json:
         output.show(None, False, line(("✓ ", "bold green"), f"wrote {file}"))
-    raise typer.Exit(_code(verdict, goal))
 
 
 def _code(verdict: Verdict, goal: Goal) -> int:
@@ -220,7 +249,8 @@ def compared(
     """`Workspace.compare` with a live status line."""
     from seedbed.cli import progress
 
-    with progress.comparing(len(tasks), given.get("alpha", 0.05)) as watch:
+    channel = given.get("channel")
+    with progress.comparing(len(tasks), space.next_level(channel) if channel else given["alpha"]) as watch:
         return options.complete(space.compare(control, candidate, on=tasks, metric=by, watch=watch, **given))
 
 

@@ -1,4 +1,4 @@
-"""seedbed evaluate: score playbooks over tasks, or over the datasets of a suite."""
+"""seedbed evaluate: score playbooks over tasks, over the datasets of a suite, or over all corpora."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def evaluate(
         ),
     ] = None,
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Never spend more, on all of it together.")
-    ] = None,
+    max_cost: Annotated[float | None, options.max_cost("Never spend more, on all of it together.")] = None,
     parallel: Annotated[
         str | None,
         typer.Option("--parallel", metavar="HOW", help="Where runs happen: loop, processes, a number of them, ray."),
@@ -70,6 +68,15 @@ def evaluate(
     front: Annotated[
         bool, typer.Option("--front", help="Also which of several are worth having by all metrics, cost and speed.")
     ] = False,
+    across: Annotated[
+        str | None,
+        typer.Option(
+            "--across",
+            metavar="TASK",
+            help="Score the playbooks specialised for this kind of task, and their bases, on all corpora. Arguments are"
+            " then some of them (all unless given), and CORPUS=DATASET where datasets/CORPUS/TASK is not meant.",
+        ),
+    ] = None,
     written: Annotated[
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
     ] = None,
@@ -89,12 +96,14 @@ def evaluate(
     latency_seconds (p50, p95, p99), metrics, strata, worst, cells. JSON with several playbooks: dataset, cards.
     JSON with --front: dataset, cards, front (measures, front, playbooks). JSON with --suite: suite, results (name,
     playbook, dataset, metric, mean, low, high, confidence, tasks, unscored, cost_usd, missed, change).
+    JSON with --across: metric, better, corpora, scores, difficulty, effects, transfer.
     JSON with -o: format, file.
     Exit code 1 if it cannot be done, a suite has become worse or a threshold is missed. Exit code 2 if a playbook could
     not be scored at all, or the money did not last.
     """
     from rich.console import Group
 
+    from seedbed.cli import across as acrosses
     from seedbed.cli import cards, scoring, suites
     from seedbed.evaluation.report import to_document
     from seedbed.evaluation.suite import Suite
@@ -104,6 +113,9 @@ def evaluate(
     form = _form(written, file)
     if front and (suite or form == Format.csv):
         raise typer.BadParameter(f"expected none with {'--suite' if suite else 'CSV'}", param_hint="--front")
+    if across is not None and (suite or front or on):
+        other = "--suite" if suite else "--front" if front else "--on"
+        raise typer.BadParameter(f"expected none with {other}", param_hint="--across")
     how = scoring.How(max_cost, parallel, timeout)
     _look_beside(options.workspace_file(workspace))
     if suite:
@@ -112,6 +124,14 @@ def evaluate(
         with options.opened(workspace) as space:
             measurement = suites.measured(space, loaded, names, how, accept)
         report, view, document = measurement.report, suites.view(measurement), suites.document(measurement)
+    elif across is not None:
+        names, datasets = acrosses.named([*(playbooks or ()), *([dataset] if dataset else [])])
+        for each in metric or ():
+            options.expect_metric(workspace, each)
+        with options.opened(workspace) as space:
+            by = _metrics(space, metric or ["exact_match"])
+            everywhere = acrosses.evaluated(space, across, names, datasets, by, replicates, how)
+        report, view, document = everywhere.report, acrosses.view(everywhere), everywhere.document()
     else:
         names, on = _named(playbooks, dataset, on)
         if front and len({*names}) < 2:
@@ -124,7 +144,7 @@ def evaluate(
             tasks = read or options.dataset(space, on)
             report = scoring.evaluated(space, scoring.chosen(space, names), tasks, by, replicates, how)
         view, document = cards.report_view(report), to_document(report)
-    told: list[Any] = [report]
+    told: list[Any] = [report if across is None else everywhere]
     if front:
         from seedbed.cli.front import front_view
         from seedbed.experiments.front import front as best
@@ -133,7 +153,7 @@ def evaluate(
         view, document = Group(view, front_view(found)), {**document, "front": found.document()}
         told.append(found)
     if form:
-        output.hand_over({"format": form.value}, _forms(front)[form](*told), file, as_json)
+        output.hand_over({"format": form.value}, _forms(front, across is not None)[form](*told), file, as_json)
     else:
         output.show(document, as_json, view)
     if unpaid := sum(len(card.unpaid) for card in report.cards.values()):
@@ -169,9 +189,10 @@ def _form(written: Format | None, file: Path | None) -> Format | None:
     return written or (ENDINGS[file.suffix] if file else None)
 
 
-def _forms(front: bool = False) -> Mapping[Format, Any]:
-    """How each format is written, of a report, or of one with its front."""
+def _forms(front: bool = False, across: bool = False) -> Mapping[Format, Any]:
+    """How each format is written, of a report, of one with its front, or of all corpora."""
     from seedbed.cli import front as fronts
+    from seedbed.evaluation import across as acrosses
     from seedbed.evaluation import page, report
 
     if front:
@@ -180,7 +201,9 @@ def _forms(front: bool = False) -> Mapping[Format, Any]:
             Format.html: fronts.to_html,
             Format.json: fronts.to_json,
         }
-    writers = (report.to_markdown, report.to_csv, page.to_html, report.to_json)
+    writers: tuple[Any, ...] = (report.to_markdown, report.to_csv, page.to_html, report.to_json)
+    if across:
+        writers = (acrosses.to_markdown, acrosses.to_csv, acrosses.to_html, acrosses.to_json)
     return dict(zip((Format.markdown, Format.csv, Format.html, Format.json), writers, strict=True))
 
 

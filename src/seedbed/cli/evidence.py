@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or 
 def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
     """The certificate of a verdict: what was registered, every outcome, the path of the rule, what can be doubted.
 
-    JSON: verdict, experiment, path, flags, problems.
+    JSON: verdict, experiment, path, flags, coverage, problems.
     Exit code 1 if, computed again, anything differs.
     """
     from rich.console import Group
@@ -37,7 +37,8 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
         (line(("✓", "green")) if kept else line(("✗", "bold red")), words(flag)) for flag, kept in proof.flags.items()
     ]
     view = Group(verdicts.verdict_view(proof.verdict, proof.experiment.rule), "", output.table("", "claim", rows=flags))
-    output.show(proof.document(), as_json, view, *map(output.problem_view, proof.problems))
+    covered = [Group("", verdicts.coverage_view(proof.coverage))] if proof.coverage else []
+    output.show(proof.document(), as_json, view, *covered, *map(output.problem_view, proof.problems))
     raise typer.Exit(BLOCKED if proof.problems else PASS)
 
 
@@ -82,32 +83,31 @@ def verify(
 @app.command()
 def budget(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Whose candidates were judged.")],
-    alpha: Annotated[float, typer.Option("--alpha", help="The share of false winners that is tolerated.")] = 0.05,
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
     """What is left of a channel's error budget, which all candidates ever judged for it share.
 
+    Its rate, and what keeps it, is `error_budget` under the channel in the workspace file.
+
     JSON: channel, budget, alpha, next_alpha, left, spent, tested, waiting, discoveries.
     """
     from dataclasses import asdict, replace
 
-    from seedbed.experiments.budget import error_budget, next_level
+    from seedbed.experiments.budget import error_budget
 
-    _expect_rate(alpha)
     with options.opened(workspace) as space:
-        space.protection(channel)  # a slip of the pen would look like a budget of which nothing is spent
-        bank = error_budget(space.store, channel, alpha=alpha)
-        balance = replace(bank.balance(), next_alpha=next_level(space.store, channel, alpha))
+        bank = error_budget(space.store, channel, space.terms(channel))
+        balance = replace(bank.balance(), next_alpha=space.next_level(channel))
     view = output.facts(
         [
             ("budget", f"{bank.name}: {bank.guarantee}"),
             ("tested", f"{balance.tested}, of which {balance.discoveries} were called better; {balance.waiting} wait"),
             ("next", f"the next candidate may err with chance {balance.next_alpha:.2g}"),
-            ("left", f"{balance.left:.2g} of {alpha:g} for all to come, and more with every discovery"),
+            ("left", f"{balance.left:.2g} of {bank.alpha:g} for all to come, and more with every discovery"),
         ]
     )
-    output.show({"channel": channel, "budget": bank.name, "alpha": alpha, **asdict(balance)}, as_json, view)
+    output.show({"channel": channel, "budget": bank.name, "alpha": bank.alpha, **asdict(balance)}, as_json, view)
 
 
 def _expect_rate(alpha: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Coroutine, Iterable, Iterator
@@ -54,6 +55,18 @@ Changes = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
 MetricName = Annotated[str, typer.Option("--metric", help="How answers are scored: exact_match.")]
+
+
+def dollars(amount: float | None) -> float | None:
+    """An amount of money as it is typed: a number from 0."""
+    if amount is not None and not 0 <= amount < math.inf:
+        raise typer.BadParameter(f"found {amount:g}; expected an amount in dollars, from 0, such as 0.5")
+    return amount
+
+
+def max_cost(meaning: str) -> Any:
+    """The option --max-cost, with what it means to a command."""
+    return typer.Option("--max-cost", metavar="USD", callback=dollars, help=meaning)
 
 
 def workspace_file(given: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""seedbed playbook: look at playbooks. Changing and exchanging them is in the two modules beside this one."""
+"""seedbed playbook: look at playbooks. Changing, exchanging and specialising them is in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seedbed.cli import options, output, playbook_changes, playbook_files
+from seedbed.cli import options, output, playbook_changes, playbook_files, specialised
 from seedbed.cli.options import AsJson, Changes, Limit, PlaybookName, WorkspaceFile
 from seedbed.cli.output import line
 
@@ -193,3 +193,4 @@ def tree(
 
 app.add_typer(playbook_files.app)
 app.add_typer(playbook_changes.app)
+app.add_typer(specialised.app)

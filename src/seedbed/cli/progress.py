@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from seedbed.evaluation.evaluate import Cell
-    from seedbed.playbooks.playbook import Playbook
     from seedbed.stats.sequential import Answer
 
 
@@ -49,19 +48,6 @@ class _Pace:
 
     def _elapsed(self) -> float:
         return max(time.monotonic() - self._began, 1e-6)
-
-
-@contextmanager
-def evolving(tasks: int, count: int) -> Iterator[Callable[[Playbook, Cell], None]]:
-    """A watcher of an evolution: which candidate, and as for `candidates`."""
-    seen: dict[str, int] = {}
-    with candidates(tasks * count) as watch:
-
-        def heard(playbook: Playbook, cell: Cell) -> None:
-            number = seen.setdefault(playbook.digest, len(seen))
-            watch(f"candidate {number} of {count - 1}" if number else "start", cell)
-
-        yield heard
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seedbed.cli import options, output, patterns, replay
+from seedbed.cli import options, output, patterns, replay, screening
 from seedbed.cli.options import AsJson, Limit, WorkspaceFile
 from seedbed.cli.output import clipped, counted, line, money, when
 from seedbed.errors import Problem, SettingsError
@@ -203,6 +203,7 @@ def export(
 
 app.command("patterns")(patterns.patterns)
 app.command("replay")(replay.replay)
+app.command("screen")(screening.screen)
 
 
 def _write_new(file: Path, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,13 +10,11 @@ import typer
 from seedbed.cli import options, output
 from seedbed.cli.compare import compare
 from seedbed.cli.evaluate import evaluate
-from seedbed.cli.options import AsJson, Because, Changes, DatasetName, DryRun, MetricName, PlaybookName, WorkspaceFile
+from seedbed.cli.evolve import evolve
+from seedbed.cli.options import AsJson, Because, Changes, DryRun, PlaybookName, WorkspaceFile
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.evolution.evolve import Evolution
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.storage.store import Digest, Json, Ref
@@ -33,9 +30,7 @@ def run(
     ] = None,
     inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the task is.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Never spend more; conclude in time.")
-    ] = None,
+    max_cost: Annotated[float | None, options.max_cost("Never spend more; conclude in time.")] = None,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was interrupted or failed.")
     ] = None,
@@ -97,139 +92,7 @@ app.command(rich_help_panel="Verbs do the work")(evaluate)
 app.command(rich_help_panel="Verbs do the work")(compare)
 
 
-@app.command(rich_help_panel="Verbs do the work")
-def evolve(
-    playbook: PlaybookName,
-    dataset: DatasetName,
-    bank: Annotated[
-        Path, typer.Option("--bank", metavar="FILE", help="Texts to try: one on each line, or a YAML list.")
-    ],
-    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is replaced.")] = None,
-    demos: Annotated[
-        int,
-        typer.Option(
-            "--demos",
-            min=0,
-            help="Try each text also with so many worked examples from tasks that are then not scored.",
-        ),
-    ] = 0,
-    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the worked examples.")] = 0,
-    metric: MetricName = "exact_match",
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Look for a better playbook among other words and worked examples.
-
-    Every candidate is kept as a child. The best score is the best of many: compare it on other tasks before you
-    believe it. After an interruption run it again: what was scored is not paid twice.
-
-    JSON: dataset, metric, start, tried, best, improved, branch. JSON with --dry-run: start, candidates, tasks, runs.
-    Exit code 2 if nothing was better than the start.
-    """
-    from seedbed.cli import views
-
-    read = options.dataset_file(dataset)
-    options.expect_metric(workspace, metric)
-    with options.opened(workspace, dry_run=dry_run) as space:
-        by, start = options.metric(space, metric), space.playbook(playbook)
-        shown, tasks = _apart(read or options.dataset(space, dataset), demos, seed)
-        offered = variants(start, _bank(bank), gene, demos, shown, seed)
-        if dry_run:
-            _show_plan(start, offered, len(tasks), as_json)
-            return
-        found = evolved(space, start, tasks, by, offered, f"over {bank.name}")
-        improved = found.best != start.digest
-        if branch and improved:
-            space.library.name(branch, found.best, because=f"best of {len(found.tried)} on {Path(dataset).name}")
-        view = views.evolution_view(found, space.library)
-    document = views.evolution_document(found, tasks, branch if improved else None)
-    output.show(document, as_json, view)
-    raise typer.Exit(PASS if improved else INCONCLUSIVE)
-
-
-def _apart(tasks: Dataset, demos: int, seed: int) -> tuple[Dataset, Dataset]:
-    """Tasks to draw worked examples from, and the others to be scored on: what is shown is not asked."""
-    if not demos:
-        return tasks, tasks
-    return tasks.split(max(0.25, demos / len(tasks)), seed=seed)
-
-
-def variants(
-    start: Playbook, bank: list[str], gene: str | None, demos: int, tasks: Dataset, seed: int
-) -> list[Playbook]:
-    """The start in other words, each also with worked examples from the tasks if there are to be some."""
-    from seedbed.evolution.variation import demonstrated, reworded
-
-    path = gene or _only_text(start)
-    words = list(reworded(start, path, bank))
-    if not demos:
-        return words
-    step = _step_of(start, path)
-    shown = [demonstrated(each, f"demos.{step}", tasks.tasks, count=demos, seed=seed) for each in (start, *words)]
-    return [*words, *shown]
-
-
-def _only_text(playbook: Playbook) -> str:
-    from seedbed.playbooks.genes import genes
-
-    paths = [each.path for each in genes(playbook).values() if each.kind == "text"]
-    if len(paths) != 1:
-        found = f"found {len(paths)} texts that may evolve: {', '.join(paths) or 'none'}"
-        raise typer.BadParameter(f"{found}; expected one of them", param_hint="--gene")
-    return paths[0]
-
-
-def _step_of(playbook: Playbook, path: str) -> str:
-    """The step whose answers a text decides: its own, or the first one its role performs."""
-    kind, name = path.split(".")[:2]
-    for step in playbook.all_steps():
-        if (kind, name) in (("steps", step.name), ("roles", step.role)):
-            return step.name
-    raise typer.BadParameter(f"no step answers by {path}, so it has no worked examples", param_hint="--demos")
-
-
-def _bank(path: Path) -> list[str]:
-    from seedbed import documents
-    from seedbed.errors import PlaybookError, Problem
-
-    if path.suffix in (".yaml", ".yml", ".json"):
-        texts = documents.read(path, PlaybookError).value
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise PlaybookError([Problem("document", type(texts).__name__, "a list of texts")], str(path))
-    else:
-        try:
-            texts = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as wrong:
-            raise PlaybookError([Problem("file", str(wrong), "a readable file of texts")], str(path)) from None
-    texts = [text.strip() for text in texts if text.strip()]
-    if not texts:
-        raise PlaybookError([Problem("file", "no texts", "at least one")], str(path))
-    return texts
-
-
-def _show_plan(start: Playbook, offered: list[Playbook], tasks: int, as_json: bool) -> None:
-    from seedbed.cli import views
-    from seedbed.storage.store import short
-
-    runs = tasks * (len(offered) + 1)
-    document = {"start": start.digest, "candidates": [each.digest for each in offered], "tasks": tasks, "runs": runs}
-    rows = [(short(each.digest), views.difference(start, each)) for each in offered]
-    table = output.table("candidate", "what is different", rows=rows)
-    output.show(document, as_json, table, line(f"at most {runs} runs: {len(offered)} candidates and the start"))
-
-
-def evolved(
-    space: Workspace, start: Playbook, tasks: Dataset, by: Metric, offered: list[Playbook], because: str
-) -> Evolution:
-    """`Workspace.evolve` over these candidates with live progress."""
-    from seedbed.cli import progress
-    from seedbed.evolution.best_of import BestOf
-
-    with progress.evolving(len(tasks), len(offered) + 1) as watch:
-        work = space.evolve(start, tasks, metric=by, optimizer=BestOf(offered), because=because, watch=watch)
-        return options.complete(work)
+app.command(rich_help_panel="Verbs do the work")(evolve)
 
 
 @app.command(rich_help_panel="Verbs do the work")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
 
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
+    from seedbed.experiments.coverage import Coverage
+    from seedbed.experiments.estimate import Estimate
     from seedbed.experiments.fidelity import Fidelity
+    from seedbed.experiments.history import History
     from seedbed.experiments.many import Ranking
     from seedbed.experiments.outlook import Outlook
     from seedbed.experiments.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
+    from seedbed.stats.estimates import Interval
     from seedbed.storage.store import Digest, Json
     from seedbed.workspace import Workspace
 
@@ -152,36 +157,59 @@ def ranked(
         return options.complete(work)
 
 
+def past_runs_of(
+    space: Workspace, control: Playbook, count: int, since: datetime | None, seed: int, known: Dataset | None
+) -> History:
+    """Some of the control's past runs, drawn so that they stand for all."""
+    import typer
+
+    from seedbed.errors import DatasetError
+    from seedbed.experiments.history import history, past_runs
+
+    runs = past_runs(space.store, playbook=control.digest, since=since)
+    try:
+        return history(runs, min(count, len(runs)), seed=seed, known=known or ())
+    except DatasetError as wrong:
+        (problem,) = wrong.problems
+        if problem.path != "n":
+            raise
+        told = f"found {problem.found}; expected {problem.expected}"
+        raise typer.BadParameter(told, param_hint="--replay") from None
+
+
 def replayed(
     space: Workspace,
     control: Playbook,
     candidate: Playbook,
-    known: Dataset | None,
     by: Metric,
-    count: int,
+    past: History,
     mode: str,
-    since: datetime | None,
     given: dict[str, Any],
 ) -> tuple[Verdict, Fidelity, Answerable]:
-    """`Workspace.compare_replayed` on some of the control's past runs, with a live status line."""
+    """`Workspace.compare_replayed` with a live status line."""
     from seedbed.cli import progress
-    from seedbed.experiments.history import history, past_runs
 
-    runs = past_runs(space.store, playbook=control.digest, since=since)
-    past = history(runs, min(count, len(runs)), seed=given["seed"], known=known or ())
     with progress.comparing(len(past.tasks), given["alpha"]) as watch:
         work = space.compare_replayed(control, candidate, metric=by, past=past, mode=mode, watch=watch, **given)
         return options.complete(work)
 
 
 def replay_document(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> Json:
-    told = {"missed": dict(found.missed), "steps": dict(found.steps)}
-    return {"verdict": verdict.body(), "fidelity": asdict(fidelity), **told}
+    return {"verdict": verdict.body(), **_answered_document(fidelity, found)}
+
+
+def _answered_document(fidelity: Fidelity, found: Answerable) -> Json:
+    return {"fidelity": asdict(fidelity), "missed": dict(found.missed), "steps": dict(found.steps)}
 
 
 def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: Json, names: Names) -> RenderableType:
     from rich.console import Group
 
+    return Group(verdict_view(verdict, rule, names), "", *_answered(fidelity, found))
+
+
+def _answered(fidelity: Fidelity, found: Answerable) -> list[RenderableType]:
+    """How far replays can be trusted, and what they could not answer."""
     rate, missed = fidelity.agreement.rate, found.missed
     pairs: list[tuple[str, RenderableType]] = [
         ("mode", fidelity.mode),
@@ -192,7 +220,77 @@ def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: J
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
     if found.steps.get("substituted"):
         notes.append(line(("What is substituted was found by A's tools: for B's own use --mode fork:1", "yellow")))
-    return Group(verdict_view(verdict, rule, names), "", output.facts(pairs), *notes)
+    return [output.facts(pairs), *notes]
+
+
+def coverage_view(coverage: Coverage) -> RenderableType:
+    """How far the past runs of a verdict could be replayed."""
+    from rich.console import Group
+
+    from seedbed.experiments.coverage import STEPS, rows, summary
+
+    steps = output.table(*STEPS[:2], *(f"{name} #" for name in STEPS[2:]), rows=rows(coverage))
+    return Group(line(("replay coverage", "bold")), output.facts(summary(coverage)), steps)
+
+
+def estimated(
+    space: Workspace,
+    control: Playbook,
+    candidate: Playbook,
+    by: Metric,
+    past: History,
+    mode: str,
+    given: dict[str, Any],
+) -> tuple[Estimate, Fidelity, Answerable]:
+    """`Workspace.estimate_replayed`."""
+    return options.complete(space.estimate_replayed(control, candidate, metric=by, past=past, mode=mode, **given))
+
+
+def estimate_document(estimate: Estimate, fidelity: Fidelity, found: Answerable) -> Json:
+    return {"estimate": estimate.document(), **_answered_document(fidelity, found)}
+
+
+def estimate_view(estimate: Estimate, fidelity: Fidelity, found: Answerable, names: Names) -> RenderableType:
+    from rich.console import Group
+
+    says, (old, new) = estimate.says, names
+    told = {
+        "better": f"live runs of {new} would be better than those of {old}",
+        "worse": f"live runs of {new} would be worse than those of {old}",
+        "open": f"too few live runs to tell which of {old} and {new} is better",
+    }[says]
+    styles = {"better": "bold green", "worse": "bold red", "open": "bold yellow"}
+    worth = "" if math.isnan(estimate.worth) else f", worth {estimate.worth:.1f} times as many live runs"
+    counts = f"with weight {estimate.weight:.2f}{worth}"
+    if not estimate.weight:
+        counts = "do not count: for that it takes at least 20 live runs, and more replays that say something of them"
+    rows = [
+        (name, f"{tasks:,}", *_ends(interval))
+        for name, tasks, interval in (
+            ("together", estimate.replayed, estimate.difference),
+            ("live runs alone", estimate.live, estimate.live_alone),
+            ("replays alone", estimate.replayed, estimate.replays_alone),
+        )
+    ]
+    pairs: list[tuple[str, RenderableType]] = [
+        ("metric", f"{estimate.metric}, {estimate.better} is better"),
+        ("replays", counts),
+        ("failed", counted(estimate.failed, "run") if estimate.failed else ""),
+        ("paid", money(estimate.spent_usd)),
+    ]
+    return Group(
+        line(("estimate", styles[says]), f": {told}"),
+        line(("This is no verdict: it was not registered, and releases nothing.", "dim")),
+        output.table("difference by", "tasks #", "mean #", "95% #", rows=rows),
+        output.facts(pairs),
+        "",
+        *_answered(fidelity, found),
+    )
+
+
+def _ends(interval: Interval) -> tuple[str, str]:
+    known = math.isfinite(interval.low)
+    return f"{interval.mean:+.3f}", f"[{interval.low:+.3f}, {interval.high:+.3f}]" if known else "not known"
 
 
 def registered_rule(space: Workspace, verdict: Verdict) -> Json:

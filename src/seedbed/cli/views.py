@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money, when
@@ -14,11 +14,8 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, short
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.evaluate import Scorecard
-    from seedbed.evolution.evolve import Evolution
     from seedbed.playbooks.changes import Change
-    from seedbed.playbooks.library import Entry, Library
+    from seedbed.playbooks.library import Entry
     from seedbed.playbooks.playbook import Playbook
     from seedbed.runs.run import Run
     from seedbed.stats.estimates import Interval
@@ -196,51 +193,7 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
 
 
-# Evolutions
-
-
-def evolution_document(evolution: Evolution, tasks: Dataset, branch: str | None) -> Json:
-    def about(card: Scorecard) -> Json:
-        interval = card.interval
-        return {
-            "playbook": card.playbook,
-            "mean": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
-            "tasks": interval.n,
-            "cost_usd": card.cost_usd,
-        }
-
-    return {
-        "dataset": tasks.digest,
-        "metric": evolution.start.metric,
-        "start": about(evolution.start),
-        "tried": [about(card) for card in evolution.tried],
-        "best": evolution.best,
-        "improved": evolution.best != evolution.start.playbook,
-        "branch": branch,
-    }
-
-
-def evolution_view(evolution: Evolution, library: Library, limit: int = 12) -> RenderableType:
-    from rich.console import Group
-
-    start = library.get(evolution.start.playbook)
-    cards = sorted((evolution.start, *evolution.tried), key=lambda card: -_sortable(card.interval))
-    rows: list[tuple[Any, ...]] = []
-    for card in cards[:limit]:
-        is_best = card.playbook == evolution.best
-        mark = "best" if is_best else "start" if card is evolution.start else ""
-        style = "bold green" if is_best else "dim" if card is evolution.start else ""
-        told = difference(start, library.get(card.playbook)) if card is not evolution.start else "as it is"
-        cells = (mark, short(card.playbook), interval_text(card.interval), told)
-        rows.append(tuple(line((cell, style)) for cell in cells))
-    more = [line((f"… and {len(cards) - limit} more", "dim"))] if len(cards) > limit else []
-    return Group(output.table("", "playbook", evolution.start.metric, "what is different", rows=rows), *more)
-
-
-def _sortable(interval: Interval) -> float:
-    return interval.mean if interval.n else float("-inf")
+# Changes
 
 
 def difference(start: Playbook, other: Playbook) -> str:

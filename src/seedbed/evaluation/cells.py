@@ -64,6 +64,24 @@ class Names(NamedTuple):
     cells: Sequence[str]
 
 
+class Asked:
+    """What tasks ask, written down once however many playbooks meet them."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Task, str, str]] = {}  # with the task itself, so that no other gets its number
+
+    def __call__(self, task: Task) -> tuple[str, str]:
+        """The text of its inputs, and the beginning of its digest."""
+        known = self._known.get(id(task))
+        if known is None:
+            inputs = canonical(dict(task.inputs))
+            # The digest of the task, but its inputs, which may be long, are written down only once.
+            asked = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
+            known = task, inputs, blake2b(asked.encode(), digest_size=32).hexdigest()[:16]
+            self._known[id(task)] = known
+        return known[1:]
+
+
 class Naming:
     """The names of runs and cells: the same for the same playbook, models, inputs and replicate, whoever asks.
 
@@ -71,16 +89,14 @@ class Naming:
     `metrics` are the identities of metrics.
     """
 
-    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json]) -> None:
+    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], asked: Asked | None = None) -> None:
+        self._asked = asked or Asked()
         self._about = digest("work", {"playbook": playbook, "models": models})
         self._metrics = [digest("metric", identity)[3:19] for identity in metrics]
 
     def __call__(self, task: Task, replicate: int) -> Names:
-        inputs = canonical(dict(task.inputs))
+        inputs, what = self._asked(task)
         run = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
-        # The digest of the task, but its inputs, which may be long, are written down only once.
-        asked = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
-        what = blake2b(asked.encode(), digest_size=32).hexdigest()[:16]
         return Names(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
 
 

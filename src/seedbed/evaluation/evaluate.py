@@ -42,7 +42,8 @@ class Bench:
     """Where evaluations happen: who performs, where cells are kept, and how many run at once.
 
     `identity` says what the models behind a playbook are, so that a cell is reused only while they stay. `present` is
-    a block in which others are told that we are at work. With `elsewhere` others perform.
+    a block in which others are told that we are at work. With `elsewhere` others perform. Where runs are not live,
+    `live` is the bench that judges are asked on.
     """
 
     store: Store
@@ -54,6 +55,7 @@ class Bench:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     present: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     elsewhere: Elsewhere | None = None
+    live: Bench | None = None
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -217,6 +219,7 @@ class _Work:
 
 def _court(bench: Bench, ledger: Ledger) -> Court:
     """Where judges sit during an evaluation: their runs are performed and paid for like those they judge."""
+    bench = bench.live or bench
 
     async def once(run: str, playbook: Playbook, inputs: Json, seed: int, money: Ledger) -> Run:
         Library(bench.store, bench.by).keep(playbook, because="judge")

@@ -310,18 +310,24 @@ def parsed(written: str, own: Mapping[str, Metric] | None = None) -> Metric:
 
     `own` are those that a workspace has besides.
     """
-    expected = "a name, with options in brackets if any, such as numeric(tolerance=0.01)"
+    name, options = call(written, "metric", "numeric(tolerance=0.01)")
+    return named(name, own, **options)
+
+
+def call(written: str, what: str, such_as: str) -> tuple[str, dict[str, Any]]:
+    """A name and its options, as `name(option=value, …)` is written. Raises SettingsError."""
     name, bracket, rest = written.strip().partition("(")
     if not bracket:
-        return named(name.strip(), own)
+        return name.strip(), {}
     try:
-        call = ast.parse(f"_({rest}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or any(each.arg is None for each in call.keywords):
+        node = ast.parse(f"_({rest}", mode="eval").body
+        if not isinstance(node, ast.Call) or node.args or any(each.arg is None for each in node.keywords):
             raise ValueError(written)
-        options = {str(each.arg): ast.literal_eval(_spoken(each.value)) for each in call.keywords}
+        options = {str(each.arg): ast.literal_eval(_spoken(each.value)) for each in node.keywords}
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        raise SettingsError([Problem("metric", shown(written), expected)]) from None
-    return named(name.strip(), own, **options)
+        expected = f"a name, with options in brackets if any, such as {such_as}"
+        raise SettingsError([Problem(what, shown(written), expected)]) from None
+    return name.strip(), options
 
 
 _SPOKEN = {"true": True, "false": False, "null": None}

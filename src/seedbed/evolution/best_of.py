@@ -1,22 +1,81 @@
-"""BestOf: try each of a fixed set of candidates once. What every other optimizer has to beat."""
+"""BestOf: candidates made from the start without learning anything. What every other optimizer has to beat."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seedbed.evaluation.evaluate import Cell
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operators import Operator
+from seedbed.evolution.optimizer import Offer, Search
 from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json, digest
+
+TRIES = 20
+"""So often an operator may find nothing new before there is nothing more to offer."""
 
 
 class BestOf:
-    """Offers all candidates in one go and has nothing to learn from their cells."""
+    """Offers a set of candidates; after those, if there are operators, variations of the start, `brood` at a time.
 
-    def __init__(self, candidates: Iterable[Playbook]) -> None:
-        self._waiting = tuple(dict.fromkeys(candidates))
+    Each variation is the start changed by one operator up to `changes` times, whatever others scored.
+    """
 
-    async def ask(self) -> Sequence[Playbook]:
-        offered, self._waiting = self._waiting, ()
-        return offered
+    def __init__(
+        self,
+        candidates: Iterable[Playbook] = (),
+        *,
+        operators: Sequence[Operator] = (),
+        brood: int | None = None,
+        changes: int = 3,
+    ) -> None:
+        self._candidates = tuple(dict.fromkeys(candidates))
+        self._operators, self._brood, self._changes = operators, brood, changes
+        self._made = 0
+
+    @property
+    def identity(self) -> Json:
+        return {
+            "optimizer": "best_of",
+            "candidates": digest("candidates", [each.digest for each in self._candidates]),
+            "operators": [operator.name for operator in self._operators],
+            "brood": self._brood,
+            "changes": self._changes,
+        }
+
+    reads = False
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self._waiting = [each for each in self._candidates if each.digest != search.start.digest]
+        self._made = 0
+
+    async def ask(self) -> Sequence[Offer]:
+        size = self._brood or max(8, len(self._waiting))
+        some, self._waiting = self._waiting[:size], self._waiting[size:]
+        chosen = [(each, "one of a set") for each in some if each.digest not in self._search.pool]
+        while self._operators and len(chosen) < size:
+            made = await self._varied({each.digest for each, _ in chosen})
+            if made is None:
+                break
+            chosen.append(made)
+        parents = (self._search.start.digest,)
+        return [Offer(each, parents, how, arm="best_of") for each, how in chosen]
 
     async def tell(self, cells: Sequence[Cell]) -> None:
+        return None
+
+    async def _varied(self, taken: set[str]) -> tuple[Playbook, str] | None:
+        for _ in range(TRIES):
+            event = f"best_of/{self._made}"
+            self._made += 1
+            chance = self._search.chance(event)
+            child, names = self._search.start, []
+            for number in range(int(chance.integers(1, self._changes + 1))):
+                operator = self._operators[int(chance.integers(len(self._operators)))]
+                next_child = await operator(child, (), self._search, f"{event}/{number}")
+                if next_child is not None:
+                    child = next_child
+                    names.append(operator.name)
+            if child.digest not in taken and child.digest not in self._search.pool:
+                return child, " and ".join(names)
         return None

@@ -1,88 +1,305 @@
-"""evolve(): ask an optimizer for playbooks, evaluate them, tell it their cells, keep the best."""
+"""evolve(): ask, allocate, evaluate, tell, until the budget is spent; the store is the checkpoint.
+
+A search that was interrupted is taken up by running it again: every cell, every run and every reservation of it is a
+fact, and all chance is drawn by name, so it comes to the same point without paying twice, and goes on from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.evaluate import Bench, Cell, Scorecard, evaluate
-from seedbed.evaluation.metrics import Metric
+from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.evaluate import Item
+from seedbed.evaluation.metrics import better
+from seedbed.evolution.allocation import Wanted
+from seedbed.evolution.arena import Arena
+from seedbed.evolution.budget import Account, Budget
+from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
+from seedbed.evolution.optimizer import Offer, Optimizer, Search
+from seedbed.evolution.plan import Plan
+from seedbed.evolution.pool import Pool
+from seedbed.evolution.till import Till
 from seedbed.playbooks.library import Library
-from seedbed.playbooks.playbook import Playbook
-from seedbed.storage.store import Digest, Fact, digest
-
-
-class Optimizer(Protocol):
-    """Offers playbooks until it has none left, and learns from their cells."""
-
-    async def ask(self) -> Sequence[Playbook]: ...
-
-    async def tell(self, cells: Sequence[Cell]) -> None: ...
+from seedbed.runs.recorder import recall
+from seedbed.runs.run import Run
+from seedbed.storage.store import Digest, Fact, Json, digest
 
 
 @dataclass(frozen=True, slots=True)
-class Evolution:
-    """What a search tried and what it kept. The best score is the best of many: expect less on new tasks."""
+class Step:
+    """One turn of a search: what was offered, how many runs it took, and what was believed to be best after it."""
 
-    start: Scorecard
-    tried: tuple[Scorecard, ...]
+    number: int
+    offered: tuple[Digest, ...]
+    runs: int
     best: Digest
+    score: float
+    deviation: float
 
 
-Watcher = Callable[[Playbook, Cell], None]
+@dataclass(frozen=True)
+class Evolution:
+    """What a search tried and what it kept.
+
+    What the search believes of its best is the best of many: expect less on other tasks, by about its `optimism`;
+    `confirmed` is what those say that were kept for it. `ended` says why the search came to an end.
+    """
+
+    search: Digest
+    start: Digest
+    best: Digest
+    pool: Pool = field(repr=False)
+    steps: tuple[Step, ...] = field(repr=False)
+    budget: Budget
+    spent: Json
+    ended: str
+    optimism: float = 0.0
+    confirmed: Confirmation | None = None
+
+    @property
+    def improved(self) -> bool:
+        return self.best != self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What whoever watches a search is told after each round and each step of it."""
+
+    pool: Pool
+    account: Account
+    steps: Sequence[Step]
+    cells: int
+
+
+Watcher = Callable[[Told], None]
 
 
 async def evolve(
-    start: Playbook,
-    tasks: Dataset,
-    metric: Metric,
-    optimizer: Optimizer,
-    bench: Bench,
+    plan: Plan,
+    arena: Arena,
     library: Library,
     *,
     because: str,
+    options: Json | None = None,
     watch: Watcher | None = None,
 ) -> Evolution:
-    """Each candidate is kept as a child of the start; the best on these tasks, or the start itself, is the result.
+    """Search for a better playbook. Every candidate is kept with its parents; the result is the best, or the start.
 
-    A run that fails adds nothing to a playbook's score here, as in a comparison: nobody wins by failing at hard tasks.
+    Nothing is launched that the budget has no room for: runs are reserved, durably, before the first of them. The runs
+    that confirm are kept apart from the beginning. Raises BudgetSpent if nothing is left for the search. `options` are
+    kept with it, for whoever wants to plan the same again.
     """
-    origin = library.keep(start, because=because)
-    bench.store.put("dataset", tasks.content())
-
-    async def card(playbook: Playbook) -> Scorecard:
-        seen = (lambda cell: watch(playbook, cell)) if watch else None
-        return await evaluate(playbook, tasks, metric, bench, watch=seen)
-
-    first = await card(start)
-    tried: list[Scorecard] = []
-    while candidates := await optimizer.ask():
-        for candidate in candidates:
-            library.keep(candidate, because=because, parents=[origin], how="evolved")
-            # Before its first score: whoever takes a candidate from a search that was interrupted has chosen it, too.
-            _record_trial(candidate.digest, tasks, bench)
-            tried.append(await card(candidate))
-            await optimizer.tell(tried[-1].cells)
-    best = max((first, *tried), key=lambda each: sum(cell.value or 0.0 for cell in each.cells)).playbook
-    _record(start.digest, best, tried, tasks, metric, bench)
-    return Evolution(first, tuple(tried), best)
+    return await _Searching(plan, arena, library, because, options or {}, watch).done()
 
 
-def _record_trial(candidate: Digest, tasks: Dataset, bench: Bench) -> None:
-    body = {"dataset": tasks.digest}
-    key = digest("trial", [candidate, tasks.digest])
-    bench.store.append([Fact(kind="trial", key=key, subject=candidate, at=bench.clock(), by=bench.by, body=body)])
+class _Searching:
+    def __init__(
+        self, plan: Plan, arena: Arena, library: Library, because: str, options: Json, watch: Watcher | None
+    ) -> None:
+        self.plan, self.arena, self.library, self.because, self.watch = plan, arena, library, because, watch
+        self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
+        self.steps: list[Step] = []
+        self.account = Account(plan.budget)
+        self.till = Till(self._registered(options), arena, self.account)
+        self.search = Search(
+            plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.till.perform, self._transcript
+        )
+        self.pool = self.search.pool
+
+    async def done(self) -> Evolution:
+        plan = self.plan
+        confirming = 3 * len(plan.confirm)
+        self._expect_room(confirming)
+        plan.optimizer.begin(self.search)
+        async with self.arena.present():
+            ended = await self._searched(confirming)
+            self.till.kept = confirming
+            try:
+                await self._rounds(plan.allocation.finals(self.pool))
+            except QuotaSpent:
+                raise
+            except BudgetSpent:
+                pass
+            best = self.pool.best()
+            self.till.kept = 0
+            confirmed = await self._confirmed(best)
+        evolution = Evolution(
+            self.till.name,
+            plan.start.digest,
+            self.pool.playbooks[best].digest,
+            self.pool,
+            tuple(self.steps),
+            plan.budget,
+            self.account.spent,
+            ended,
+            optimism(self.pool, self.search.chance("optimism")),
+            confirmed,
+        )
+        self._record(evolution)
+        return evolution
+
+    # Before the first run
+
+    def _registered(self, options: Json) -> Digest:
+        for tasks in (self.plan.select, self.plan.reflect, self.plan.confirm):
+            self.arena.store.put("dataset", tasks.content())
+        self.library.keep(self.plan.start, because=self.because)
+        plan, named = self.plan, self.arena.store.put("search", self.plan.content(self.arena))
+        body = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
+        self.arena.store.append([self._fact("search", named, plan.start.digest, {**body, "options": options})])
+        return named
+
+    def _pool(self) -> Pool:
+        """The table of the search, with the tasks that decide in the order in which all candidates meet them."""
+        plan = self.plan
+        order = Search(plan.start, (), Pool(self.arena.metrics, ()), plan.seed).chance("order")
+        select = [plan.select.tasks[number].id for number in order.permutation(len(plan.select))]
+        pool = Pool(self.arena.metrics, select, [task.id for task in plan.reflect])
+        pool.add(Offer(plan.start, how="start"))
+        return pool
+
+    def _expect_room(self, confirming: int) -> None:
+        if self.account.runs_left(confirming) == 0:
+            raise BudgetSpent(
+                f"found a budget of {self.plan.budget}; expected more than the {confirming} runs that confirm what is "
+                f"found on {len(self.plan.confirm)} tasks. Raise it, or keep fewer tasks for that"
+            )
+
+    # Steps
+
+    async def _searched(self, confirming: int) -> str:
+        """Ask and tell until there is a reason to stop, which it gives."""
+        idle, over = 0, "the budget was spent"
+        while True:
+            self.till.kept = confirming + self.plan.allocation.kept(self.pool)
+            if self.till.is_empty:
+                return over
+            try:
+                offers = await self.plan.optimizer.ask()
+            except QuotaSpent:
+                raise  # which no budget of ours can tell: tomorrow it goes on
+            except BudgetSpent:
+                return over
+            if not offers:
+                return "the optimizer had nothing more to offer"
+            before, runs = self.pool.best(), self.account.runs
+            cells, short = await self._tried(offers)
+            self._step(offers, self.account.runs - runs)
+            await self.plan.optimizer.tell(cells)
+            if short:
+                return over
+            idle = 0 if self.pool.best() != before else idle + 1
+            if self.plan.patience is not None and idle >= self.plan.patience:
+                return f"{idle} steps brought nothing better"
+            if self.plan.enough is not None and self.steps[-1].score >= self.plan.enough:
+                return f"{self.plan.enough:g} was enough"
+
+    async def _tried(self, offers: Sequence[Offer]) -> tuple[list[Cell], bool]:
+        """The cells of what was offered, as far as they were paid, and whether the budget ended that."""
+        self._keep(offers)
+        places = [self.pool.add(offer) for offer in offers]
+        cells: list[Cell] = []
+        wishes = list(zip(places, offers, strict=True))
+        certain = [(place, [(task, 0) for task in offer.tasks]) for place, offer in wishes if offer.tasks is not None]
+        racing = list(dict.fromkeys(place for place, offer in wishes if offer.tasks is None))
+        try:
+            await self._rounds([certain], cells)
+            if racing:
+                await self._rounds(self.plan.allocation.race(racing, self.pool), cells)
+        except QuotaSpent:
+            raise
+        except BudgetSpent:
+            return cells, True
+        return cells, False
+
+    async def _rounds(self, rounds: Iterable[Wanted], cells: list[Cell] | None = None) -> None:
+        for wanted in rounds:
+            paid = await self.till.pay([(self.pool.playbooks[place], self._items(own)) for place, own in wanted])
+            self.pool.tell(paid)
+            if cells is not None:
+                cells += paid
+            if paid:
+                self._tell(len(paid))
+
+    def _items(self, wanted: Iterable[tuple[str, int]]) -> list[Item]:
+        return [(self.tasks[task], replicate) for task, replicate in wanted]
+
+    def _keep(self, offers: Sequence[Offer]) -> None:
+        """Keep what is offered before its first score: whoever takes a candidate from a search that was interrupted
+        has chosen it, too."""
+        new = {offer.playbook.digest: offer for offer in offers if offer.playbook.digest not in self.pool}
+        if not new:
+            return
+        grown = [(offer.playbook, offer.parents, offer.how) for offer in new.values()]
+        self.till.fresh |= self.library.keep_all(grown, because=self.because)
+        seen = [tasks.digest for tasks in (self.plan.select, self.plan.reflect) if len(tasks)]
+        self.arena.store.append(self._trial(named, tasks) for named in new for tasks in seen)
+
+    def _trial(self, candidate: Digest, tasks: Digest) -> Fact:
+        return self._fact("trial", digest("trial", [candidate, tasks]), candidate, {"dataset": tasks})
+
+    def _fact(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> Fact:
+        at, by = self.arena.clock(), self.arena.by
+        return Fact(kind=kind, key=key, subject=subject, at=at, by=by, body=body, value=value)
+
+    def _step(self, offers: Sequence[Offer], runs: int) -> None:
+        """A step is a fact when all of it is paid: whole, or not at all."""
+        best = self.pool.best()
+        standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
+        offered = tuple(offer.playbook.digest for offer in offers)
+        step = Step(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
+        self.steps.append(step)
+        body = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
+        self.arena.store.append([self.till.fact("step", step.number, body, standing.mean)])
+        self._tell(0)
+
+    def _tell(self, cells: int) -> None:
+        if self.watch:
+            self.watch(Told(self.pool, self.account, self.steps, cells))
+
+    def _transcript(self, run: str) -> Run | None:
+        with suppress(NotFound):
+            return recall(self.arena.store, run)
+        return None
+
+    # The end
+
+    async def _confirmed(self, best: int) -> Confirmation | None:
+        """How good the best is on tasks that are opened now. Nothing, if it is the start or there are none."""
+        tasks = self.plan.confirm
+        if not best or not len(tasks):
+            return None
+        sampled = best_of_n(self.pool)
+        chosen = dict.fromkeys(place for place in (0, best, sampled) if place is not None)
+        playbooks = [self.pool.playbooks[place] for place in chosen]
+        cells = await self.till.pay([(playbook, [(task, 0) for task in tasks]) for playbook in playbooks])
+        first = self.arena.metrics[0]
+        own = {
+            each.digest: [cell for cell in cells if cell.playbook == each.digest and cell.metric == first.name]
+            for each in playbooks
+        }
+        named = None if sampled is None else self.pool.playbooks[sampled].digest
+        sign = 1.0 if better(first) == "higher" else -1.0
+        return confirmation(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
+
+    def _record(self, evolution: Evolution) -> None:
+        standing = self.pool.standing(self.pool.place(evolution.best))
+        body: Json = {
+            "start": evolution.start,
+            "best": evolution.best,
+            "dataset": self.plan.select.digest,
+            "metric": self.arena.metrics[0].name,
+            "tried": len(self.pool) - 1,
+            "ended": evolution.ended,
+            "optimism": evolution.optimism,
+            "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
+            **evolution.spent,
+        }
+        fact = self._fact("evolution", evolution.search, evolution.best, body, standing.mean)
+        self.arena.store.append([fact])
 
 
-def _record(
-    start: Digest, best: Digest, tried: Sequence[Scorecard], tasks: Dataset, metric: Metric, bench: Bench
-) -> None:
-    scores = {each.playbook: each.interval.mean for each in tried if each.scored}
-    body = {"start": start, "best": best, "dataset": tasks.digest, "metric": metric.name, "tried": scores}
-    key = digest("evolution", body)
-    fact = Fact(
-        kind="evolution", key=key, subject=best, at=bench.clock(), by=bench.by, body=body, value=scores.get(best)
-    )
-    bench.store.append([fact])
+__all__ = ["Evolution", "Optimizer", "Plan", "Step", "Told", "Watcher", "evolve"]

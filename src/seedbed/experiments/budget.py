@@ -2,60 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
 
+from seedbed.errors import SeedbedError, shown
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.verdict import Verdict
-from seedbed.stats.multiplicity import ErrorBudget, Lord
-from seedbed.storage.store import Digest, Fact, Query, Store
+from seedbed.experiments.verdict import Verdict, facts_by_key
+from seedbed.stats.multiplicity import ELond, ErrorBudget, Lord, e_from_p, p_for_e
+from seedbed.stats.sequential import Betting
+from seedbed.storage.store import Fact, Query, Store
 
-
-def error_budget(store: Store, channel: str, *, alpha: float = 0.05) -> ErrorBudget:
-    """The budget as all comparisons for a channel have left it, in the order in which they were begun and answered.
-
-    A candidate pays for its level when its comparison is begun, and gets nothing back if it is never answered.
-    """
-    budget = Lord(alpha=alpha)
-    for fact in _history(store, channel):
-        if fact.kind == "comparison":
-            budget.reserve(fact.key)
-        else:
-            budget.tell(fact.key, _p(Verdict.from_body(fact.body)))
-    return budget
-
-
-def level_for(store: Store, plan: Experiment, named: Callable[[float], Digest]) -> float:
-    """The error rate that a comparison may have: the one it was begun with, or else the next of its channel's budget.
-
-    The plan has the rate of the whole budget; `named` gives the digest that the experiment has with another rate.
-    """
-    for fact in store.facts(Query(kind="comparison", subject=plan.candidate)):
-        if fact.body["channel"] == plan.channel and named(fact.body["alpha"]) == fact.key:
-            return float(fact.body["alpha"])
-    return next_level(store, plan.channel, float(plan.rule["alpha"]))
-
-
-def next_level(store: Store, channel: str, alpha: float) -> float:
-    """The error rate that the next comparison for a channel may have: never more than the rate of the whole budget.
-
-    Discoveries that were waited for together may earn more than that at once.
-    """
-    return min(alpha, error_budget(store, channel, alpha=alpha).next_alpha)
-
-
-def _history(store: Store, channel: str) -> list[Fact]:
-    begun = [fact for fact in store.facts(Query(kind="comparison")) if fact.body["channel"] == channel]
-    answered: list[Fact] = []
-    for fact in begun:
-        answered += store.facts(Query(kind="verdict", key=fact.key))
-    return sorted([*begun, *answered], key=lambda fact: fact.number)
+Rule: TypeAlias = str | Mapping[str, Any] | None
+"""A stopping rule as it is asked for: by name, alone or with its settings, or nobody's choice."""
 
 
 def _p(verdict: Verdict) -> float:
     """What a verdict counts as: a discovery only if it says so."""
+    return 1.0 if verdict.finding != "superior" or verdict.p is None else verdict.p
+
+
+def _e(verdict: Verdict) -> float:
+    """The same as an e-value: that of the rule if it has one, else what can be made of its p-value."""
     if verdict.finding != "superior" or verdict.p is None:
-        return 1.0
-    return verdict.p
+        return 0.0
+    return e_from_p(max(verdict.p, sys.float_info.min)) if verdict.e is None else verdict.e
 
 
-__all__ = ["error_budget", "level_for", "next_level"]
+def _named(rule: Rule) -> str | None:
+    return rule.get("rule") if isinstance(rule, Mapping) else rule
+
+
+CONTROLS: Mapping[str, tuple[type[ErrorBudget], Callable[[Verdict], float]]] = {
+    "lord": (Lord, _p),
+    "e-lond": (ELond, _e),
+}
+"""What keeps the rate of a budget, and what it is told of a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an error budget promises: of all ever called better, at most a share `rate` is not.
+
+    `control` is what keeps it: `lord` finds more, and is sure for candidates judged on tasks of their own; `e-lond` is
+    for those that share tasks, or runs of what they are compared with.
+    """
+
+    rate: float = 0.05
+    control: str = "lord"
+
+    def __post_init__(self) -> None:
+        if self.control not in CONTROLS:
+            raise SeedbedError(f"control: found {shown(self.control)}; expected one of {', '.join(CONTROLS)}")
+
+    def rule(self, asked: Rule) -> Rule:
+        """The rule a comparison gets: what was asked for, or betting where e-values count and nobody chose."""
+        if _named(asked) or self.control != "e-lond":
+            return asked
+        return {**(asked if isinstance(asked, Mapping) else {}), "rule": Betting.name}
+
+    def alpha(self, level: float, asked: Rule) -> float:
+        """The error rate at which a comparison that calls a candidate better is a discovery at this level.
+
+        A bet is one from 1/level on, which is where it ends at that rate. Of a rule without bets only its p-value is
+        known, and that must be smaller to be worth as much.
+        """
+        as_it_is = self.control != "e-lond" or _named(self.rule(asked)) == Betting.name
+        return level if as_it_is else p_for_e(1 / level)
+
+
+def error_budget(store: Store, channel: str, terms: Terms | None = None) -> ErrorBudget:
+    """The budget as all comparisons for a channel have left it, in the order of their places in line.
+
+    A candidate pays when it takes its place, and gets nothing back if it is never judged. It is computed as if the
+    terms had always been these.
+    """
+    return _spent(*_history(store, channel), terms or Terms())
+
+
+def next_level(store: Store, channel: str, terms: Terms | None = None) -> float:
+    """The level that the next comparison for a channel gets: never more than the rate of the whole budget.
+
+    Discoveries that were waited for together may earn more than that at once.
+    """
+    return _level(error_budget(store, channel, terms))
+
+
+def reserved(
+    store: Store,
+    channel: str,
+    terms: Terms,
+    planned: Callable[[float, Rule], Experiment],
+    asked: Rule,
+    *,
+    by: str,
+    clock: Callable[[], datetime],
+) -> Experiment:
+    """The experiment with the error rate that it was begun with, or else with the next of its channel's budget.
+
+    `planned` gives it with an error rate and a rule. A place in line is taken by a fact of which there can be one only:
+    whoever finds it taken looks again, at what is left now. It is paid from then on, whatever becomes of its taker.
+    """
+    while True:
+        places, answers = _history(store, channel)
+        level = _level(_spent(places, answers, terms))
+        plan = planned(terms.alpha(level, asked), terms.rule(asked))
+        for fact in places:
+            told = fact.body
+            if told["candidate"] == plan.candidate:
+                begun = planned(told["alpha"], Terms(told["rate"], told["control"]).rule(asked))
+                if begun.digest == told["experiment"]:
+                    return begun
+        place = len(places) + 1
+        body = {
+            "place": place,
+            "experiment": plan.digest,
+            "candidate": plan.candidate,
+            "alpha": plan.rule["alpha"],
+            "rate": terms.rate,
+            "control": terms.control,
+            "answered": len(answers),
+        }
+        taken = Fact(kind="reservation", key=f"{channel}@{place}", subject=channel, at=clock(), by=by, body=body)
+        if store.append([taken]):
+            return plan
+
+
+def _level(budget: ErrorBudget) -> float:
+    return min(budget.alpha, budget.next_alpha)
+
+
+def _spent(places: list[Fact], answers: list[Fact], terms: Terms) -> ErrorBudget:
+    """The budget after all of this. Each place saw the answers that its taker saw, so all compute the same levels."""
+    control, value = CONTROLS[terms.control]
+    budget, told = control(alpha=terms.rate), 0
+    for place in places:
+        for answer in answers[told : place.body["answered"]]:
+            budget.tell(answer.key, value(Verdict.from_body(answer.body)))
+        told = place.body["answered"]
+        budget.reserve(place.body["experiment"])
+    for answer in answers[told:]:
+        budget.tell(answer.key, value(Verdict.from_body(answer.body)))
+    return budget
+
+
+def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
+    """The places taken and the verdicts given for a channel, each in the order in which they were.
+
+    Both kinds are chained, so their numbers are the order in which they came to be seen. Read in this order, and no
+    further than the newest verdict by then: so nobody sees a verdict and misses an earlier one.
+    """
+    places = list(store.facts(Query(kind="reservation", subject=channel)))
+    newest = next((fact.number for fact in store.facts(Query(kind="verdict", newest=True, limit=1))), 0)
+    given = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in places])
+    known = [fact for fact in given.values() if fact.number <= newest]
+    return places, sorted(known, key=lambda fact: fact.number)
+
+
+__all__ = ["CONTROLS", "Rule", "Terms", "error_budget", "next_level", "reserved"]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any
 
-from seedbed.errors import BudgetSpent, NotFound, SeedbedError
+from seedbed.errors import BudgetSpent, NotFound, SeedbedError, shown
 from seedbed.evaluation.cells import Naming
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
 from seedbed.evaluation.judges import agreements, deciding
 from seedbed.evaluation.judging import judges_in
 from seedbed.evaluation.metrics import Metric
-from seedbed.experiments.budget import level_for
+from seedbed.experiments.budget import Rule, Terms, reserved
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
@@ -40,13 +39,15 @@ async def compare(
     metric: Metric,
     bench: Bench,
     *,
-    alpha: float = 0.05,
+    alpha: float | None = None,
     seed: int = 0,
-    rule: str | Mapping[str, Any] | None = None,
+    rule: Rule = None,
     replicates: int = 1,
     first_replicates: tuple[int, int] = (0, 0),
     channel: str = "",
+    terms: Terms | None = None,
     ledger: Ledger | None = None,
+    replay: Json | None = None,
     watch: Watcher | None = None,
 ) -> Verdict:
     """Is the candidate better on these tasks? Registered before the first run, recorded when it is answered.
@@ -56,10 +57,13 @@ async def compare(
     says. A comparison that was interrupted goes on where it was; one that has been answered is not repeated: its
     verdict stands. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
 
-    For a `channel` it is paid from its error budget: then `alpha` is the share of all that are ever called better for
-    it, and the error rate of this comparison is what the budget has for it.
+    `alpha` is its error rate, 0.05 if nobody says. For a `channel` it is paid from the error budget of that, which has
+    these `terms` and says the error rate: then none may be given.
     """
-    planned = partial(
+    if channel and alpha is not None:
+        told = f"the error budget of channel {shown(channel)} says it. Set the rate of the budget"
+        raise SeedbedError(f"alpha: found {alpha:g}; expected none: {told}")
+    draft = partial(
         Experiment.plan,
         control.digest,
         candidate.digest,
@@ -67,13 +71,18 @@ async def compare(
         metric,
         seed=seed,
         models={"control": bench.identity(control), "candidate": bench.identity(candidate)},
-        rule=rule,
         replicates=replicates,
         first_replicates=first_replicates,
         channel=channel,
     )
-    level = level_for(bench.store, planned(alpha=alpha), lambda rate: planned(alpha=rate).digest) if channel else alpha
-    plan = planned(alpha=level)
+
+    def planned(rate: float, by_rule: Rule) -> Experiment:
+        return draft(alpha=rate, rule=by_rule)
+
+    if channel:
+        plan = reserved(bench.store, channel, terms or Terms(), planned, rule, by=bench.by, clock=bench.clock)
+    else:
+        plan = planned(0.05 if alpha is None else alpha, rule)
     with suppress(NotFound):
         return Verdict.recall(bench.store, plan.digest)
     _register(plan, tasks, bench)
@@ -94,7 +103,7 @@ async def compare(
             if answer.verdict != "continue":
                 break
     evidence = evidence_of(bench.store, reading.cells)
-    verdict = reading.verdict(evidence=evidence, judges=_judges(bench.store, plan.metric))
+    verdict = reading.verdict(evidence=evidence, judges=_judges(bench.store, plan.metric), replay=replay)
     return _kept(bench.store, verdict, bench.by, bench.clock)
 
 

@@ -9,18 +9,18 @@ from typing import cast
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
 from seedbed.evaluation.dataset import Dataset
+from seedbed.experiments.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
+from seedbed.experiments.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
 from seedbed.stats.sequential import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
-GIVEN = ("judges", "aborted", "because", "evidence")
+GIVEN = ("judges", "aborted", "because", "evidence", "replay")
 """What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
-
-ARMS = ("control", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Certificate:
     flags: dict[str, bool]
     problems: tuple[Problem, ...]
     """What was found when everything was computed again. None, if the verdict is what it says."""
+    coverage: Coverage | None = None
+    """Of a verdict about replays: how far past runs could be replayed, computed again; None if that is not known."""
 
     def document(self) -> Json:
         return {
@@ -44,6 +46,7 @@ class Certificate:
             "experiment": self.experiment.content(),
             "path": [asdict(answer) for answer in self.path],
             "flags": self.flags,
+            "coverage": self.coverage and self.coverage.document(),
             "problems": [asdict(problem) for problem in self.problems],
         }
 
@@ -77,9 +80,9 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     problems += _differences(verdict, again)
     cells = [cell for pair in read for arm in pair for cell in arm]
     if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
-        problems.append(
-            Problem("evidence", short(found), short(verdict.evidence), "Some cell is not as it was when it was read.")
-        )
+        remedy = "Some cell, its run or what that was told is not as it was when it was read."
+        problems.append(Problem("evidence", short(found), short(verdict.evidence), remedy))
+    covered = _covered(store, verdict, tasks, problems)
     flags = {
         "registered_first": _begun_before(store, experiment),
         "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
@@ -90,7 +93,9 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         "judges_checked": all(verdict.judges.values()),
         "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
     }
-    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems))
+    if any(map(is_replayed, plan.models.values())):
+        flags["replay_coverage"] = covered is not None and covered.is_whole
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
 
 
 def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
@@ -144,6 +149,19 @@ def _differences(verdict: Verdict, again: Verdict) -> Iterator[Problem]:
         recorded, computed = getattr(verdict, name), getattr(again, name)
         if recorded != computed:
             yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the cells")
+
+
+def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:
+    """How far the past runs of a verdict could be replayed, if it says anything of that."""
+    if not verdict.replay:
+        return None
+    try:
+        again = recorded_coverage(store, verdict.replay)
+    except (SeedbedError, LookupError, TypeError, AttributeError) as wrong:
+        problems.append(Problem("replay.sample", str(wrong), "the past runs that were asked for"))
+        return None
+    problems += differences(verdict.replay, again, tasks)
+    return again
 
 
 def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:

@@ -55,14 +55,20 @@ class Fidelity:
 
 
 async def fidelity(
-    past: History, house: House, mode: Mode = STRICT, *, at_once: int = 8, ledger: Ledger | None = None
+    past: History,
+    house: House,
+    mode: Mode = STRICT,
+    *,
+    at_once: int = 8,
+    ledger: Ledger | None = None,
+    perform: Replayer | None = None,
 ) -> Fidelity:
     """Replay each run under the playbook that it had, and see whether it comes out as it did.
 
     It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
-    not enough for all of them.
+    not enough for all of them. `perform` is who has replayed some of them in that mode before.
     """
-    perform = Replayer(house, mode)
+    perform = perform or Replayer(house, mode)
     playbooks = {name: house.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
 
@@ -88,21 +94,27 @@ async def fidelity(
     by_stratum: dict[str, list[tuple[bool, bool]]] = {}
     for stratum, result in zip(past.strata, found, strict=True):
         by_stratum.setdefault(stratum, []).append(result)
-    whole = _agreement(found)
+    whole = agreement(found)
     population = past.mean({task.id: float(same) for task, (same, _) in zip(past.tasks, found, strict=True)})
     return Fidelity(
         mode=str(mode),
-        steps={
-            kind: {label: counts[label] for label in LABELS if counts[label]} for kind, counts in sorted(labels.items())
-        },
+        steps=sorted_steps(labels),
         agreement=whole,
-        strata={stratum: _agreement(results) for stratum, results in sorted(by_stratum.items())},
+        strata={stratum: agreement(results) for stratum, results in sorted(by_stratum.items())},
         # Results that are all the same show no spread, which is no proof that there is none.
         population=population if population.low < population.high else whole.rate,
     )
 
 
-def _agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
+def sorted_steps(labels: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """How many steps of each kind have which label, always in the same order."""
+    return {
+        kind: {label: counts[label] for label in LABELS if counts[label]} for kind, counts in sorted(labels.items())
+    }
+
+
+def agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
+    """Of each replay: whether it came out as the run did, and whether it missed something."""
     agreed = sum(same for same, _ in results)
     return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
 

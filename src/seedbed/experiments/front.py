@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.metrics import Better
 from seedbed.evaluation.page import document, figure, grid, safe
+from seedbed.evaluation.plots import STYLE, Spot, scatter
 from seedbed.evaluation.report import inert, interval_document, table
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.experiments.plots import STYLE, Spot, scatter
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.stats.pareto import Standing, standings
 from seedbed.storage.store import Digest, Json

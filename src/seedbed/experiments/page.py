@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.page import document, figure, grid, safe, tiles
-from seedbed.evaluation.plots import forest
+from seedbed.evaluation.plots import Line, Point, chart, forest
 from seedbed.evaluation.report import number
 from seedbed.experiments import report as written
+from seedbed.experiments.coverage import STEPS, rows, summary
 from seedbed.experiments.evidence import Certificate
-from seedbed.experiments.plots import STYLE, Line, Point, chart, strip
+from seedbed.experiments.plots import STYLE, strip
 from seedbed.experiments.report import Account, Names, Row, signed
 from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential import Answer, Betting, ExactMcNemar
@@ -53,6 +54,9 @@ def to_html(certificate: Certificate, tasks: Dataset, names: Names | None = None
     parts.append(_section("Figures", f"<div class=figures>{grid(written.FIGURES, account.figures)}</div>"))
     claims = grid(("holds", "claim"), account.flags)
     parts.append(_section("Integrity", f"{claims}<p>{safe(account.failures)}</p>"))
+    if covered := certificate.coverage:
+        told = grid(("what", "value"), summary(covered)) + grid(STEPS, rows(covered))
+        parts.append(_section("Replays", told))
     parts.append(_section("Registered before anything was run", grid(("what", "value"), account.registered)))
     return document(title, parts, STYLE)
 

@@ -51,11 +51,7 @@ class Reading:
     def read(self, control: Sequence[Cell], candidate: Sequence[Cell]) -> Answer:
         """Take the cells of the next unit, and answer."""
         for cell in (*control, *candidate):
-            if cell.value is not None and not 0 <= cell.value <= 1:
-                raise SeedbedError(
-                    f"{self.metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
-                    "Compare by a metric of that range, such as one that says whether a limit is kept"
-                )
+            expect_score(self.metric, cell)
         before, after = self._mean(control), self._mean(candidate)
         self.cells += [*control, *candidate]
         for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
@@ -71,7 +67,9 @@ class Reading:
         failure = self.plan.failure_counts_as
         return math.fsum(failure if cell.value is None else cell.value for cell in cells) / len(cells)
 
-    def verdict(self, *, evidence: Digest = "", judges: Json | None = None, aborted: str = "") -> Verdict:
+    def verdict(
+        self, *, evidence: Digest = "", judges: Json | None = None, replay: Json | None = None, aborted: str = ""
+    ) -> Verdict:
         """What was found; `aborted` is why somebody stopped it, if somebody did."""
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
         unscored = tuple(cell.key for cell in self.cells if cell.value is None and cell.run)
@@ -120,6 +118,7 @@ class Reading:
             better=self.plan.better,
             cost_usd=math.fsum(cell.cost_usd for cell in self.cells),
             judges=judges or {},
+            replay=replay or {},
         )
 
     def _adjusted(self) -> Interval | None:
@@ -149,6 +148,15 @@ class Reading:
             wins = max(inferior, futility.most_wins(differed, answer.ties))
             most.append(wins if wins >= 0 else None)
         return most
+
+
+def expect_score(metric: str, cell: Cell) -> None:
+    """Only scores from 0 to 1 can be compared. Raises SeedbedError."""
+    if cell.value is not None and not 0 <= cell.value <= 1:
+        raise SeedbedError(
+            f"{metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
+            "Compare by a metric of that range, such as one that says whether a limit is kept"
+        )
 
 
 def _mean(values: Iterable[float]) -> float:

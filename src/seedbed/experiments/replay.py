@@ -7,7 +7,7 @@ import inspect
 import pickle
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -31,7 +31,8 @@ from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 STRICT = Mode("strict")
 
-_MISSED = f"{Missed.__name__}: "
+MISSED_ERROR = f"{Missed.__name__}: "
+"""How the error of a run begins that missed something."""
 
 SUBSTITUTED = (
     f"{MISSED}the words of the candidate were answered by what the recorded run was told. "
@@ -109,11 +110,15 @@ class Replays:
 
 def _has_missed(run: Run) -> bool:
     strict = (run.replay or {}).get("mode") == str(STRICT)
-    return strict and run.status == "failed" and run.error.startswith(_MISSED)
+    return strict and run.status == "failed" and run.error.startswith(MISSED_ERROR)
 
 
 def _size(run: str, packed: bytes | None) -> int:
     return 0 if packed is None else sys.getsizeof(run) + sys.getsizeof(packed)
+
+
+Others = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerator[RunError | None, None]]
+"""Has first replicates replayed by other processes, and tells of each in order what went wrong, if anything did."""
 
 
 class Replayer:
@@ -124,40 +129,54 @@ class Replayer:
     """
 
     def __init__(self, house: House, mode: Mode, cache: Replays | None = None) -> None:
-        self._house = house
-        self._mode = mode
+        self.house = house
+        self.mode = mode
+        self._wrong: dict[str, RunError] = {}
         self._cache = Replays(house.store) if cache is None else cache
         self._about: dict[Digest, tuple[list[Any], Json]] = {}
 
     async def __call__(self, run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         key = self.key(playbook, task, seed)
+        if wrong := self._wrong.get(key.id):
+            raise type(wrong)(*wrong.args)
         if (done := self._cache.get(key.id)) is None:
-            done = await self._house.replay(key.id, playbook, key.recording, self._mode, seed=key.seed, ledger=ledger)
+            done = await self.house.replay(key.id, playbook, key.recording, self.mode, seed=key.seed, ledger=ledger)
             self._cache.keep(done)
         if done.status == "failed":
-            raise Missed(done.error.removeprefix(_MISSED))
+            raise Missed(done.error.removeprefix(MISSED_ERROR))
         return done
+
+    async def ahead(self, items: Sequence[tuple[Playbook, Task]], others: Others, ledger: Ledger | None = None) -> None:
+        """Have first replicates performed by others. What went wrong there is told here, and not tried again.
+
+        Raises BudgetSpent if the ledger has not enough for all of them.
+        """
+        async with aclosing(others(items, ledger or Ledger())) as coming:
+            for playbook, task in items:
+                if (wrong := await anext(coming)) is not None:
+                    expect_paid(ledger)
+                    self._wrong[self.key(playbook, task, seed_of(task, 0)).id] = wrong
 
     def labels(self, playbook: Playbook, task: Task) -> Mapping[str, Mapping[str, int]]:
         """How many steps of each kind have which label in the first replicate of a task, which was performed."""
         labels: dict[str, Counter[str]] = {}
         run = self.key(playbook, task, seed_of(task, 0)).id
-        _add_labels(labels, self._cache.get(run) or recall(self._house.store, run), self._house.store)
+        _add_labels(labels, self._cache.get(run) or recall(self.house.store, run), self.house.store)
         return labels
 
     def key(self, playbook: Playbook, task: Task, seed: int) -> Key:
         """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
         recording = recording_of(task)
         tools, known = self._about.get(playbook.digest, ([], None))
-        if known is None or tools != self._house.tools:
-            known = about(self._house, playbook)
-            self._about[playbook.digest] = (list(self._house.tools), known)
+        if known is None or tools != self.house.tools:
+            known = about(self.house, playbook)
+            self._about[playbook.digest] = (list(self.house.tools), known)
         return Key(
             playbook=playbook.digest,
             inputs=dict(task.inputs),
-            seed=_seed(self._house.store, recording) if seed == seed_of(task, 0) else seed,
+            seed=_seed(self.house.store, recording) if seed == seed_of(task, 0) else seed,
             replicate=seed,
-            mode=str(self._mode),
+            mode=str(self.mode),
             recording=recording,
             **known,
         )
@@ -178,8 +197,8 @@ def replayed(bench: Bench, house: House, mode: Mode = STRICT, cache: Replays | N
     def identity(playbook: Playbook) -> Json:
         return {**bench.identity(playbook), "replay": {"mode": str(mode), **about(house, playbook)}}
 
-    # What others perform elsewhere would be live.
-    return replace(bench, perform=Replayer(house, mode, cache), identity=identity, elsewhere=None)
+    # What others perform elsewhere would be live. Judges are: nobody recorded what they are asked.
+    return replace(bench, perform=Replayer(house, mode, cache), identity=identity, elsewhere=None, live=bench)
 
 
 def is_replayed(models: Json) -> bool:

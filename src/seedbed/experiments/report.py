@@ -10,6 +10,7 @@ from functools import cached_property
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.plots import shortened
 from seedbed.evaluation.report import inert, number, table
+from seedbed.experiments.coverage import STEPS, rows, summary
 from seedbed.experiments.evidence import Certificate
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.verdict import Verdict, in_words
@@ -62,9 +63,12 @@ def to_markdown(certificate: Certificate, tasks: Dataset, names: Names | None = 
         body = table(account.flip_heads, flips[:SHOWN]) + more if flips else "None."
         parts.append(f"## {heading} ({len(flips):,})\n\n{body}")
     if account.strata:
-        rows = [(name, *signed(each), f"{each.n}") for name, each in account.strata]
-        parts.append(f"## By tag\n\n{table(('tag', 'difference', '95 % interval', 'tasks'), rows)}\n\n{PARTS}")
+        tags = [(name, *signed(each), f"{each.n}") for name, each in account.strata]
+        parts.append(f"## By tag\n\n{table(('tag', 'difference', '95 % interval', 'tasks'), tags)}\n\n{PARTS}")
     parts.append("## Integrity\n\n" + table(("holds", "claim"), account.flags))
+    if covered := certificate.coverage:
+        parts.append("## Replays\n\n" + table(("what", "value"), summary(covered)))
+        parts.append(table(STEPS, rows(covered)))
     if account.problems:
         parts.append("\n".join(f"- {inert(problem, 500)}" for problem in account.problems))
     parts.append("## Registered\n\n" + table(("what", "value"), account.registered))
@@ -333,6 +337,10 @@ CLAIMS = {
     "judges_checked": (
         "No judge took part that was not checked against people.",
         "A judge took part that was never checked against people.",
+    ),
+    "replay_coverage": (
+        "Every past run that was asked for could be replayed for both playbooks.",
+        "Not every past run that was asked for is known to be replayed for both playbooks.",
     ),
     "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
 }

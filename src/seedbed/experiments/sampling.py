@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from seedbed.errors import SeedbedError, shown
+from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.stats.estimates import Interval, check_confidence, finite
 
 ENOUGH = 2
@@ -34,7 +34,7 @@ def proportional(sizes: Sequence[int], n: int) -> list[int]:
     """How many of `n` to draw from each stratum: in proportion to its size, rounded by the largest remainder.
 
     None is left out, so that every one of a population can be drawn: at least one of each, two where that is possible.
-    Raises SeedbedError for an empty stratum, or an `n` that is too small for this, or larger than all.
+    Raises SeedbedError for an empty stratum; DatasetError for an `n` that is too small for this, or larger than all.
     """
     return _allocated([float(size) for size in sizes], sizes, n)
 
@@ -61,8 +61,8 @@ def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[in
     if not all(size >= 1 for size in sizes):
         raise SeedbedError(f"sizes: found {shown(list(sizes))}; expected at least one in each stratum")
     if not len(sizes) <= n <= sum(sizes):
-        found = f"n: found {n:,}; expected from {len(sizes):,}, one of each stratum, to {sum(sizes):,}, which is all"
-        raise SeedbedError(f"{found}. Draw more, or stratify by less")
+        expected = f"from {len(sizes):,}, one of each stratum, to {sum(sizes):,}, which is all"
+        raise DatasetError([Problem("n", f"{n:,}", expected, "Draw more, or stratify by less.")])
     enough = [min(size, ENOUGH) for size in sizes]
     least = enough if n >= sum(enough) else [1] * len(sizes)
     exact = _within(wanted, least, sizes, n)

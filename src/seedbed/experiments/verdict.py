@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.cells import FEW, Cell
 from seedbed.evaluation.metrics import Better
 from seedbed.experiments.experiment import Experiment
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, short
@@ -18,6 +18,9 @@ Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior
 
 AT_A_TIME = 1_000
 """So many facts are asked for by their keys at once."""
+
+ENTRIES = ("turn", "call", "decision", "child", "failure")
+"""What a run was told and a metric may have looked at."""
 
 Status: TypeAlias = Literal["running", "completed", "aborted"]
 
@@ -67,7 +70,7 @@ class Verdict:
     unscored: tuple[str, ...] = ()
     """Those of them whose run was completed and got no score."""
     evidence: Digest = ""
-    """The digest of all cells that were read, in registered order."""
+    """The digest of all cells that were read, of their runs and of what those were told, in registered order."""
     e: float | None = None
     """The evidence that the candidate is better, where the rule bets on it: how many times its money it has made."""
     better: Better = "higher"
@@ -76,6 +79,8 @@ class Verdict:
     """What all runs that were read had cost, also those that were paid before."""
     judges: Json = field(default_factory=dict, hash=False)
     """What was known of the judges among the metric by then."""
+    replay: Json = field(default_factory=dict, hash=False)
+    """Of a verdict about replays: how far past runs could be replayed, and the digest of the sample of them."""
 
     @property
     def gain(self) -> float:
@@ -140,26 +145,83 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
 
 
 def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of all that is recorded of cells and of how their runs ended, in their order.
+    """The digest of all that is recorded of cells, of how their runs ended and of what those were told, in their order.
 
     Cells without a score are not recorded.
     """
     scored = [cell for cell in cells if cell.value is not None]
-    kept = {kind: facts_by_key(store, kind, keys) for kind, keys in (("cell", _keys(scored)), ("run", _runs(scored)))}
+    kept = facts_by_key(store, "cell", [cell.key for cell in scored])
+    ended = ends(store, [cell.run for cell in scored if cell.run])
+    told = answers(store, [cell.run for cell in scored if cell.run])
     whole = hashlib.blake2b(digest_size=32)
     for cell in scored:
-        for fact in (kept["cell"].get(cell.key), kept["run"].get(cell.run)):
-            told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body]
-            whole.update(f"{canonical(told)}\n".encode())
+        for fact in (kept.get(cell.key), *ended.get(cell.run, ())):
+            whole.update(_line(fact))
+        whole.update(told.get(cell.run, b""))
     return f"b2:{whole.hexdigest()}"
 
 
-def _keys(cells: Sequence[Cell]) -> list[str]:
-    return [cell.key for cell in cells]
+def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
+    """The digest of what each run, and those that it opened, was told."""
+    kinds = [kind for kind in ENTRIES if any(store.facts(Query(kind=kind, limit=1)))]
+    wholes: dict[str, hashlib.blake2b] = {}
+    opened: dict[str, dict[str, None]] = {}
+    asked = dict.fromkeys(runs)
+    every = list(asked)
+    while asked:
+        for run in asked:
+            wholes[run], opened[run] = hashlib.blake2b(digest_size=32), {}
+        first = _first(store, asked)
+        for kind in kinds:
+            for fact in _entries(store, kind, asked, first):
+                wholes[fact.subject].update(_line(fact, *fact.tags))
+                if kind == "child":
+                    opened[fact.subject][fact.body["run"]] = None
+        asked = dict.fromkeys(child for run in asked for child in opened[run] if child not in wholes)
+
+    def whole(run: str) -> bytes:
+        told = wholes[run].copy()
+        for child in opened[run]:
+            told.update(whole(child))
+        return told.digest()
+
+    return {run: whole(run) for run in every}
 
 
-def _runs(cells: Sequence[Cell]) -> list[str]:
-    return [cell.run for cell in cells if cell.run]
+def _entries(store: Store, kind: str, runs: Collection[str], first: int | None) -> Iterator[Fact]:
+    """What few runs were told is asked for one by one; of more, all that there is since the first is looked through."""
+    if len(runs) <= FEW:
+        for run in runs:
+            yield from store.facts(Query(kind=kind, subject=run))
+    else:
+        yield from (fact for fact in store.facts(Query(kind=kind, after=first)) if fact.subject in runs)
+
+
+def _first(store: Store, runs: Collection[str]) -> int | None:
+    """The number of the fact that the first of many runs began with, if all are known to have begun."""
+    if len(runs) <= FEW:
+        return None
+    starts = facts_by_key(store, "start", list(runs))
+    return min(fact.number for fact in starts.values()) if len(starts) == len(runs) else None
+
+
+def _line(fact: Fact | None, *more: str) -> bytes:
+    told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
+    return f"{canonical(told)}\n".encode()
+
+
+def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
+    """How runs ended, each as often as it did, the last time last: one that was not completed may be taken up again."""
+    found: dict[str, list[Fact]] = {}
+    asked, time = dict.fromkeys(runs), 1
+    while asked:
+        names = {run if time == 1 else f"{run}@{time}": run for run in asked}
+        known = facts_by_key(store, "run", list(names))
+        for name, fact in known.items():
+            found.setdefault(names[name], []).append(fact)
+        asked = dict.fromkeys(names[name] for name, fact in known.items() if fact.body.get("status") != "completed")
+        time += 1
+    return found
 
 
 def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:

@@ -71,6 +71,17 @@ class Gene:
                 mine, yours = {canonical(demo) for demo in self.value}, {canonical(demo) for demo in value}
                 return 1 - len(mine & yours) / len(mine | yours) if mine | yours else 0.0
 
+    @property
+    def length(self) -> int:
+        """How many characters it puts into prompts."""
+        match self.kind:
+            case "text":
+                return len(self.value)
+            case "demos":
+                return sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in self.value)
+            case _:
+                return 0
+
     def _within(self, value: float) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 

@@ -7,7 +7,7 @@ As a parent must be known before its child, ancestry cannot form a circle. Names
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import thawed
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, short
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, in_brief, put_all, short
 
 State = Literal["active", "merged", "archived", "failed"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
@@ -73,18 +73,37 @@ class Library:
 
         Raises PlaybookError for one that could not be read again.
         """
+        self.keep_all([(playbook, tuple(parents), how)], because=because)
+        return playbook.digest
+
+    def keep_all(self, grown: Sequence[tuple[Playbook, tuple[Digest, ...], str]], *, because: str) -> set[Digest]:
+        """Keep playbooks with their parents and how each was made, together; the digests of those that are new.
+
+        A parent may be one of them that comes before its child.
+        """
         if not because.strip():
             raise PlaybookError([Problem("because", "no reason", "why it is kept")])
-        parents = tuple(parents)
-        for parent in parents:
-            self.entry(parent)
-        if any(self.store.facts(Query(kind="derivation", key=playbook.digest))):
-            return playbook.digest
-        playbook = Playbook.from_document(playbook.document())
-        digest = self.store.put("playbook", playbook.content())
+        named = {name for playbook, parents, _ in grown for name in (playbook.digest, *parents)}
+        known = self._known(named)
+        new: dict[Digest, tuple[Playbook, tuple[Digest, ...], str]] = {}
+        for playbook, parents, how in grown:
+            for parent in parents:
+                if parent not in known and parent not in new:
+                    self.entry(parent)
+            if playbook.digest not in known:
+                new.setdefault(playbook.digest, (Playbook.from_document(playbook.document()), parents, how))
+        put_all(self.store, "playbook", [playbook.content() for playbook, _, _ in new.values()])
+        self.store.append(self._derivation(*each, because) for each in new.values())
+        return set(new)
+
+    def _known(self, digests: Set[Digest]) -> set[Digest]:
+        query = Query(kind="derivation", keys=sorted(digests))
+        return {key for key, _, _ in in_brief(self.store, query)}
+
+    def _derivation(self, playbook: Playbook, parents: tuple[Digest, ...], how: str, because: str) -> Fact:
+        digest, body = playbook.digest, {"how": how, "because": because}
         parents = tuple(parent for parent in dict.fromkeys(parents) if parent != digest)
-        body = {"how": how, "because": because}
-        fact = Fact(
+        return Fact(
             kind="derivation",
             key=digest,
             subject=digest,
@@ -94,8 +113,6 @@ class Library:
             parents=parents,
             tags=(*_gene_tags(playbook), *map(_child_tag, parents)),
         )
-        self.store.append([fact])
-        return digest
 
     def derive(self, parent: Digest, values: Mapping[str, Any], *, because: str, how: str = "edited") -> Digest:
         """Keep a child that differs from its parent in some genes."""
@@ -144,6 +161,11 @@ class Library:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, found))}, …. Give more characters")
         known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
         raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
+
+    def specialised(self, corpus: str, task: str, *, base: str) -> Digest:
+        """The playbook for a corpus and a kind of task; the base where there is none of its own."""
+        ref = f"corpora/{corpus}/{task}"
+        return self.find(ref if self.store.ref(ref) else base)
 
     def name(self, name: str, to: str, *, because: str) -> Ref:
         """Point a branch, or any other ref but a channel or a version, at a playbook."""

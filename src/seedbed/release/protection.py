@@ -1,4 +1,4 @@
-"""Protection: what stands under `channels.<name>` in seedbed.yaml, as gates.
+"""Protection: what stands under `channels.<name>` in seedbed.yaml, as gates and the terms of its error budget.
 
 ```yaml
 channels:
@@ -10,6 +10,7 @@ channels:
       - max_change: {number: 0.1, text: 400}
       - cooldown: 7 days
       - review: {when: always}
+    error_budget: {rate: 0.05, control: lord}
 ```
 """
 
@@ -21,6 +22,7 @@ from datetime import timedelta
 from typing import Any, get_args
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.experiments.budget import CONTROLS, Terms
 from seedbed.release.gates import Better, Gate, held_out, rules_kept
 from seedbed.release.limits import Cooldown, MaxChange
 from seedbed.release.review import Occasion, Review
@@ -33,12 +35,11 @@ DEFAULT = ("better", "held_out", "rules_kept")
 def required(channel: str, protection: Mapping[str, Any]) -> list[Gate]:
     """The gates of a channel, in order. Raises SettingsError with everything that is wrong with them."""
     place = f"channels.{channel}"
-    problems = [
-        Problem(f"{place}.{key}", "an unknown key", "require") for key in sorted(protection.keys() - {"require"})
-    ]
+    problems = _unknown(place, protection)
     listed = protection.get("require", list(DEFAULT))
     if not isinstance(listed, list):
         raise SettingsError([*problems, Problem(f"{place}.require", shown(listed), "a list of gates")])
+    problems += _problems_with_budget(place, _budget(protection))
     gates = []
     for index, item in enumerate(listed):
         found = _gate(f"{place}.require[{index}]", item)
@@ -49,6 +50,46 @@ def required(channel: str, protection: Mapping[str, Any]) -> list[Gate]:
     if problems:
         raise SettingsError(problems)
     return gates
+
+
+def budget_terms(channel: str, protection: Mapping[str, Any]) -> Terms:
+    """What the error budget of a channel promises, and what keeps it. Raises SettingsError as `required` does."""
+    place, given = f"channels.{channel}", _budget(protection)
+    if problems := [*_unknown(place, protection), *_problems_with_budget(place, given)]:
+        raise SettingsError(problems)
+    return Terms(**given)
+
+
+def _unknown(place: str, protection: Mapping[str, Any]) -> list[Problem]:
+    """Keys that nobody reads: who wrote them expects something."""
+    known = ("require", "error_budget")
+    return [
+        Problem(f"{place}.{key}", "an unknown key", f"one of: {', '.join(known)}")
+        for key in sorted(protection.keys() - set(known))
+    ]
+
+
+def _budget(protection: Mapping[str, Any]) -> Any:
+    """What is said of the error budget; a number is its rate."""
+    given = protection.get("error_budget", {})
+    return {"rate": given} if isinstance(given, int | float) else given
+
+
+def _problems_with_budget(place: str, given: object) -> list[Problem]:
+    place = f"{place}.error_budget"
+    if not isinstance(given, Mapping):
+        return [Problem(place, shown(given), "a rate such as 0.05, or {rate: RATE, control: CONTROL}")]
+    wrong = [Problem(f"{place}.{key}", "an unknown key", "rate or control") for key in given if key not in _TERMS]
+    for key, (expected, fits) in _TERMS.items():
+        if key in given and not fits(given[key]):
+            wrong.append(Problem(f"{place}.{key}", shown(given[key]), expected))
+    return wrong
+
+
+_TERMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "rate": ("a share above 0 and below 0.5, such as 0.05", lambda rate: isinstance(rate, float) and 0 < rate < 0.5),
+    "control": (f"one of: {', '.join(CONTROLS)}", lambda name: isinstance(name, str) and name in CONTROLS),
+}
 
 
 def _gate(place: str, item: object) -> Gate | Problem:

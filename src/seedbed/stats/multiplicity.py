@@ -68,6 +68,13 @@ def e_from_p(p: float) -> float:
     return 0.5 / math.sqrt(p)
 
 
+def p_for_e(e: float) -> float:
+    """The largest p-value of which `e_from_p` makes at least this e-value, 1 / (2 e)²."""
+    if not e >= 0.5:
+        raise SeedbedError(f"e: found {shown(e)}; expected at least 0.5, which the p-value 1 is worth")
+    return 0.25 / e**2
+
+
 def gamma(place: int) -> float:
     """The share of a stream's error rate that goes to the candidate at this place, counted from 1.
 
@@ -317,4 +324,5 @@ __all__ = [
     "e_from_p",
     "gamma",
     "holm",
+    "p_for_e",
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -30,13 +30,37 @@ def dominates(a: Sequence[float], b: Sequence[float], better: Better) -> bool:
 def ranks(points: ArrayLike, better: Better) -> NDArray[np.int64]:
     """For each point the number of its front: 0 if nothing dominates it, 1 if only points of front 0 do, and so on.
 
-    Equal points share a front. Two objectives take the time of a sort; more take time and memory that grow with the
-    square of the number of points: 10 MB for 3,000.
+    Equal points share a front. moocore does it if it is installed (the extra `fronts`): 100,000 points with two
+    objectives take 20 ms, 10,000 with three 6 ms. Without it two objectives take the time of a sort, and more take time
+    that grows with the square of the number of points in the worst case; memory always grows with their number.
     """
     costs = _costs(points, better)
-    distinct, which = np.unique(costs, axis=0, return_inverse=True)
-    fronts = _sweep(distinct) if costs.shape[1] == 2 else _peel(distinct)
-    return fronts[which.reshape(-1)]
+    if costs.shape[1] > 1 and len(costs) and (pareto_rank := _moocore()):
+        return np.asarray(pareto_rank(costs), dtype=np.int64)
+    order, new = _ordered(costs)
+    distinct = costs[order[new]]
+    fronts = np.empty(len(costs), dtype=np.int64)
+    fronts[order] = (_sweep if costs.shape[1] == 2 else _insert)(distinct)[np.cumsum(new) - 1]
+    return fronts
+
+
+def _moocore() -> Callable[[Floats], NDArray[np.int32]] | None:
+    try:
+        from moocore import pareto_rank
+    except ImportError:
+        return None
+    ranking: Callable[[Floats], NDArray[np.int32]] = pareto_rank
+    return ranking
+
+
+def _ordered(table: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Rows in rising order of the first column, then of the second and so on; and which of them are new, not copies of
+    the one before. Of copies the first comes first."""
+    order = np.lexsort(table.T[::-1])
+    ordered = table[order]
+    new = np.ones(len(table), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return order, new
 
 
 def _sweep(costs: Floats) -> NDArray[np.int64]:
@@ -52,20 +76,29 @@ def _sweep(costs: Floats) -> NDArray[np.int64]:
     return fronts
 
 
-def _peel(costs: Floats) -> NDArray[np.int64]:
-    """Fronts of distinct points: those that nothing dominates, then those that nothing else does, and so on."""
-    no_worse = np.ones((len(costs), len(costs)), dtype=bool)
-    for column in costs.T:
-        no_worse &= column[:, None] <= column[None, :]
-    np.fill_diagonal(no_worse, False)  # distinct points: whoever is no worse anywhere is better somewhere
-    above = no_worse.sum(axis=0, dtype=np.int64)
-    fronts = np.full(len(costs), -1, dtype=np.int64)
-    number = 0
-    while (fronts < 0).any():
-        front = np.flatnonzero((above == 0) & (fronts < 0))
-        fronts[front] = number
-        above -= no_worse[front].sum(axis=0)
-        number += 1
+def _insert(costs: Floats) -> NDArray[np.int64]:
+    """Fronts of distinct points in rising order of the first cost, then of the second and so on."""
+    # Only points before it can dominate a point, and those are no worse in the first cost: the others decide. If a
+    # front dominates it then so does every front before that one, so the first that does not is found by halving.
+    members: list[Floats] = []
+    sizes: list[int] = []
+    fronts = np.empty(len(costs), dtype=np.int64)
+    for place, point in enumerate(costs[:, 1:, None]):
+        front, end = 0, len(members)
+        while front < end:
+            middle = (front + end) // 2
+            if (members[middle][:, : sizes[middle]] <= point).all(axis=0).any():
+                front = middle + 1
+            else:
+                end = middle
+        if front == len(members):
+            members.append(np.empty((len(point), 4)))
+            sizes.append(0)
+        elif sizes[front] == members[front].shape[1]:
+            members[front] = np.concatenate([members[front], np.empty_like(members[front])], axis=1)
+        members[front][:, sizes[front]] = point[:, 0]
+        sizes[front] += 1
+        fronts[place] = front
     return fronts
 
 
@@ -76,7 +109,9 @@ def crowding(points: ArrayLike) -> Floats:
     point before it has none: one of each is enough. Apart from that the order of the points does not matter.
     """
     values = _table(points)
-    distinct, first, which = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    order, new = _ordered(values)
+    first = order[new]
+    distinct = values[first]
     room = np.zeros(len(distinct))
     for column in distinct.T:
         order = np.argsort(column, kind="stable")
@@ -87,9 +122,31 @@ def crowding(points: ArrayLike) -> Floats:
         room[order[1:-1]] += (ordered[2:] - ordered[:-2]) / (ordered[-1] - ordered[0])
     if len(distinct) == 1:
         room[:] = math.inf
-    original = np.zeros(len(values), dtype=bool)
-    original[first] = True
-    return np.where(original, room[which.reshape(-1)], 0.0)
+    all_room = np.zeros(len(values))
+    all_room[first] = room
+    return all_room
+
+
+def survivors(points: ArrayLike, better: Better, keep: int) -> NDArray[np.intp]:
+    """The places of the points that NSGA-II keeps, in rising order: whole fronts, the best first, and of the last one
+    those with the most room.
+
+    With at least two places for each objective the best value in each is kept.
+    """
+    if keep < 0:
+        raise SeedbedError(f"keep: found {keep}; expected a number of points")
+    table = _table(points, len(better))
+    if keep >= len(table):
+        return np.arange(len(table))
+    fronts = ranks(table, better)
+    # The front in which the places run out.
+    last = int(np.searchsorted(np.cumsum(np.bincount(fronts)), keep))
+    kept = fronts < last
+    candidates = np.flatnonzero(fronts == last)
+    left = keep - int(np.count_nonzero(kept))
+    if left:
+        kept[candidates[np.argsort(-crowding(table[candidates]), kind="stable")[:left]]] = True
+    return np.flatnonzero(kept)
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float], better: Better) -> float:
@@ -216,4 +273,5 @@ __all__ = [
     "ranks",
     "standings",
     "surely_dominates",
+    "survivors",
 ]

@@ -100,6 +100,14 @@ class SqlStore:
         self._write(lambda db: self._dialect.add_contents(db, [row]))
         return name
 
+    def put_all(self, kind: str, bodies: Sequence[Json]) -> list[Digest]:
+        at = micros(self._clock())
+        texts = [canonical(body) for body in bodies]
+        rows = [(digest_of(kind, body), kind, body, at) for body in texts]
+        if rows:
+            self._write(lambda db: self._dialect.add_contents(db, rows))
+        return [row[0] for row in rows]
+
     def get(self, digest: Digest) -> Json:
         row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first()) if nameable(digest) else None
         if row is None:

@@ -26,7 +26,9 @@ Target: TypeAlias = str | Json
 Told: TypeAlias = tuple[str, float | None, str]
 """A fact in brief: its key, its value, and its body as JSON text."""
 
-CHAINED = frozenset({"move", "approval", "key", "verdict", "trial", "agreement", "comparison", "sentinel"})
+CHAINED = frozenset(
+    {"move", "approval", "key", "verdict", "trial", "agreement", "reservation", "comparison", "sentinel"}
+)
 """Kinds of fact whose order and text must be provable later: what decides what is released. All are rare."""
 
 GENESIS = "b2:" + "0" * 64
@@ -201,6 +203,14 @@ class Brief(Protocol):
         """As `facts`, but of each only its key, its value, and its body as the text that is stored, unread."""
 
 
+@runtime_checkable
+class Bulk(Protocol):
+    """What a store may know besides, for those who put very many things; `put_all` asks any store."""
+
+    def put_all(self, kind: str, bodies: Sequence[Json]) -> list[Digest]:
+        """As `put`, all of them or none."""
+
+
 class UpkeptStore(Store, Upkeep, Protocol):
     """A store that can be looked after; all of seedbed's own can."""
 
@@ -212,6 +222,11 @@ def brief_of(fact: Fact) -> Told:
 def in_brief(store: Store, query: Query) -> Iterator[Told]:
     """The key, value and body of each fact, the body as text: a fraction of the work of `facts`, if the store can."""
     return store.brief(query) if isinstance(store, Brief) else map(brief_of, store.facts(query))
+
+
+def put_all(store: Store, kind: str, bodies: Sequence[Json]) -> list[Digest]:
+    """Put many things together: one transaction, if the store can."""
+    return store.put_all(kind, bodies) if isinstance(store, Bulk) else [store.put(kind, body) for body in bodies]
 
 
 def checked(facts: Iterable[Fact]) -> list[Fact]:
@@ -343,6 +358,7 @@ __all__ = [
     "CHAINED",
     "GENESIS",
     "Brief",
+    "Bulk",
     "Content",
     "Digest",
     "Fact",
@@ -366,6 +382,7 @@ __all__ = [
     "nameable",
     "next_move",
     "now",
+    "put_all",
     "sealed",
     "short",
     "without_password",

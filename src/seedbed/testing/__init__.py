@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seedbed.testing.executor import ExecutorContract
 from seedbed.testing.metric import MetricContract
+from seedbed.testing.optimizer import OptimizerContract
 from seedbed.testing.store import BODIES, NOON, StoreContract, everything, fact, keys, move
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "NOON",
     "ExecutorContract",
     "MetricContract",
+    "OptimizerContract",
     "StoreContract",
     "everything",
     "fact",

@@ -113,6 +113,7 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--alpha", "0"), "--alpha"),
         (("--alpha", "0.5"), "--alpha"),
         (("--alpha", "nan"), "--alpha"),
+        (("--alpha", "0.05", "--for", "production"), "set at channels.production.error_budget in the workspace file"),
         (("--effect", "0"), "--effect"),
         (("--effect", "1.5"), "--effect"),
         (("--margin", "1"), "--margin"),
@@ -138,7 +139,12 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--replay", "3", "--plan"), "--replay"),
         (("--replay", "3", "--first-replicate", "1"), "--first-replicate"),
         (("--replay", "3", "--for", "production"), "--for"),
-        (("--replay", "3", "-o", "report.md"), "no report"),
+        (("--replay", "3", "--replicates", "2"), "--replicates"),
+        (("--live-runs", "20"), "--live-runs"),
+        (("--replay", "30", "--live-runs", "1"), "--live-runs"),
+        (("--replay", "30", "--live-runs", "20", "--rule", "exact"), "estimates and does not decide"),
+        (("--replay", "30", "--live-runs", "20", "--alpha", "0.1"), "estimates and does not decide"),
+        (("--replay", "30", "--live-runs", "20", "-o", "report.md"), "estimates and does not decide"),
         (("-o", "report.pdf"), ".md or .html"),
     ],
     ids=" ".join,
@@ -344,6 +350,74 @@ def test_live_steps_of_replays_cost_no_more_than_was_said_and_go_on_with_more(sp
     rest = seedbed(*live, "--max-cost", "100")
     assert rest.code in (0, 2)
     assert rest.json["missed"] == {}
+
+
+def test_replays_by_other_processes_give_the_same_answer(past: None, seedbed: Seedbed) -> None:
+    live = (*COMPARE, "--replay", "40", "--mode", "fork:1", "--json")
+    done = seedbed(*live, "--parallel", "2")
+    assert (done.code, done.json["verdict"]["finding"], done.json["missed"]) == (0, "superior", {})
+    assert seedbed(*live).json == done.json
+
+
+def test_fewer_past_runs_than_there_are_kinds_of_them_are_a_wrong_call(past: None, seedbed: Seedbed) -> None:
+    done = seedbed(*COMPARE, "--replay", "1")
+    assert (done.code, done.out) == (64, "")
+    assert "--replay" in done.err
+    assert "found 1; expected from" in " ".join(done.err.replace("│", "").split())
+
+
+def test_a_report_and_the_certificate_of_a_verdict_about_replays_tell_what_could_be_replayed(
+    past: None, space: Path, seedbed: Seedbed
+) -> None:
+    done = seedbed(*COMPARE, "--replay", "40", "--mode", "fork:1", "-o", "report.md")
+    assert done.code == 0
+    assert "wrote report.md" in done.out
+    report = (space / "report.md").read_text(encoding="utf-8")
+    assert "## Replays" in report
+    assert "40 of 40 that were asked for" in report
+    (verdict,) = (fact for fact in held()[1] if fact.kind == "verdict")
+    shown = seedbed("evidence", "show", verdict.key[3:15])
+    assert shown.code == 0
+    for told in ("replay coverage", "40 of 40 that were asked for", "fork:1"):
+        assert told in shown.out
+    document = seedbed("evidence", "show", verdict.key[3:15], "--json").json
+    assert document["coverage"]["steps"]["candidate"] == {"turn": {"live": 40}}
+    assert document["flags"]["replay_coverage"] is True
+
+
+def test_a_few_live_runs_and_many_replays_give_an_estimate_that_is_no_verdict(
+    past: None, space: Path, seedbed: Seedbed
+) -> None:
+    write(space, half__yaml=SORTER.replace("Message: {text}", "Good or bad?"))  # always bad, which is so half the time
+    sampled = ("--on", "tasks.jsonl", "--replay", "60")
+    live = ("compare", "sorter.yaml", "half.yaml", *sampled, "--mode", "fork:1", "--live-runs", "30")
+    done = seedbed(*live, "--json")
+    assert keeps_promise(done.json, "compare", form="JSON with --live-runs")
+    estimate = done.json["estimate"]
+    assert (done.code, estimate["kind"], estimate["says"]) == (0, "estimate", "better")
+    assert (estimate["replayed"], estimate["live"]) == (60, 30)
+    assert estimate["difference"]["low"] > 0
+    told = seedbed(*live)
+    assert told.code == 0
+    assert told.out.startswith("estimate: live runs of half.yaml would be better than those of sorter.yaml\n")
+    for words in ("no verdict", "together", "live runs alone", "replays alone"):
+        assert words in told.out
+    assert facts("verdict") == facts("comparison") == 0
+    few = seedbed("compare", "sorter.yaml", "same.yaml", *sampled, "--live-runs", "2")
+    assert few.code == 2
+    assert "too few live runs to tell" in few.out
+
+
+def test_live_runs_beside_replays_cost_no_more_than_was_said(space: Path, seedbed: Seedbed) -> None:
+    dear(space)
+    assert seedbed("evaluate", "sorter.yaml", "tasks.jsonl").code == 0
+    before = sum(fact.body["cost_usd"] for fact in held()[1] if fact.kind == "turn")
+    live = (*COMPARE, "--replay", "20", "--mode", "fork:1", "--live-runs", "5", "--json")
+    done = seedbed(*live, "--max-cost", "42")
+    assert (done.code, done.out) == (2, "")
+    assert json.loads(done.err)["error"] == "BudgetSpent"
+    assert sum(fact.body["cost_usd"] for fact in held()[1] if fact.kind == "turn") - before <= 42
+    assert seedbed(*live, "--max-cost", "100").json["estimate"]["live"] == 5
 
 
 def test_another_first_replicate_is_run_anew(past: None, seedbed: Seedbed) -> None:

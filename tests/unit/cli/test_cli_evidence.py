@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import BETTER, SORTER, Seedbed, held, keeps_promise, tasks, write
+from command_line import BETTER, SORTER, WORKSPACE, Seedbed, held, keeps_promise, tasks, write
 
 COMPARE = ("compare", "sorter.yaml", "better.yaml", "--on", "tasks.jsonl", "--json")
 
@@ -102,6 +102,35 @@ def test_every_candidate_for_a_channel_is_paid_from_its_budget(verdict: Any, see
     assert "1, of which 1 were called better" in seedbed("evidence", "budget", "production").out
 
 
+def test_the_rate_of_a_budget_and_what_keeps_it_are_settings_of_the_channel(verdict: Any, seedbed: Seedbed) -> None:
+    terms = "error_budget: {rate: 0.2, control: e-lond}"
+    write(Path(), seedbed__yaml=WORKSPACE.replace("production: {", f"production: {{{terms}, "))
+    fresh = seedbed("evidence", "budget", "production", "--json").json
+    assert (fresh["budget"], fresh["alpha"]) == ("e-lond", 0.2)
+    planned = seedbed(*COMPARE, "--for", "production", "--plan").json
+    done = seedbed(*COMPARE, "--for", "production").json
+    assert (done["rule"], done["finding"]) == ("betting", "superior")
+    assert (planned["rule"], planned["alpha"]) == (done["rule"], done["alpha"])
+    assert done["alpha"] == fresh["next_alpha"]
+    after = seedbed("evidence", "budget", "production", "--json").json
+    assert (after["discoveries"], after["tested"]) == (1, 1)
+    assert "however the e-values depend on each other" in seedbed("evidence", "budget", "production").out
+    assert seedbed("evidence", "verify").code == 0
+    assert seedbed("store", "verify").code == 0
+
+
+@pytest.mark.parametrize("command", [("evidence", "budget", "production"), (*COMPARE, "--for", "production")])
+def test_a_budget_that_cannot_be_is_told_and_nothing_is_paid(
+    command: tuple[str, ...], verdict: Any, seedbed: Seedbed
+) -> None:
+    write(Path(), seedbed__yaml=WORKSPACE.replace("production: {", "production: {error_budget: 5, "))
+    before = held()
+    done = seedbed(*command)
+    assert (done.code, done.out) == (1, "")
+    assert "channels.production.error_budget.rate" in done.err
+    assert held() == before
+
+
 def test_a_channel_that_is_misspelt_has_no_budget(verdict: Any, seedbed: Seedbed) -> None:
     done = seedbed("evidence", "budget", "prodution")
     assert (done.code, done.out) == (1, "")
@@ -139,7 +168,7 @@ def test_false_winners_beyond_chance_are_an_alarm(verdict: Any, seedbed: Seedbed
         (("sentinel", "absent.yaml", "tasks.jsonl"), 1, "absent.yaml"),
         (("sentinel", "--alpha", "0.7"), 64, "--alpha"),
         (("sentinel", "--times", "0"), 64, "--times"),
-        (("budget", "production", "--alpha", "0"), 64, "--alpha"),
+        (("budget", "production", "--alpha", "0.1"), 64, "--alpha"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

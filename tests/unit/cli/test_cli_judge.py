@@ -157,6 +157,18 @@ def test_a_judge_scores_like_any_metric(court: Path, seedbed: Seedbed) -> None:
     assert runs(seedbed) == before
 
 
+@pytest.mark.parametrize("where", ["loop", "2"])
+def test_a_judge_of_replays_is_live_and_paid_out_of_the_limit(where: str, court: Path, seedbed: Seedbed) -> None:
+    assert seedbed("evaluate", "sorter.yaml", "tasks.jsonl").code == 0
+    write(court, same__yaml=SORTER.replace("value: 0.5, low", "value: 0.6, low"))
+    judged = ("compare", "sorter.yaml", "same.yaml", "--on", "tasks.jsonl", "--replay", "12", "--metric", "helpful")
+    short = seedbed(*judged, "--json", "--parallel", where, "--max-cost", "0.001")
+    assert (short.code, json.loads(short.err)["error"]) == (2, "BudgetSpent")
+    done = seedbed(*judged, "--json", "--parallel", where, "--max-cost", "100")
+    assert (done.code, done.json["verdict"]["finding"]) == (2, "inconclusive"), done.err
+    assert done.json["verdict"]["control_mean"] == done.json["verdict"]["candidate_mean"] == 0.75
+
+
 def test_no_release_rests_on_a_judge_that_nobody_checked(court: Path, seedbed: Seedbed) -> None:
     write(court, better__yaml=SORTER.replace("Message: {text}", BETTER))
     assert seedbed("release", "sorter.yaml", "--to", "production").code == 0

@@ -64,7 +64,7 @@ READ_ONLY = {
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
     looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
-    looks |= {"verify", "stats", "tail", "budget"}
+    looks |= {"specialised", "verify", "stats", "tail", "budget", "screen"}
     dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,12 @@ from rich.console import Console, RenderableType
 
 from seedbed.cli import verdicts
 from seedbed.evaluation.dataset import Dataset
+from seedbed.experiments.estimate import Estimate
 from seedbed.experiments.fidelity import Agreement, Fidelity
 from seedbed.experiments.many import Place, Ranking
 from seedbed.experiments.replay import Answerable
 from seedbed.experiments.verdict import Finding, Verdict
-from seedbed.stats.estimates import exact_rate
+from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.sequential import ExactMcNemar
 
 OLD, NEW = f"b2:{'a' * 64}", f"b2:{'b' * 64}"
@@ -122,3 +124,27 @@ def test_a_replay_says_how_far_it_can_be_trusted_and_what_is_missing() -> None:
         {"replay of x": "not replayable: no such turn"},
         {"substituted": 2},
     )
+
+
+def test_an_estimate_whose_replays_do_not_count_says_why() -> None:
+    unknown = Interval(0.25, -math.inf, math.inf, 0.95, 4)
+    estimate = Estimate(
+        control=OLD,
+        candidate=NEW,
+        metric="exact_match",
+        better="higher",
+        difference=unknown,
+        replays_alone=Interval(0.5, 0.25, 0.75, 0.95, 40),
+        live_alone=unknown,
+        replayed=40,
+        live=4,
+        weight=0.0,
+        worth=math.nan,
+        failed=1,
+        spent_usd=2.0,
+    )
+    agreement = Agreement(agreed=3, missed=0, rate=exact_rate(3, 4))
+    fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
+    text = shown(verdicts.estimate_view(estimate, fidelity, Answerable(Dataset(()), {}, {}), ("old", "new")))
+    for told in ("too few live runs", "not known", "[+0.250, +0.750]", "at least 20 live runs", "1 run", "75%"):
+        assert told in text

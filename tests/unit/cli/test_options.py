@@ -182,3 +182,29 @@ def test_a_file_is_kept_when_a_digest_is_needed(space: Path) -> None:
         digest = options.kept(opened, "sorter.yaml", "needed")
         assert opened.library.entry(digest).because == "needed"
         assert options.kept(opened, digest[:12], "again") == digest
+
+
+# Money
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-inf", "-1", "much"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "sorter.yaml", "text=hi"),
+        ("evaluate", "sorter.yaml", "tasks.jsonl"),
+        ("compare", "sorter.yaml", "sorter.yaml", "--on", "tasks.jsonl"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_is_no_amount_of_money_is_refused_before_anything_is_done(
+    command: tuple[str, ...], amount: str, space: Path, seedbed: Seedbed
+) -> None:
+    done = seedbed(*command, f"--max-cost={amount}")
+    assert (done.code, done.out) == (64, "")
+    assert "--max-cost" in done.err
+    assert not (space / "seedbed.db").exists()
+
+
+def test_no_money_at_all_is_an_amount() -> None:
+    assert (options.dollars(0.0), options.dollars(0.5), options.dollars(None)) == (0.0, 0.5, None)

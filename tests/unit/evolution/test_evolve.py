@@ -5,20 +5,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers
+from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell
-from seedbed.evaluation.metrics import ExactMatch
 from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.evolve import Evolution, Optimizer, evolve
+from seedbed.evolution.budget import Budget
+from seedbed.evolution.evolve import Evolution, Told
+from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.evolution.variation import reworded
 from seedbed.experiments.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query
+from seedbed.storage.store import Json, Query
 
 TEN = numbers(10)
 START = agent("[0-2]")
@@ -27,10 +28,14 @@ CANDIDATES = list(reworded(START, "roles.agent.system", WORDS))
 
 
 async def evolved(store: MemoryStore, optimizer: Optimizer | None = None, **given: Any) -> Evolution:
-    about: dict[str, Any] = {"because": "try other words", **given}
-    its_bench = about.pop("bench", None) or bench(store)
-    search = optimizer or BestOf(CANDIDATES)
-    return await evolve(START, TEN, ExactMatch(), search, its_bench, Library(store, "ada"), **about)
+    its_bench = given.pop("bench", None) or bench(store)
+    about = {"because": "try other words", **given}
+    return await searched(START, TEN, optimizer or BestOf(CANDIDATES), its_bench, **about)
+
+
+def scores(found: Evolution) -> dict[str, float]:
+    """The plain mean of each playbook over its tasks."""
+    return {each.digest: found.pool.row(place).mean() for place, each in enumerate(found.pool.playbooks)}
 
 
 # What is kept
@@ -39,38 +44,40 @@ async def evolved(store: MemoryStore, optimizer: Optimizer | None = None, **give
 async def test_the_best_on_the_tasks_is_the_result_and_all_scores_are_told() -> None:
     found = await evolved(MemoryStore())
     assert found.best == CANDIDATES[1].digest
-    assert found.start.interval.mean == 0.3
-    assert [(card.playbook, card.interval.mean) for card in found.tried] == [
-        (candidate.digest, mean) for candidate, mean in zip(CANDIDATES, (0.2, 0.7, 0.5), strict=True)
-    ]
+    means = zip((START, *CANDIDATES), (0.3, 0.2, 0.7, 0.5), strict=True)
+    assert scores(found) == pytest.approx({each.digest: mean for each, mean in means})
+    assert (found.ended, found.spent["runs"]) == ("the optimizer had nothing more to offer", 40)
 
 
-async def test_every_candidate_is_kept_as_a_child_of_the_start_good_or_not() -> None:
+async def test_every_candidate_is_kept_as_a_child_of_what_it_grew_from_good_or_not() -> None:
     store = MemoryStore()
     await evolved(store)
     library = Library(store, "eve")
     children = library.children(START.digest)
     assert [entry.digest for entry in children] == [candidate.digest for candidate in CANDIDATES]
-    assert {(entry.how, entry.because, entry.by) for entry in children} == {("evolved", "try other words", "ada")}
+    assert {(entry.how, entry.because, entry.by) for entry in children} == {("one of a set", "try other words", "ada")}
     assert [library.get(entry.digest) for entry in children] == CANDIDATES
     assert library.entry(START.digest).parents == ()
 
 
-async def test_what_a_search_found_is_a_fact() -> None:
+async def test_what_a_search_found_is_a_fact_and_so_are_its_plan_and_its_steps() -> None:
     store = MemoryStore()
     found = await evolved(store)
     (fact,) = store.facts(Query(kind="evolution"))
-    assert (fact.subject, fact.by, fact.value) == (found.best, "ada", 0.7)
-    assert fact.body["start"] == START.digest
-    assert fact.body["tried"] == {card.playbook: card.interval.mean for card in found.tried}
+    assert (fact.key, fact.subject, fact.by) == (found.search, found.best, "ada")
+    assert fact.value == pytest.approx(found.pool.standing(2).mean)
+    assert (fact.body["start"], fact.body["tried"], fact.body["runs"]) == (START.digest, 3, 40)
     assert Dataset.from_content(store.get(fact.body["dataset"])) == TEN
+    assert store.get(found.search)["optimizer"]["optimizer"] == "best_of"
+    (step,) = store.facts(Query(kind="step", subject=found.search))
+    assert step.body["offered"] == [candidate.digest for candidate in CANDIDATES]
 
 
 async def test_a_search_again_pays_nothing_and_finds_the_same() -> None:
     store = MemoryStore()
     first = await evolved(store)
     again = await evolved(store)
-    assert again.best == first.best
+    assert (again.best, again.search, again.spent["runs"]) == (first.best, first.search, 40)
     assert count(store, "run") == 40
     assert count(store, "evolution") == 1
 
@@ -94,7 +101,7 @@ async def test_if_all_are_worse_the_start_is_the_result() -> None:
 
 async def test_nothing_offered_leaves_the_start() -> None:
     found = await evolved(MemoryStore(), BestOf([]))
-    assert (found.best, found.tried) == (START.digest, ())
+    assert (found.best, len(found.pool)) == (START.digest, 1)
 
 
 async def test_the_start_offered_again_is_no_child_of_itself() -> None:
@@ -102,7 +109,7 @@ async def test_the_start_offered_again_is_no_child_of_itself() -> None:
     found = await evolved(store, BestOf([START]))
     assert found.best == START.digest
     assert Library(store, "ada").children(START.digest) == []
-    assert count(store, "run") == 10
+    assert len(found.pool) == 1
 
 
 async def test_nobody_wins_by_failing_at_the_tasks_that_are_hard() -> None:
@@ -112,8 +119,7 @@ async def test_nobody_wins_by_failing_at_the_tasks_that_are_hard() -> None:
     )
     store = MemoryStore()
     found = await evolved(store, BestOf([fragile]), bench=two_models(store))
-    (card,) = found.tried
-    assert (card.interval.mean, len(card.scored)) == (1.0, 1)
+    assert scores(found)[fragile.digest] == pytest.approx(0.1)
     assert found.best == START.digest
 
 
@@ -122,7 +128,7 @@ async def test_if_nothing_can_be_scored_the_start_is_the_result() -> None:
     silent = {"use": "scripted", "args": {"replies": []}}
     found = await evolved(store, bench=bench(store, oracle=silent))
     assert found.best == START.digest
-    assert all(not card.scored for card in (found.start, *found.tried))
+    assert set(scores(found).values()) == {0.0}
 
 
 def two_models(store: MemoryStore) -> Any:
@@ -137,30 +143,80 @@ class Climber:
     """Knows one number more each time, for as long as that is better."""
 
     def __init__(self) -> None:
+        self.identity: Json = {"optimizer": "climber"}
         self.known = 2
         self.heard: list[list[float | None]] = []
 
-    async def ask(self) -> Sequence[Playbook]:
+    def begin(self, search: Search) -> None:
+        self.start = search.start
+
+    async def ask(self) -> Sequence[Offer]:
         self.known += 1
         stuck = len(self.heard) > 1 and sum(map(bool, self.heard[-1])) <= sum(map(bool, self.heard[-2]))
-        return [] if stuck else [agent(f"[0-{min(self.known, 6)}]")]
+        return [] if stuck else [Offer(agent(f"[0-{min(self.known, 6)}]"), (self.start.digest,))]
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        self.heard.append([cell.value for cell in cells])
+        self.heard.append([cell.value for cell in cells if cell.playbook != self.start.digest])
 
 
 async def test_an_optimizer_is_asked_until_it_has_no_more_and_told_the_cells_of_each() -> None:
     climber = Climber()
     found = await evolved(MemoryStore(), climber)
     assert found.best == agent("[0-6]").digest
-    assert [sum(map(bool, heard)) for heard in climber.heard] == [4, 5, 6, 7, 7]
-    assert [list(heard) for heard in climber.heard] == [[cell.value for cell in card.cells] for card in found.tried]
+    assert [sum(map(bool, heard)) for heard in climber.heard] == [4, 5, 6, 7, 0]  # the last one is known already
+    assert [step.runs for step in found.steps] == [20, 10, 10, 10, 0]
 
 
-async def test_the_watcher_is_told_every_cell_with_its_playbook() -> None:
-    told: list[tuple[str, str]] = []
-    await evolved(MemoryStore(), watch=lambda playbook, cell: told.append((playbook.digest, cell.task)))
-    assert told == [(each.digest, task.id) for each in (START, *CANDIDATES) for task in TEN]
+async def test_the_watcher_is_told_of_every_round_and_step() -> None:
+    told: list[tuple[int, int, int]] = []
+
+    def watch(now: Told) -> None:
+        told.append((now.account.runs, len(now.steps), now.cells))
+
+    await evolved(MemoryStore(), watch=watch)
+    assert told == [(40, 0, 40), (40, 1, 0)]
+
+
+async def test_it_ends_when_steps_bring_nothing_better_or_when_it_is_good_enough() -> None:
+    found = await evolved(MemoryStore(), Climber(), patience=1)
+    assert found.ended == "1 steps brought nothing better"
+    found = await evolved(MemoryStore(), Climber(), enough=0.45)
+    assert (found.ended, found.best) == ("0.45 was enough", agent("[0-4]").digest)
+
+
+# The budget
+
+
+async def test_no_run_is_launched_that_the_budget_has_no_room_for() -> None:
+    store = MemoryStore()
+    found = await evolved(store, Climber(), budget=Budget(runs=33))
+    assert (found.ended, found.spent["runs"], count(store, "run")) == ("the budget was spent", 33, 33)
+    assert found.best == agent("[0-4]").digest  # what was tried on three tasks is no rival
+
+
+async def test_runs_that_confirm_are_kept_from_the_beginning() -> None:
+    store = MemoryStore()
+    found = await evolved(store, Climber(), budget=Budget(runs=60), confirm=numbers(10, first=20))
+    assert found.spent["runs"] <= 60
+    assert found.confirmed is not None
+    assert found.confirmed.tasks == 10
+    with pytest.raises(BudgetSpent, match="expected more than the 30 runs that confirm"):
+        await evolved(MemoryStore(), Climber(), budget=Budget(runs=30), confirm=numbers(10, first=20))
+
+
+async def test_what_is_confirmed_is_the_gain_on_tasks_that_nothing_was_chosen_by() -> None:
+    found = await evolved(MemoryStore(), confirm=numbers(10, first=20))
+    confirmed = found.confirmed
+    assert confirmed is not None
+    assert (confirmed.gain.mean, confirmed.best_of_n) == (0.0, confirmed.best)  # none of them knows 20
+    assert found.optimism > 0
+
+
+async def test_cells_known_before_the_search_are_free() -> None:
+    store = MemoryStore()
+    await evolved(store, BestOf(CANDIDATES[:2]))
+    found = await evolved(store)
+    assert (found.spent["runs"], count(store, "run")) == (10, 40)
 
 
 def test_no_variant_of_a_locked_gene_can_be_offered() -> None:
@@ -193,9 +249,7 @@ async def test_every_dataset_a_playbook_was_tried_on_counts() -> None:
     store = MemoryStore()
     await evolved(store)
     others = numbers(10, first=10)
-    await evolve(
-        START, others, ExactMatch(), BestOf(CANDIDATES), bench(store), Library(store, "ada"), because="other tasks"
-    )
+    await searched(START, others, BestOf(CANDIDATES), bench(store))
     assert evolved_on(store, CANDIDATES[0].digest) == {TEN.digest, others.digest}
 
 
@@ -214,13 +268,13 @@ async def test_an_interrupted_search_keeps_what_it_paid_and_what_it_looked_at_an
     assert count(store, "cell") == 23
     assert count(store, "evolution") == 0
     seen = [evolved_on(store, candidate.digest) for candidate in CANDIDATES]
-    assert seen == [{TEN.digest}, {TEN.digest}, set()]
+    assert seen == [{TEN.digest}] * 3
     assert store.get(TEN.digest) == TEN.content()
     assert (await evolved(store)).best == CANDIDATES[1].digest
     assert count(store, "run") == 40
 
 
-async def test_a_spent_budget_ends_a_search_and_what_was_paid_stays() -> None:
+async def test_a_spent_quota_interrupts_a_search_and_what_was_paid_stays() -> None:
     store = MemoryStore()
     left = iter(range(15))
 
@@ -228,6 +282,9 @@ async def test_a_spent_budget_ends_a_search_and_what_was_paid_stays() -> None:
         if next(left, None) is None:
             raise QuotaSpent("no more than 15 runs")
 
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(QuotaSpent):
         await evolved(store, bench=bench(store, pay))
     assert count(store, "cell") == 15
+    assert count(store, "evolution") == 0
+    assert (await evolved(store)).spent["runs"] == 40
+    assert count(store, "run") == 40

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import variation_samples as samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError
 from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.variation import demonstrated, reworded
+from seedbed.evolution.checks import problems
+from seedbed.evolution.demonstrations import GoodRuns
+from seedbed.evolution.operators import Operator
+from seedbed.evolution.variation import CrossGenes, CrossSentences, demonstrated, operators, reworded
 from seedbed.playbooks.changes import diff
-from seedbed.playbooks.genes import genes
+from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.dialogue import told
 
@@ -144,3 +152,242 @@ def test_variants_keep_rules_locks_and_all_other_genes() -> None:
             assert {name: gene for name, gene in genes(variant).items() if name != path} == {
                 name: gene for name, gene in genes(start).items() if name != path
             }
+
+
+# Operators
+
+
+def named(start: Playbook, name: str, **given: Any) -> Operator:
+    (found,) = [operator for operator in operators(start, **given) if operator.name == name]
+    return found
+
+
+async def children(
+    operator: Operator, parent: Playbook, mates: Sequence[Playbook] = (), events: int = 100
+) -> list[Playbook]:
+    """What an operator makes of a parent at many events."""
+    search = samples.search(parent)
+    made = [await operator(parent, mates, search, f"event {event}") for event in range(events)]
+    return [each for each in made if each]
+
+
+async def values(operator: Operator, parent: Playbook, path: str, mates: Sequence[Playbook] = ()) -> set[Any]:
+    made = await children(operator, parent, mates)
+    assert {tuple(each.path for each in diff(parent, child)) for child in made} <= {(path,)}
+    return {genes(child)[path].value for child in made}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+async def test_children_are_sound_and_leave_locks_rules_and_placeholders_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    start = samples.random_start(rng)
+    search = samples.search(start, seed=seed)
+    given = {"bank": samples.BANK, "tasks": samples.TASKS, "models": ["fast", "strong"]}
+    ways = operators(start, **given)
+    family = [start]
+    for event in range(40):
+        parent, mates = rng.choice(family), rng.choices(family, k=2)
+        operator = rng.choice(ways)
+        child = await operator(parent, mates, search, f"{event}")
+        if child is None:
+            continue
+        assert problems(parent, child) == [], operator.name
+        assert child != parent
+        assert (child.rules.never, child.rules.prefer_confirm, child.locked) == (("pay",), ("send",), start.locked)
+        assert child.threshold >= parent.threshold
+        assert {each.path for each in diff(start, child)} <= genes(start).keys()
+        assert child.needed_inputs == start.needed_inputs
+        family.append(child)
+    assert len(family) > 5 or len(genes(start)) < 5
+
+
+async def test_the_same_event_makes_the_same_child_and_others_mostly_others() -> None:
+    start = with_genes(
+        samples.sorter(demos={"label": [samples.demo(n) for n in range(4)]}),
+        {
+            "roles.sorter.system": "Read the message. Name its mood. Be sure.",
+            "steps.label.prompt": "Be exact. Be brief. Be fair.\nMessage: {text}\nMood:",
+        },
+    )
+    mate = with_genes(
+        start,
+        {
+            "roles.sorter.system": "Look at it. Say how it sounds. Mind the tone.",
+            "steps.label.prompt": "Be quick. Be kind. Be warm.\nText: {text}\nMood:",
+            "roles.sorter.temperature": 1,
+            "demos.label": [],
+        },
+    )
+    for operator in operators(start, bank=samples.BANK, tasks=samples.TASKS, models=["fast", "a", "b", "c", "d"]):
+        once, again = [await children(operator, start, [mate], 20) for _ in range(2)]
+        assert once == again
+        if not operator.name.startswith(("turn a list", "change the cue of roles", "take from the bank steps")):
+            assert len(set(once)) >= 3, operator.name
+
+
+async def test_the_seed_of_a_search_makes_other_children() -> None:
+    operator = named(sorter(), "nudge roles.sorter.temperature")
+    one, other = [
+        [await operator(sorter(), (), samples.search(sorter(), seed=seed), f"{n}") for n in range(5)] for seed in (1, 2)
+    ]
+    assert one != other
+
+
+def test_operators_are_those_that_the_genes_have_a_use_for() -> None:
+    def paths(start: Playbook, **given: Any) -> set[str]:
+        return {each.name.split()[-1] for each in operators(start, **given)}
+
+    assert paths(sorter()) == {"genes", "roles.sorter.system", "steps.label.prompt", "roles.sorter.temperature"}
+    assert paths(sorter(), models=["fast", "strong"]) - paths(sorter()) == {"roles.sorter.model"}
+    assert "roles.sorter.model" not in paths(sorter(), models=["fast"])
+    assert "demos.label" in paths(sorter(), tasks=TASKS)
+    assert "demos.label" in paths(sorter(), runs=GoodRuns("exact_match", []))
+    assert paths(sorter(locked=["roles.*", "steps.*"])) == set()
+    assert len({each.name for each in operators(sorter(), bank=BANK, tasks=TASKS)}) == len(
+        operators(sorter(), bank=BANK, tasks=TASKS)
+    )
+
+
+def test_a_name_is_no_text_to_play_with() -> None:
+    start = sorter(
+        parameters={"tone": "warm", "style": "Mind the gap. Then go on.", "n": {"value": 1, "low": 1, "high": 1}}
+    )
+    found = {each.name.split()[-1] for each in operators(start)}
+    assert "parameters.style" in found
+    assert not {"parameters.tone", "parameters.n"} & found
+
+
+def test_a_step_that_is_asked_the_task_itself_gets_no_prompt_that_hides_it() -> None:
+    first = {"name": "first", "role": "sorter", "prompt": "{text}"}
+    start = sorter(steps=[first, {"name": "label", "role": "sorter", "sees": ["first"]}])
+    found = {each.name.split()[-1] for each in operators(start)}
+    assert "steps.first.prompt" in found
+    assert "steps.label.prompt" not in found
+
+
+async def test_an_operator_has_nothing_to_do_where_its_gene_is_locked_or_gone() -> None:
+    for operator in operators(sorter(), bank=BANK, tasks=TASKS, models=["fast", "strong"]):
+        other = Playbook.from_document({"roles": {"poet": {"system": "Rhyme. Be kind."}}, "locked": ["*"]})
+        assert await children(operator, other, [sorter()], 5) == []
+        assert await children(operator, sorter(locked=["*"]), [sorter()], 5) == []
+
+
+async def test_sentences_come_from_the_bank_one_by_one_and_texts_whole() -> None:
+    path, start = "roles.sorter.system", sorter(demos={})
+    bank = ["Look closely. Then decide.", "Sort {nothing}."]
+    assert await values(named(start, f"replace a sentence of {path}", bank=bank), start, path) == {
+        "Look closely.",
+        "Then decide.",
+    }
+    assert await values(named(start, f"take from the bank {path}", bank=bank), start, path) == {
+        "Look closely. Then decide."
+    }
+
+
+async def test_a_whole_text_from_the_bank_must_tell_the_task() -> None:
+    path = "steps.label.prompt"
+    operator = named(sorter(), f"take from the bank {path}", bank=["Label it.", "Label this: {text}"])
+    assert await values(operator, sorter(), path) == {"Label this: {text}"}
+
+
+async def test_without_a_bank_there_are_instructions_for_all() -> None:
+    path = "roles.sorter.system"
+    added = await values(named(sorter(), f"add a sentence to {path}"), sorter(), path)
+    assert len(added) > 5
+    assert not [each for each in operators(sorter()) if each.name.startswith("take from")]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "low", "high"),
+    [
+        ({"value": 0.5, "low": 0, "high": 1}, 0, 1),
+        ({"value": 0, "low": 0, "high": 1000}, 0, 1000),
+        ({"value": 7, "low": 7, "high": 7.001}, 7, 7.001),
+        ({"value": 3, "low": 1, "high": 4, "whole": True}, 1, 4),
+        ({"value": 4, "low": 1, "high": 4, "whole": True}, 1, 4),
+        ({"value": 1, "low": 1, "high": 2, "whole": True}, 1, 2),
+        ({"value": 0, "whole": True}, -99, 99),
+        ({"value": -20}, -99, 99),
+    ],
+)
+async def test_numbers_take_steps_within_their_bounds(parameter: dict[str, Any], low: float, high: float) -> None:
+    start = sorter(parameters={"x": parameter})
+    operator = named(start, "nudge parameters.x")
+    assert len(await children(operator, start)) == 100  # also from a bound
+    found = await values(operator, start, "parameters.x")
+    assert all(low <= value <= high for value in found)
+    assert parameter["value"] not in found
+    assert len(found) > 10 or parameter.get("whole")
+    if parameter.get("whole"):
+        assert all(value == int(value) for value in found)
+
+
+async def test_steps_are_as_wide_as_the_range_asks_for() -> None:
+    spread = []
+    for scale in (1, 100):
+        start = sorter(parameters={"x": {"value": 0.5 * scale, "low": 0, "high": scale}})
+        found = [child.parameter("x") for child in await children(named(start, "nudge parameters.x"), start)]
+        spread.append(sum(abs(float(value) - 0.5 * scale) for value in found) / len(found) / scale)
+    assert spread == pytest.approx([0.16, 0.16], abs=0.03)
+
+
+async def test_choices_are_all_the_others() -> None:
+    start = sorter(parameters={"tone": {"value": "dry", "options": ["dry", "warm", "kind"]}, "loud": True})
+    ways = {"models": ["fast", "strong", "third"]}
+    for path, others in {
+        "parameters.tone": {"warm", "kind"},
+        "parameters.loud": {False},
+        "roles.sorter.model": {"strong", "third"},
+    }.items():
+        assert await values(named(start, f"choose another {path}", **ways), start, path) == others
+
+
+# Mixtures
+
+
+async def test_crossing_takes_each_gene_from_one_of_two_and_never_all() -> None:
+    start = sorter()
+    changes = {
+        "roles.sorter.system": "Sort it.",
+        "roles.sorter.temperature": 1,
+        "steps.label.prompt": "{text}?",
+        "roles.sorter.model": "strong",
+    }
+    mate = with_genes(start, changes)
+    taken = [
+        frozenset(each.path for each in diff(start, child)) for child in await children(CrossGenes(), start, [mate])
+    ]
+    assert {*taken} == {frozenset(some) for some in _some_of(list(changes))}
+    for path in changes:
+        assert 0.3 < sum(path in each for each in taken) / len(taken) < 0.7
+
+
+def _some_of(paths: list[str]) -> list[set[str]]:
+    """Every choice of them but none and all."""
+    numbers = range(1, 2 ** len(paths) - 1)
+    return [{path for place, path in enumerate(paths) if number >> place & 1} for number in numbers]
+
+
+async def test_crossing_with_itself_with_nobody_or_with_one_that_differs_in_one_gene_makes_nothing_new() -> None:
+    start = sorter()
+    for mates in ([], [start], [with_genes(start, {"roles.sorter.system": "Sort it."})]):
+        assert await children(CrossGenes(), start, mates, 10) == []
+        assert await children(CrossSentences("roles.sorter.temperature"), start, mates, 10) == []
+
+
+async def test_crossing_keeps_a_prompt_and_its_demos_together() -> None:
+    start = sorter(inputs=["text", "topic"])
+    shown = [{"inputs": {"text": "a", "topic": "b"}, "output": "c"}]
+    mate = with_genes(
+        start, {"steps.label.prompt": "{topic}: {text}", "demos.label": shown, "roles.sorter.system": "Go."}
+    )
+    bare = with_genes(start, {"demos.label": [samples.demo(1)]})
+    for child in await children(CrossGenes(), bare, [mate]):
+        assert problems(bare, child) == []
+
+
+async def test_sentences_of_both_parents_are_mixed() -> None:
+    path = "roles.sorter.system"
+    one, other = (with_genes(sorter(), {path: text}) for text in ("A one. B one.", "A two. B two."))
+    assert await values(CrossSentences(path), one, path, [other]) == {"A one. B two.", "A two. B one."}

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.experiments.plots import FINE, STYLE, Line, Spot, chart, scatter, strip
+from seedbed.evaluation.plots import FINE, Line, Spot, chart, scatter
+from seedbed.experiments.plots import STYLE, strip
 from seedbed.stats.estimates import Interval
 
 finite = st.floats(-1e6, 1e6)

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_samples import agent, bench, numbers
+from loop_samples import ORACLE, agent, bench, numbers
 
-from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
+from seedbed.errors import BudgetSpent, NotFound, QuotaSpent, RunError
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics import ExactMatch, Score
@@ -16,9 +18,13 @@ from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence import certificate, verify
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
+from seedbed.settings import Settings
+from seedbed.stage.stage import Stage
+from seedbed.stage.tools import tool
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Store, now
+from seedbed.workspace import Workspace
 
 SOME, ALL = agent("[0-4]|1."), agent(".*")
 PATCHY = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
@@ -74,6 +80,10 @@ EDITS = {
     "who paid": "UPDATE facts SET by = 'eve' WHERE kind = 'cell'",
     "a lost cell": "DELETE FROM facts WHERE number = (SELECT min(number) FROM facts WHERE kind = 'cell')",
     "how a run ended": "UPDATE facts SET body = json_set(body, '$.output', 'forged') WHERE kind = 'run'",
+    "what a model said": "UPDATE facts SET body = json_set(body, '$.text', 'forged') "
+    "WHERE number = (SELECT min(number) FROM facts WHERE kind = 'turn')",
+    "who was asked": "UPDATE facts SET by = 'eve' WHERE kind = 'turn'",
+    "a lost turn": "DELETE FROM facts WHERE number = (SELECT min(number) FROM facts WHERE kind = 'turn')",
     "the finding": "UPDATE facts SET body = replace(body, 'superior', 'inferior') WHERE kind = 'verdict'",
     "the order": "UPDATE content SET body = replace(body, '\"seed\":0', '\"seed\":1') WHERE kind = 'experiment'",
     "the wins": "UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'",
@@ -94,6 +104,65 @@ async def test_an_edited_byte_is_found(edit: str, tmp_path: Path) -> None:
 
 def _is_refused(store: Store, experiment: str) -> bool:
     return bool(verify(store, [experiment])[experiment])
+
+
+FAMILY = {
+    "what a tool gave": "UPDATE facts SET body = json_set(body, '$.result', 'forged') WHERE kind = 'call'",
+    "what was said to one that was opened": "UPDATE facts SET body = json_set(body, '$.text', 'x') WHERE kind = 'turn'",
+    "how a run ended that was taken up": "UPDATE facts SET body = json_set(body, '$.output', 'x') WHERE key LIKE '%@2'",
+}
+
+
+@pytest.mark.parametrize("edit", FAMILY.values(), ids=FAMILY)
+async def test_so_is_one_of_what_tools_gave_of_runs_that_were_opened_and_of_runs_taken_up(
+    edit: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "seedbed.db"
+    store = open_store(f"sqlite:///{file}")
+    space = Workspace(Settings.model_validate({"by": "ada", "models": {"oracle": ORACLE}}), store)
+    space.tools = [counted]
+    tries.clear()
+    old, new = (agent(known, program=f"{__name__}:opening") for known in ("x", "y"))
+    for _ in range(2):  # the first time every run fails, and the next time is taken up
+        await space.evaluate(old, numbers(3), ExactMatch())
+    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), rule="betting")
+    assert not _is_refused(store, verdict.experiment)
+    store.close()
+    with sqlite3.connect(file) as db:
+        assert db.execute(edit).rowcount > 0
+    assert _is_refused(open_store(f"sqlite:///{file}"), verdict.experiment)
+
+
+async def test_the_evidence_of_many_runs_is_that_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Workspace(Settings.model_validate({"by": "ada", "models": {"oracle": ORACLE}}), MemoryStore())
+    space.tools = [counted]
+    old, new = (agent(known, program=f"{__name__}:opening") for known in ("y", "z"))
+    await space.evaluate(agent("more"), numbers(3), ExactMatch())  # runs of others before and after
+    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), rule="betting")
+    await space.evaluate(agent("and more"), numbers(3), ExactMatch())
+    assert not _is_refused(space.store, verdict.experiment)
+    monkeypatch.setattr("seedbed.experiments.verdict.FEW", 2)  # so that they are looked through and not asked for
+    assert not _is_refused(space.store, verdict.experiment)
+
+
+tries: Counter[str] = Counter()
+
+
+@tool
+def counted(n: int) -> str:
+    return f"the number {n}"
+
+
+async def opening(task: Mapping[str, Any], stage: Stage) -> Any:
+    """Has another run of itself ask; at first it fails at the end."""
+    if task.get("inner"):
+        return (await stage.ask("agent", str(task["n"]))).text
+    await stage.open({"n": task["n"], "inner": True})
+    await stage.call("counted", n=task["n"])
+    tries[f"{stage.playbook.digest} {task['n']}"] += 1
+    if tries[f"{stage.playbook.digest} {task['n']}"] == 1 and stage.playbook.roles["agent"].system == "x":
+        raise RunError("not yet")
+    return str(task["n"])
 
 
 async def test_reading_on_after_the_rule_has_ended_is_found() -> None:

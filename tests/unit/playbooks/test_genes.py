@@ -155,3 +155,9 @@ def test_text_measures_are_symmetric_and_zero_only_for_equal_texts(one: str, oth
 def test_farther_values_are_farther_apart() -> None:
     near, far = (with_genes(DEBATE, {"parameters.confirm_below": value}) for value in (0.65, 0.9))
     assert distance(DEBATE, near) < distance(DEBATE, far)
+
+
+def test_the_length_of_a_gene_is_what_it_puts_into_prompts() -> None:
+    shown = with_genes(DEBATE, {"demos.answer": [{"inputs": {"question": "Why?"}, "output": "So."}] * 2})
+    lengths = {path: gene.length for path, gene in genes(shown).items() if gene.length}
+    assert lengths == {"roles.proposer.system": 9, "steps.answer.prompt": 10, "demos.answer": 14, "parameters.motto": 8}

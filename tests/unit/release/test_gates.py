@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from judge_samples import Court
-from loop_samples import agent, bench, numbers
+from loop_samples import agent, bench, numbers, searched
 
 from seedbed.errors import ReleaseRefused
 from seedbed.evaluation.dataset import Dataset, Task
@@ -13,7 +13,6 @@ from seedbed.evaluation.judges import Labelled, Reference, calibrated
 from seedbed.evaluation.metrics import ExactMatch, Metric
 from seedbed.evaluation.weighted import Weighted
 from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
@@ -41,7 +40,7 @@ async def compared(library: Library, control: Playbook, candidate: Playbook, tas
 
 
 async def evolved(library: Library, start: Playbook, *candidates: Playbook, on: Dataset = TRAIN) -> None:
-    await evolve(start, on, ExactMatch(), BestOf(candidates), bench(library.store), library, because="a search")
+    await searched(start, on, BestOf(candidates), bench(library.store))
 
 
 def change(library: Library, verdict: Verdict | None, **given: Any) -> Change:

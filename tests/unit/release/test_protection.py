@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
+from seedbed.experiments.budget import Terms
 from seedbed.playbooks.formats import import_document
 from seedbed.release.gates import Better, held_out, rules_kept
 from seedbed.release.limits import Cooldown, MaxChange
-from seedbed.release.protection import required
+from seedbed.release.protection import budget_terms, required
 from seedbed.release.review import Review
 
 
@@ -76,6 +77,54 @@ def test_everything_wrong_is_told_at_once_with_its_place() -> None:
         "channels.production.require[7].max_change",
         "channels.production.require[8].better",
     ]
+
+
+@pytest.mark.parametrize(
+    ("protection", "terms"),
+    [
+        ({}, Terms(0.05, "lord")),
+        ({"error_budget": 0.1}, Terms(0.1, "lord")),
+        ({"error_budget": {"rate": 0.01}}, Terms(0.01, "lord")),
+        ({"error_budget": {"control": "e-lond"}, "require": []}, Terms(0.05, "e-lond")),
+        ({"error_budget": {"rate": 0.2, "control": "lord"}}, Terms(0.2, "lord")),
+    ],
+)
+def test_the_error_budget_of_a_channel_has_a_rate_and_what_keeps_it(protection: dict[str, Any], terms: Terms) -> None:
+    assert budget_terms("production", protection) == terms
+    required("production", protection)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (0.5, ["error_budget.rate: found 0.5; expected a share above 0 and below 0.5, such as 0.05"]),
+        (0, ["error_budget.rate: found 0;"]),
+        (True, ["error_budget.rate: found True;"]),
+        ({"rate": -0.1}, ["error_budget.rate: found -0.1;"]),
+        ({"rate": float("nan")}, ["error_budget.rate: found nan;"]),
+        ({"rate": "5 %"}, ['error_budget.rate: found "5 %";']),
+        ({"control": "lond"}, ['error_budget.control: found "lond"; expected one of: lord, e-lond']),
+        ({"control": ["lord"]}, ["error_budget.control: found ['lord'];"]),
+        (
+            {"share": 0.1, "rate": 2},
+            ["budget.share: found an unknown key; expected rate or control", "rate: found 2"],
+        ),
+        (None, ["error_budget: found None; expected a rate such as 0.05, or {rate: RATE, control: CONTROL}"]),
+        ("lord", ['error_budget: found "lord"; expected a rate']),
+    ],
+)
+def test_an_error_budget_that_cannot_be_is_told_by_the_gates_and_by_the_budget(given: object, told: list[str]) -> None:
+    for read in (required, budget_terms):
+        with pytest.raises(SettingsError) as caught:
+            read("production", {"error_budget": given})
+        assert len(caught.value.problems) == len(told)
+        for problem, words in zip(caught.value.problems, told, strict=True):
+            assert words in f"{problem}"
+
+
+def test_a_misspelt_error_budget_is_no_default_one() -> None:
+    with pytest.raises(SettingsError, match="error_budgt: found an unknown key; expected one of: require"):
+        budget_terms("production", {"error_budgt": 0.01})
 
 
 def test_something_else_than_a_list_is_refused() -> None:

@@ -28,6 +28,7 @@ from seedbed.stats.multiplicity import (
     e_from_p,
     gamma,
     holm,
+    p_for_e,
 )
 
 chances = st.floats(0, 1) | st.floats(0, 0.01)
@@ -87,6 +88,13 @@ def test_an_e_value_made_of_a_p_value_has_mean_one() -> None:
     mean, _ = integrate.quad(e_from_p, 0, 1)
     assert mean == pytest.approx(1, abs=1e-6)
     assert e_from_p(0.0001) == 50
+
+
+@pytest.mark.parametrize("e", [0.5, 1.0, 68.3, 1e6])
+def test_of_a_larger_p_value_no_such_e_value_can_be_made(e: float) -> None:
+    p = p_for_e(e)
+    assert e_from_p(p) == pytest.approx(e)
+    assert e_from_p(min(1.0, p * 1.01)) < e or p == 1
 
 
 @pytest.mark.parametrize("n", [1, 10, 10_000])
@@ -258,6 +266,8 @@ def test_unadjusted_discoveries_of_such_streams_are_often_false() -> None:
         (lambda: e_bh([1.0, -1.0]), r"e\[1\]: found -1.0"),
         (lambda: e_bh([math.inf]), r"e\[0\]: found inf"),
         (lambda: e_from_p(0.0), "p: found 0.0; expected above 0"),
+        (lambda: p_for_e(0.4), "e: found 0.4; expected at least 0.5"),
+        (lambda: p_for_e(math.nan), "e: found nan"),
         (lambda: Lord(w0=0.06), "w0: found 0.06; expected above 0 and at most alpha, 0.05"),
         (lambda: Lord().tell("a", math.nan), "found nan"),
         (lambda: ELond().tell("a", math.inf), "e: found inf"),

@@ -130,6 +130,38 @@ def test_golden_values() -> None:
     assert dros(log, shrink=4).value == pytest.approx((1.875 + 1 * 0.5 - 2 / 4.25 * 0.75) / 3, abs=1e-12)
 
 
+REFERENCE = {
+    "ips": 0.8541666666666666,
+    "clipped at 1.5": 0.4270833333333333,
+    "snips": 0.5347826086956521,
+    "dm": 0.4000000000000001,
+    "dr": 0.6336805555555555,
+    "sndr": 0.546304347826087,
+    "switch-dr at 1": 0.39305555555555555,
+    "switch-dr at 2": 0.45659722222222227,
+    "switch-dr": 0.6336805555555555,
+    "dros at 1": 0.41782899698340875,
+    "dros at 4": 0.4516900875651689,
+    "dros": 0.6191728521195532,
+}
+"""What obp 0.5.7, the Open Bandit Pipeline, gives for the table below; no definition differs."""
+
+
+def test_every_estimate_is_that_of_another_library() -> None:
+    kinds = [0, 1, 2] * 4
+    logged = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25]])[kinds]
+    target = np.array([[0.1, 0.1, 0.3, 0.5], [0.7, 0.1, 0.1, 0.1], [0.0, 0.5, 0.5, 0.0]])[kinds]
+    guesses = np.array([[0.5, 0.25, 0.625, 0.75], [0.125, 0.5, 0.875, 0.375], [0.6, 0.2, 0.4, 0.8]])[kinds]
+    actions = [0, 2, 1, 3, 0, 1, 2, 2, 3, 0, 1, 0]
+    rewards = [1.0, 0.0, 0.5, 1.0, 0.25, 0.0, 1.0, 0.75, 0.0, 1.0, 0.5, -0.5]
+    log = Decisions(actions, rewards, logged, target, guesses)
+    found = {name: estimate(log) for name, estimate in ESTIMATORS.items() if name != "clipped"}
+    found["clipped at 1.5"] = clipped(log, most=1.5)
+    found |= {f"switch-dr at {most}": switch_dr(log, most=most) for most in (1, 2)}
+    found |= {f"dros at {shrink}": dros(log, shrink=shrink) for shrink in (1, 4)}
+    assert {name: each.value for name, each in found.items()} == pytest.approx(REFERENCE, rel=0, abs=1e-12)
+
+
 @given(decisions())
 def test_weights_that_are_never_cut_or_shrunk_make_no_difference(log: Decisions) -> None:
     assert clipped(log, most=math.inf).value == ips(log).value

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from seedbed.stats.pareto import (
     ranks,
     standings,
     surely_dominates,
+    survivors,
 )
 
 directions: st.SearchStrategy[Direction] = st.sampled_from(["higher", "lower"])
@@ -41,8 +44,21 @@ def beats(a: list[int], b: list[int], better: list[Direction]) -> bool:
     return min(gains) >= 0 and max(gains) > 0
 
 
-@given(fronts())
-def test_ranks_are_those_of_brute_force(drawn: tuple[list[list[int]], list[Direction]]) -> None:
+@contextmanager
+def moocore(installed: bool) -> Iterator[None]:
+    """Rank with moocore, or as where it is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not installed:
+            patch.setitem(sys.modules, "moocore", None)
+        yield
+
+
+either_way = pytest.mark.parametrize("installed", [True, False], ids=["moocore", "without"])
+
+
+@either_way
+@given(drawn=fronts())
+def test_ranks_are_those_of_brute_force(installed: bool, drawn: tuple[list[list[int]], list[Direction]]) -> None:
     rows, better = drawn
     expected = [-1] * len(rows)
     for number in itertools.count():
@@ -52,7 +68,8 @@ def test_ranks_are_those_of_brute_force(drawn: tuple[list[list[int]], list[Direc
         for place in left:
             if not any(beats(rows[other], rows[place], better) for other in left):
                 expected[place] = number
-    assert ranks(rows, better).tolist() == expected
+    with moocore(installed):
+        assert ranks(rows, better).tolist() == expected
 
 
 @given(fronts(most=6))
@@ -100,13 +117,53 @@ def test_a_dominated_point_adds_no_volume(drawn: tuple[list[list[int]], list[Dir
         assert hypervolume(fewer, reference, better) < hypervolume(front, reference, better)
 
 
-def test_ranks_of_many_points_agree_whichever_way_they_are_found() -> None:
-    points = np.random.default_rng(3).random((400, 2))
-    # A third objective that is the same for all leaves the fronts as they are, but is found by peeling.
-    padded = np.column_stack([points, np.zeros(400)])
-    two, three = ranks(points, ["higher", "lower"]), ranks(padded, ["higher", "lower", "higher"])
-    assert two.tolist() == three.tolist()
-    assert two.max() > 10
+@pytest.mark.parametrize("objectives", [1, 2, 3, 5])
+def test_ranks_of_many_points_agree_whichever_way_they_are_found(objectives: int) -> None:
+    rng = np.random.default_rng(3)
+    better: list[Direction] = ["higher", "lower", "higher", "lower", "lower"][:objectives]
+    for points in (rng.random((600, objectives)), rng.integers(0, 9, (600, objectives))):
+        with moocore(installed=True):
+            quick = ranks(points, better)
+        with moocore(installed=False):
+            own = ranks(points, better)
+        assert quick.tolist() == own.tolist()
+        assert quick.max() > 1
+
+
+@either_way
+@given(drawn=fronts(most=20), keep=st.integers(0, 22))
+def test_survivors_are_whole_fronts_and_those_with_most_room_of_the_last(
+    installed: bool, drawn: tuple[list[list[int]], list[Direction]], keep: int
+) -> None:
+    rows, better = drawn
+    with moocore(installed):
+        kept = survivors(rows, better, keep).tolist()
+    assert kept == sorted(set(kept))
+    assert len(kept) == min(keep, len(rows))
+    fronts = ranks(rows, better).tolist()
+    lost = [place for place in range(len(rows)) if place not in kept]
+    if not kept or not lost:
+        return
+    last = max(fronts[place] for place in kept)
+    assert min(fronts[place] for place in lost) >= last
+    members = [place for place in range(len(rows)) if fronts[place] == last]
+    room = dict(zip(members, crowding([rows[place] for place in members]).tolist(), strict=True))
+    staying, leaving = ([room[place] for place in part if place in room] for part in (kept, lost))
+    assert not leaving or min(staying) >= max(leaving)
+
+
+@either_way
+@given(drawn=fronts(most=20), more=st.integers(0, 12))
+def test_the_best_value_of_each_objective_survives(
+    installed: bool, drawn: tuple[list[list[int]], list[Direction]], more: int
+) -> None:
+    rows, better = drawn
+    with moocore(installed):
+        kept = survivors(rows, better, 2 * len(better) + more).tolist()
+    for column, way in enumerate(better):
+        best = max if way == "higher" else min
+        if rows:
+            assert best(rows[place][column] for place in kept) == best(row[column] for row in rows)
 
 
 def test_crowding_is_the_room_between_neighbours() -> None:
@@ -227,6 +284,7 @@ wrong: Any = ["up"]
         (lambda: ranks([[1.0, math.nan]], ["higher", "lower"]), r"points\[0\]\[1\]: found nan"),
         (lambda: ranks([], []), "better: found no objectives"),
         (lambda: hypervolume([[1.0]], [0.0, 0.0], ["higher"]), "points: found shape"),
+        (lambda: survivors([[1.0]], ["higher"], -1), "keep: found -1; expected a number of points"),
         (lambda: surely_dominates([], [unknown], ["lower"]), "a: found 0 intervals; expected 1"),
         (lambda: standings({"a": {"cost": unknown}}, {"delay": "lower"}), "a: found .*cost.*; expected .*delay"),
     ],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_samples import searched
 from sqlalchemy import Connection, inspect, text
 
 from seedbed import ExactMatch
@@ -18,13 +19,13 @@ from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench, evaluate
 from seedbed.evaluation.suite import Result, keep
 from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.evolve import evolve
 from seedbed.experiments.compare import compare
 from seedbed.experiments.sentinel import play
 from seedbed.models.registry import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.specialised import specialise
 from seedbed.release.review import approve
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
@@ -112,8 +113,8 @@ async def use(store: Store) -> None:
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))
     bench = Bench(store, perform, lambda playbook: {}, "ann")
-    await evolve(start, tasks, ExactMatch(), BestOf([better]), bench, library, because="try")
-    await compare(start, better, tasks, ExactMatch(), bench)
+    await searched(start, tasks, BestOf([better]), bench)
+    await compare(start, better, tasks, ExactMatch(), bench, channel="production")
     await play(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
     keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
@@ -129,6 +130,8 @@ async def use(store: Store) -> None:
     library.tag(better.digest, "good")
     library.branch("side", start.digest, because="a try")
     library.close("side", "failed", because="no good")
+    library.name("main", start.digest, because="the base")
+    specialise(library, "law", "qa", "main", because="another kind of question")
     ref = store.move("channels/production", {"stable": start.digest}, expected=None, because="first", by="ann")
     store.move("channels/production", {"stable": better.digest}, expected=ref, because="better", by="bob")
     at = AT

@@ -1,0 +1,128 @@
+"""Allocation: which cells to pay for next.
+
+Candidates of one step race on the same tasks in the same order, beside the best playbook so far, whose cells are
+mostly known. After each round the worse of them are dropped, so that most of the money goes to the promising.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from seedbed.evolution.pool import Pool
+from seedbed.stats import pareto
+from seedbed.storage.store import Json
+
+Wanted: TypeAlias = "list[tuple[int, list[tuple[str, int]]]]"
+"""For each place of the pool the (task, replicate) to be scored. What is known already is free."""
+
+
+class Allocation(Protocol):
+    """Says what to pay for, round by round; after each round the pool has its scores."""
+
+    @property
+    def identity(self) -> Json: ...
+
+    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
+        """Rounds for what was offered in one step."""
+
+    def finals(self, pool: Pool) -> Iterator[Wanted]:
+        """Rounds at the end of a search, to be sure of the best."""
+
+    def kept(self, pool: Pool) -> int:
+        """How many runs to keep for the finals."""
+
+
+@dataclass(frozen=True)
+class Halving:
+    """Successive halving: each round has `growth` times as many tasks, and the best 1/`growth` of the candidates.
+
+    The first round has `first` tasks. The start takes part in each, since the others are seen from it. A candidate that
+    is surely worse than the best so far is dropped whatever its rank: by more than `patience` standard errors of their
+    differences.
+    """
+
+    first: int = 6
+    growth: float = 3.0
+    patience: float = 1.0
+    finalists: int = 3
+
+    @property
+    def identity(self) -> Json:
+        return {"allocation": "halving", **asdict(self)}
+
+    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
+        rivals, incumbent = list(offered), pool.best()
+        for size in self._sizes(len(pool.select)):
+            tasks = [(task, 0) for task in pool.select[:size]]
+            yield [(place, tasks) for place in dict.fromkeys((0, incumbent, *rivals))]
+            ahead = [place for place in rivals if place == incumbent or not self._is_behind(place, incumbent, pool)]
+            rivals = best_of(ahead, pool)[: max(1, math.ceil(len(rivals) / self.growth))]
+            if not rivals:
+                return
+
+    def finals(self, pool: Pool) -> Iterator[Wanted]:
+        """The best few on all tasks; then, where replicates differ, again until each is tried three times."""
+        finalists = best_of(range(len(pool)), pool)[: self.finalists]
+        yield [(place, [(task, 0) for task in pool.select]) for place in finalists]
+        finalists = best_of(finalists, pool)[:2]
+        yield [(place, [(task, 1) for task in pool.select[: self.first]]) for place in finalists]
+        if pool.is_noisy(finalists):
+            for replicate in (1, 2):
+                yield [(place, [(task, replicate) for task in pool.select]) for place in finalists]
+
+    def kept(self, pool: Pool) -> int:
+        finalists = best_of(range(len(pool)), pool)[: self.finalists]
+        missing = sum(int((pool.counts()[place] == 0).sum()) for place in finalists)
+        return missing + 2 * min(self.first, len(pool.select))
+
+    def _sizes(self, tasks: int) -> list[int]:
+        sizes, size = [], float(self.first)
+        while size < tasks / math.sqrt(self.growth):
+            sizes.append(int(size))
+            size *= self.growth
+        return [*sizes, tasks]
+
+    def _is_behind(self, place: int, incumbent: int, pool: Pool) -> bool:
+        apart = pool.row(place) - pool.row(incumbent)
+        apart = apart[~np.isnan(apart)]
+        if not apart.size:
+            return False
+        error = math.sqrt(max(float(apart.var()), 0.25 / apart.size) / apart.size)
+        return float(apart.mean()) < -self.patience * error
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Everything on every task: what halving has to beat."""
+
+    @property
+    def identity(self) -> Json:
+        return {"allocation": "uniform"}
+
+    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
+        yield [(place, [(task, 0) for task in pool.select]) for place in dict.fromkeys((0, *offered))]
+
+    def finals(self, pool: Pool) -> Iterator[Wanted]:
+        return iter(())
+
+    def kept(self, pool: Pool) -> int:
+        return 0
+
+
+def best_of(places: Sequence[int], pool: Pool) -> list[int]:
+    """Places, best first: by what is believed of their first score, or by fronts where there are several metrics."""
+    chosen = [place for place in places if len(pool)]
+    if not chosen:
+        return []
+    means = np.stack([pool.standings(metric, chosen)[0] for metric in range(len(pool.metrics))], axis=1)
+    if means.shape[1] == 1:
+        order = np.lexsort((np.array(chosen), -np.round(means[:, 0], 12)))
+    else:
+        ranks = pareto.ranks(means, ["higher"] * means.shape[1])
+        order = np.lexsort((np.array(chosen), -means[:, 0], ranks))
+    return [chosen[number] for number in order]

@@ -1,0 +1,144 @@
+"""Arena: where a search pays for cells. Benched: by runs on a bench."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from seedbed.evaluation.cells import Asked, Cell, Naming, recorded
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.evaluate import Bench, Item, cells_of, seed_of
+from seedbed.evaluation.lapses import Lapses
+from seedbed.evaluation.metrics import Metric
+from seedbed.parallel import in_order
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.run import Run
+from seedbed.stage.ledger import Ledger
+from seedbed.storage.store import Digest, Json, Store
+
+Work: TypeAlias = tuple[Playbook, Sequence[Item]]
+Spot: TypeAlias = tuple[Digest, str, int]
+"""A playbook at a task, and which of its replicates."""
+Paid: TypeAlias = dict[Spot, Sequence[Cell]]
+"""The cells of each spot, one for each metric."""
+
+
+class Arena(Protocol):
+    """Pays for cells, each a fact the moment it is paid."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def metrics(self) -> Sequence[Metric]: ...
+
+    @property
+    def asked(self) -> Asked: ...
+
+    @property
+    def by(self) -> str: ...
+
+    @property
+    def clock(self) -> Callable[[], datetime]: ...
+
+    def identity(self, playbook: Playbook) -> Json:
+        """What is behind a playbook: its cells are known only while that stays."""
+
+    def present(self) -> AbstractAsyncContextManager[None]:
+        """A block in which others are told that we are at work."""
+
+    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
+        """The cells of all work, of which none is known; one whose run failed has no value."""
+
+    async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
+        """The run of that name: recorded, or performed now."""
+
+
+def known(arena: Arena, work: Iterable[Work], lapses: Lapses | None = None) -> Paid:
+    """The cells that were paid before, where all of a spot were; with those that failed for good."""
+    found: Paid = {}
+    for playbook, items in work:
+        naming = naming_of(arena, playbook)
+        names = {(playbook.digest, task.id, replicate): naming(task, replicate).cells for task, replicate in items}
+        keys = [key for cells in names.values() for key in cells]
+        cells = {cell.key: cell for cell in recorded(arena.store, playbook.digest, keys)}
+        if lapses:
+            cells |= {key: lapses[key] for key in keys if key in lapses}
+        found |= {spot: [cells[key] for key in own] for spot, own in names.items() if all(key in cells for key in own)}
+    return found
+
+
+def naming_of(arena: Arena, playbook: Playbook) -> Naming:
+    identities = [metric.identity for metric in arena.metrics]
+    return Naming(playbook.digest, arena.identity(playbook), identities, arena.asked)
+
+
+@dataclass(frozen=True)
+class Benched:
+    """Cells are paid for by runs on a bench: in this loop, in other processes, or on a cluster."""
+
+    bench: Bench
+    metrics: Sequence[Metric]
+    asked: Asked = field(default_factory=Asked)
+
+    @property
+    def store(self) -> Store:
+        return self.bench.store
+
+    @property
+    def by(self) -> str:
+        return self.bench.by
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.bench.clock
+
+    def identity(self, playbook: Playbook) -> Json:
+        return self.bench.identity(playbook)
+
+    def present(self) -> AbstractAsyncContextManager[None]:
+        return self.bench.present()
+
+    async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
+        Library(self.store, self.by).keep(playbook, because="helps with a search")
+        task = Task(run, inputs)
+        return await self.bench.perform(run, playbook, task, seed_of(task, 0), ledger)
+
+    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
+        if self.bench.elsewhere:
+            streams = [self.bench.elsewhere(each, items, self.metrics, self.bench, ledger) for each, items in work]
+            rows = await asyncio.gather(*map(_all, streams))
+            found = zip(work, rows, strict=True)
+            return {
+                _spot(each, item): row for (each, items), own in found for item, row in zip(items, own, strict=True)
+            }
+        pays = await asyncio.to_thread(
+            lambda: [cells_of(each, items, self.metrics, self.bench, ledger) for each, items in work]
+        )
+        # Task by task, so that all candidates get on together and none has to wait for the last.
+        turns = [(place, number) for number, (_, items) in enumerate(work) for place in range(len(items))]
+        turns.sort()
+        paid: Paid = {}
+
+        async def one(turn: tuple[int, int]) -> None:
+            place, number = turn
+            playbook, items = work[number]
+            paid[_spot(playbook, items[place])] = await pays[number](items[place])
+
+        async with aclosing(in_order(turns, one, at_once=self.bench.at_once)) as coming:
+            async for _ in coming:
+                pass
+        return paid
+
+
+def _spot(playbook: Playbook, item: Item) -> Spot:
+    return playbook.digest, item[0].id, item[1]
+
+
+async def _all(stream: AsyncIterator[Sequence[Cell]]) -> list[Sequence[Cell]]:
+    return [cells async for cells in stream]

@@ -1,0 +1,93 @@
+"""Confirmation: what a search has found, on tasks that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.dataset import Dataset
+from seedbed.evolution.pool import Pool
+from seedbed.stats.estimates import Interval, mean_interval, paired_interval
+from seedbed.storage.store import Digest, Json
+
+RESAMPLES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Scores on tasks that were opened once, after the choice was made: nothing was chosen by them.
+
+    `gain` is that of the best over the start, `over_best_of_n` that over the best of the variations of the start which
+    were made without learning anything. Scores are as the metric gives them; gains are positive where it is better.
+    """
+
+    tasks: int
+    start: Interval
+    best: Interval
+    gain: Interval
+    best_of_n: Interval | None = None
+    over_best_of_n: Interval | None = None
+
+    def body(self) -> Json:
+        return asdict(self)
+
+
+def confirmation(
+    cells: Mapping[Digest, Sequence[Cell]],
+    tasks: Dataset,
+    start: Digest,
+    best: Digest,
+    sampled: Digest | None,
+    sign: float,
+) -> Confirmation:
+    """What the cells of the start, the best and the best of N say by the first metric; a run that failed is worth 0."""
+    values = {each: _values(own, tasks) for each, own in cells.items()}
+    sources: list[Hashable] = [task.source or task.id for task in tasks]
+
+    def gain(over: Digest) -> Interval:
+        return paired_interval([sign * each for each in values[over]], [sign * each for each in values[best]], sources)
+
+    def level(of: Digest) -> Interval:
+        return mean_interval(values[of], sources)
+
+    some = None if sampled is None else level(sampled)
+    return Confirmation(
+        len(tasks), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
+    )
+
+
+def _values(cells: Sequence[Cell], tasks: Dataset) -> list[float]:
+    known = {cell.task: cell.value or 0.0 for cell in cells}
+    return [known[task.id] for task in tasks]
+
+
+def optimism(pool: Pool, chance: np.random.Generator) -> float:
+    """How much the score of the best owes to having been chosen by it, by drawing the tasks again and again.
+
+    In each draw the best of those that were tried on all tasks is chosen anew: what it scores in the draw, less what it
+    scores over all tasks, is what choosing by these tasks makes of chance.
+    """
+    table = pool.table()
+    whole = table[~np.isnan(table).any(axis=1)]
+    if len(whole) < 2:
+        return 0.0
+    means = whole.mean(axis=1)
+    more = []
+    for _ in range(RESAMPLES):
+        drawn = whole[:, chance.integers(0, whole.shape[1], whole.shape[1])].mean(axis=1)
+        chosen = int(drawn.argmax())
+        more.append(drawn[chosen] - means[chosen])
+    return float(np.mean(more))
+
+
+def best_of_n(pool: Pool) -> int | None:
+    """The best of those that were made from the start without learning, if there are some."""
+    means, _, tried = pool.standings()
+    sampled = [place for place, arm in enumerate(pool.arms) if arm == "best_of" and tried[place]]
+    if not sampled:
+        return None
+    most = max(int(tried[place]) for place in sampled)
+    return max((place for place in sampled if tried[place] == most), key=lambda place: (means[place], -place))

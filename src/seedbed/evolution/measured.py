@@ -1,0 +1,153 @@
+"""Measured: an arena whose cells are scores of a plain function. What it measures is a Measure."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from seedbed.errors import Problem, SeedbedError, SettingsError
+from seedbed.evaluation.cells import Asked, Cell
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.evaluate import Item
+from seedbed.evaluation.metrics import Better, Metric, Score
+from seedbed.evolution.arena import Paid, Spot, Work, known, naming_of
+from seedbed.parallel import in_order
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
+from seedbed.runs.run import Run
+from seedbed.stage.ledger import Ledger
+from seedbed.storage.store import Json, Store
+
+Scores: TypeAlias = Score | float | Sequence[Score | float]
+"""The score, or one for each metric."""
+
+Scoring: TypeAlias = Callable[[Playbook, Task, int], Scores | Awaitable[Scores]]
+"""Scores a playbook at a task, in one of its replicates."""
+
+TOGETHER_SECONDS = 0.01
+"""What a function scores at once becomes durable together, and waits no longer than that."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a function measures. `version` changes whenever its scores might."""
+
+    name: str = "score"
+    version: int = 1
+    better: Better = "higher"
+
+    @property
+    def identity(self) -> Json:
+        return {"metric": self.name, "version": self.version}
+
+    async def __call__(self, run: Run, task: Task) -> Score:
+        raise SeedbedError(f"{self.name}: found a run; expected its scores from the function that measures it")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Cells are scores of a function, sync or async: nothing else is performed or recorded. If it raises, the run has
+    failed."""
+
+    score: Scoring
+    store: Store
+    by: str
+    metrics: Sequence[Metric] = (Measure(),)
+    at_once: int = 8
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    asked: Asked = field(default_factory=Asked)
+    journal: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "journal", Journal(self.store))
+
+    def identity(self, playbook: Playbook) -> Json:
+        return {}
+
+    def present(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
+        remedy = "Give the optimizer a function that proposes, or search in a workspace, which has models."
+        raise SettingsError([Problem("optimizer", "one that asks a model", "one that needs none", remedy)])
+
+    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
+        if inspect.iscoroutinefunction(self.score):
+            return await self._one_by_one(work)
+        return await self._together(work)
+
+    async def _together(self, work: Sequence[Work]) -> Paid:
+        paid: Paid = {}
+        written, at = 0, time.perf_counter()
+        for playbook, item, names in self._named(work):
+            try:
+                scores = self.score(playbook, *item)
+            except Exception as wrong:  # noqa: BLE001 - as the crash of an agent is
+                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            paid[playbook.digest, item[0].id, item[1]] = self._cells(playbook, item, names, scores)  # type: ignore[arg-type]
+            if time.perf_counter() - at > TOGETHER_SECONDS:
+                self._append(list(paid.items())[written:], paid, work)
+                written, at = len(paid), time.perf_counter()
+                await asyncio.sleep(0)
+        self._append(list(paid.items())[written:], paid, work)
+        return paid
+
+    async def _one_by_one(self, work: Sequence[Work]) -> Paid:
+        paid: Paid = {}
+
+        async def one(turn: tuple[Playbook, Item, Sequence[str]]) -> None:
+            playbook, item, names = turn
+            try:
+                scores = await self.score(playbook, *item)  # type: ignore[misc]
+            except Exception as wrong:  # noqa: BLE001 - as the crash of an agent is
+                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            cells: Sequence[Cell] = self._cells(playbook, item, names, scores)
+            spot = (playbook.digest, item[0].id, item[1])
+            facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
+            if not all([await self.journal.add(fact) for fact in facts]):
+                cells = known(self, [(playbook, [item])])[spot]
+            paid[spot] = cells
+
+        async with aclosing(in_order(self._named(work), one, at_once=self.at_once)) as coming:
+            async for _ in coming:
+                pass
+        return paid
+
+    def _named(self, work: Iterable[Work]) -> Iterator[tuple[Playbook, Item, Sequence[str]]]:
+        for playbook, items in work:
+            naming = naming_of(self, playbook)
+            for item in items:
+                yield playbook, item, naming(*item).cells
+
+    def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Scores) -> list[Cell]:
+        told = [scores] if isinstance(scores, Score | float | int) else scores
+        cells = []
+        for name, metric, score in zip(names, self.metrics, told, strict=True):
+            if not isinstance(score, Score):
+                score = Score(float(score))
+            cells.append(
+                Cell(
+                    key=name,
+                    playbook=playbook.digest,
+                    task=item[0].id,
+                    replicate=item[1],
+                    metric=metric.name,
+                    value=score.value,
+                    reason=score.reason,
+                    answer=score.answer,
+                    cost_usd=score.cost_usd,
+                )
+            )
+        return cells
+
+    def _append(self, new: Sequence[tuple[Spot, Sequence[Cell]]], paid: Paid, work: Sequence[Work]) -> None:
+        at = self.clock()
+        facts = [cell.fact(at, self.by) for _, cells in new for cell in cells if cell.value is not None]
+        if self.store.append(facts) < len(facts):  # somebody was quicker, and there is one truth
+            paid |= known(self, work)

@@ -1,0 +1,180 @@
+"""Optimizers by name: those that come with seedbed, and those that installed packages offer."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.metrics import call
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.operators import Operator
+from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.population import Population
+from seedbed.evolution.portfolio import Portfolio
+from seedbed.evolution.variation import demonstrated, operators, reworded
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.playbook import Playbook
+
+GROUP = "seedbed.optimizers"
+"""The entry points by which a package offers optimizers: functions `(means, **options) -> Optimizer`."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What candidates can be made from.
+
+    `bank` has texts for the gene `gene`, or for all; `tasks` may be shown as worked examples, `demos` at a time; roles
+    may ask any of `models`; `reflector` is the model that reads transcripts and proposes edits, if there is one.
+    """
+
+    start: Playbook
+    bank: tuple[str, ...] = ()
+    gene: str | None = None
+    tasks: Sequence[Task] = ()
+    demos: int = 0
+    models: tuple[str, ...] = ()
+    reflector: str | None = None
+    seed: int = 0
+
+    def operators(self) -> list[Operator]:
+        """All ways to change the start that need no model."""
+        found = operators(self.start, bank=self.bank, tasks=self.tasks, models=self.models)
+        return [each for each in found if self.gene is None or self.gene in each.name or "." not in each.name]
+
+    def candidates(self) -> list[Playbook]:
+        """The start with each text of the bank, and each of those with worked examples, too."""
+        if not self.bank:
+            return []
+        path = self.gene or only_text(self.start)
+        words = list(reworded(self.start, path, self.bank))
+        if not self.demos:
+            return words
+        step = f"demos.{_step_of(self.start, path)}"
+        shown = [
+            demonstrated(each, step, self.tasks, count=self.demos, seed=self.seed) for each in (self.start, *words)
+        ]
+        return [*words, *shown]
+
+
+def only_text(playbook: Playbook) -> str:
+    """The path of its only text that may evolve. Raises PlaybookError if there are several, or none."""
+    paths = [each.path for each in genes(playbook).values() if each.kind == "text"]
+    if len(paths) != 1:
+        found = f"{len(paths)} texts that may evolve: {', '.join(paths) or 'none'}"
+        raise PlaybookError([Problem("gene", found, "one of them", "Say which, with --gene.")])
+    return paths[0]
+
+
+def _step_of(playbook: Playbook, path: str) -> str:
+    """The step whose answers a text decides: its own, or the first one its role performs."""
+    kind, name = path.split(".")[:2]
+    for step in playbook.all_steps():
+        if (kind, name) in (("steps", step.name), ("roles", step.role)):
+            return step.name
+    raise PlaybookError([Problem(path, "a text by which no step answers", "one that has worked examples")])
+
+
+def optimizer(written: str, means: Means) -> Optimizer:
+    """The optimizer as it is written on the command line: `portfolio`, `nsga2(size=30)`. Raises SettingsError."""
+    name, options = call(written, "optimizer", "nsga2(size=30)")
+    offered = _offered()
+    make = _MAKERS.get(name) or (offered[name].load() if name in offered else None)
+    if make is None:
+        near = difflib.get_close_matches(name, names(), 1)
+        remedy = f"Did you mean {near[0]}?" if near else ""
+        raise SettingsError([Problem("optimizer", shown(name), f"one of: {', '.join(names())}", remedy)])
+    try:
+        inspect.signature(make).bind(means, **options)
+        made: Optimizer = make(means, **options)
+    except TypeError as wrong:
+        raise SettingsError([Problem(f"optimizer {name}", str(wrong), "options that it has")]) from None
+    return made
+
+
+def names() -> list[str]:
+    return sorted({*_MAKERS, *_offered()})
+
+
+def _offered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+# Those that come with seedbed
+
+
+def _portfolio(means: Means) -> Optimizer:
+    ways = means.operators()
+    arms: dict[str, Optimizer] = {
+        "best_of": BestOf(means.candidates(), operators=ways, brood=8),
+        "population": Population(operators=ways),
+    }
+    if means.reflector:
+        arms["reflection"] = _reflection(means)
+    return Portfolio(arms)
+
+
+def _best_of(means: Means, **options: Any) -> Optimizer:
+    found = means.candidates()
+    return BestOf(found, operators=() if found else means.operators(), **options)
+
+
+def _reflection(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.reflection import Reflection
+
+    if not means.reflector:
+        remedy = "Name a model that writes well with --reflector."
+        raise SettingsError([Problem("optimizer reflection", "no model that reads and proposes", "one", remedy)])
+    return Reflection(model=means.reflector, **options)
+
+
+def _population(means: Means, **options: Any) -> Optimizer:
+    return Population(operators=means.operators(), **options)
+
+
+def _nsga2(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.nsga2 import NSGA2
+
+    return NSGA2(operators=means.operators(), **options)
+
+
+def _map_elites(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.map_elites import MapElites
+
+    return MapElites(operators=means.operators(), **options)
+
+
+def _cmaes(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.cmaes import CMAES
+
+    return CMAES(**options)
+
+
+def _bandit(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.bandit import Bandit
+
+    return Bandit(means.candidates(), operators=means.operators(), **options)
+
+
+def _branches(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.branches import Branches
+
+    return Branches(operators=means.operators(), **options)
+
+
+_MAKERS: dict[str, Callable[..., Optimizer]] = {
+    "bandit": _bandit,
+    "best_of": _best_of,
+    "branches": _branches,
+    "cmaes": _cmaes,
+    "map_elites": _map_elites,
+    "nsga2": _nsga2,
+    "population": _population,
+    "portfolio": _portfolio,
+    "reflection": _reflection,
+}

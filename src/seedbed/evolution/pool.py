@@ -1,0 +1,193 @@
+"""Pool: all that a search has tried, and how good it was: playbooks by tasks, as one table for each metric.
+
+Fronts, elites and averages are views over it. Scores are turned so that higher is better for every metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.metrics import Metric, better
+from seedbed.evolution.offer import Offer
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+DOUBT = 2.0
+"""So many tasks of prior belief that a playbook is as good as the start: a lucky few weigh little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is believed of a playbook's score by one metric over all select tasks: its mean, and how unsure that is."""
+
+    mean: float
+    deviation: float
+    tasks: int
+
+
+class Pool:
+    """Playbooks in the order in which they came, and their scores on tasks, the mean over replicates.
+
+    The first playbook is the start. Every number of a playbook here is its place.
+    """
+
+    def __init__(self, metrics: Sequence[Metric], select: Sequence[str], reflect: Sequence[str] = ()) -> None:
+        self.metrics = [metric.name for metric in metrics]
+        self.select, self.reflect = list(select), list(reflect)
+        self.playbooks: list[Playbook] = []
+        self.parents: list[tuple[Digest, ...]] = []
+        self.how: list[str] = []
+        self.arms: list[str] = []
+        self.cost_usd: list[float] = []
+        self._signs = [1.0 if better(metric) == "higher" else -1.0 for metric in metrics]
+        self._places: dict[Digest, int] = {}
+        self._noisy: set[int] = set()
+        self._log: list[int] = []  # of which places something was told, in that order
+        self._beliefs: dict[int, _Beliefs] = {}
+        self._tasks = {task: place for place, task in enumerate((*select, *reflect))}
+        self._metrics = {name: place for place, name in enumerate(self.metrics)}
+        self._sums = np.zeros((len(metrics), 16, len(self._tasks)))
+        self._counts = np.zeros((len(metrics), 16, len(self._tasks)), np.int32)
+
+    def __len__(self) -> int:
+        return len(self.playbooks)
+
+    def __contains__(self, playbook: Digest) -> bool:
+        return playbook in self._places
+
+    def place(self, playbook: Digest) -> int:
+        return self._places[playbook]
+
+    def add(self, offer: Offer) -> int:
+        """The place of what is offered. What is there already stays as it is."""
+        named = offer.playbook.digest
+        if named in self._places:
+            return self._places[named]
+        place = self._places[named] = len(self.playbooks)
+        self.playbooks.append(offer.playbook)
+        self.parents.append(offer.parents)
+        self.how.append(offer.how)
+        self.arms.append(offer.arm)
+        self.cost_usd.append(0.0)
+        if place >= self._sums.shape[1]:
+            self._sums, self._counts = _doubled(self._sums), _doubled(self._counts)
+        return place
+
+    def tell(self, cells: Iterable[Cell]) -> None:
+        """Add scores. A run that failed counts as nothing scored by a metric of which higher is better; where lower is
+        better it tells nothing."""
+        touched: set[int] = set()
+        for cell in cells:
+            row, task, metric = self._places[cell.playbook], self._tasks[cell.task], self._metrics[cell.metric]
+            value = cell.value if cell.value is not None else 0.0 if self._signs[metric] > 0 else None
+            if value is not None:
+                before = self._counts[metric, row, task]
+                if before and abs(self._sums[metric, row, task] / before - self._signs[metric] * value) > 1e-9:
+                    self._noisy.add(row)
+                self._sums[metric, row, task] += self._signs[metric] * value
+                self._counts[metric, row, task] += 1
+            self.cost_usd[row] += cell.cost_usd
+            touched.add(row)
+        self._log += sorted(touched)
+
+    def table(self, metric: int = 0, *, reflect: bool = False) -> Floats:
+        """Mean scores: a row for each playbook, a column for each select (or reflect) task, NaN where there is none."""
+        columns = slice(len(self.select), None) if reflect else slice(len(self.select))
+        sums = self._sums[metric, : len(self), columns]
+        counts = self._counts[metric, : len(self), columns]
+        with np.errstate(invalid="ignore"):
+            return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def row(self, place: int, metric: int = 0) -> Floats:
+        """The scores of one playbook on the select tasks, NaN where there is none."""
+        counts = self._counts[metric, place, : len(self.select)]
+        sums = self._sums[metric, place, : len(self.select)]
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def counts(self, metric: int = 0) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """How often each playbook was scored on each select task."""
+        return self._counts[metric, : len(self), : len(self.select)]
+
+    def standing(self, place: int, metric: int = 0) -> Standing:
+        """What is believed of a playbook, as `standings` says."""
+        means, deviations, tasks = self.standings(metric, [place])
+        return Standing(float(means[0]), float(deviations[0]), int(tasks[0]))
+
+    def standings(
+        self, metric: int = 0, places: Sequence[int] | None = None
+    ) -> tuple[Floats, Floats, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Believed mean scores, how unsure each is, and on how many tasks it was tried.
+
+        Playbooks tried on different tasks are comparable, since each is seen as its difference from the start on tasks
+        that both know; `DOUBT` draws differences on few tasks towards none. Where the start has no scores, the plain
+        mean counts.
+        """
+        if metric not in self._beliefs:
+            self._beliefs[metric] = _Beliefs()
+        believed = self._beliefs[metric]
+        stale = self._stale(believed)
+        if len(stale):
+            believed.update(stale, self._sums[metric], self._counts[metric], len(self.select))
+        chosen = slice(0, len(self)) if places is None else list(places)
+        return believed.means[chosen], believed.deviations[chosen], believed.tasks[chosen]
+
+    def _stale(self, believed: _Beliefs) -> list[int]:
+        """Places of which something was told since; all of them if it was of the start, which the others are seen
+        from."""
+        believed.grow(len(self))
+        told = self._log[believed.read :]
+        fresh = range(believed.known, len(self))
+        believed.read, believed.known = len(self._log), len(self)
+        return list(range(len(self))) if 0 in told else sorted({*told, *fresh})
+
+    def is_noisy(self, places: Sequence[int]) -> bool:
+        """Whether replicates of a cell of these playbooks differed."""
+        return any(place in self._noisy for place in places)
+
+    def best(self, metric: int = 0) -> int:
+        """The playbook believed to be best of those that were tried on the most tasks; of equals the earliest."""
+        means, _, n = self.standings(metric)
+        tried = np.flatnonzero(n == n.max())
+        return int(tried[np.argmax(np.round(means[tried], 12))])
+
+
+class _Beliefs:
+    """What is believed of every place by one metric, computed again only where something was told."""
+
+    def __init__(self) -> None:
+        self.means, self.deviations, self.tasks = np.zeros(16), np.zeros(16), np.zeros(16, np.int64)
+        self.read = self.known = 0
+
+    def grow(self, size: int) -> None:
+        while len(self.means) < size:
+            self.means, self.deviations = np.tile(self.means, 2), np.tile(self.deviations, 2)
+            self.tasks = np.tile(self.tasks, 2)
+
+    def update(self, places: list[int], sums: Floats, counts: np.ndarray[Any, np.dtype[np.int32]], select: int) -> None:
+        own = counts[places, :select]
+        values = sums[places, :select] / np.maximum(own, 1)
+        known, start_known = own > 0, counts[0, :select] > 0
+        start = sums[0, :select] / np.maximum(counts[0, :select], 1)
+        both = known & start_known
+        shared, tasks = both.sum(axis=1), known.sum(axis=1)
+        apart = np.where(both, values - start, 0.0)
+        weight = shared + DOUBT
+        difference = apart.sum(axis=1) / weight
+        spread = (apart**2).sum(axis=1) / weight - difference**2
+        base = float(start[start_known].mean()) if start_known.any() else 0.0
+        plain = np.where(known, values, 0.0).sum(axis=1) / np.maximum(tasks, 1)
+        self.means[places] = np.where(shared > 0, base + difference, plain)
+        # Even if all tasks said the same so far, the next one may not: as if one of them was half wrong.
+        self.deviations[places] = np.sqrt(np.maximum(spread, 0.25 / weight) / weight)
+        self.tasks[places] = tasks
+
+
+def _doubled(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.concatenate([table, np.zeros_like(table)], axis=1)

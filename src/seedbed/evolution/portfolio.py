@@ -1,0 +1,103 @@
+"""Portfolio: several optimizers in one search; whoever gains most per run gets the next turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seedbed.errors import Problem, SettingsError
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.optimizer import Offer, Optimizer, Search
+from seedbed.storage.store import Json
+
+MEMORY = 0.85
+"""What a turn is worth after each later one of the same arm: what helped at first need not help for ever."""
+
+
+@dataclass(slots=True)
+class Arm:
+    """What one optimizer has earned: its turns, how many of them found something better, by how much, for how many
+    cells. `recent_…` are the same with old turns fading."""
+
+    turns: int = 0
+    found: int = 0
+    gain: float = 0.0
+    cells: int = 0
+    recent_found: float = 0.0
+    recent_missed: float = 0.0
+    recent_gain: float = 0.0
+    recent_cells: float = 0.0
+
+    def learn(self, gain: float, cells: int) -> None:
+        won = gain > 0
+        self.turns += 1
+        self.found += won
+        self.gain += gain
+        self.cells += cells
+        self.recent_found = MEMORY * self.recent_found + won
+        self.recent_missed = MEMORY * self.recent_missed + (not won)
+        self.recent_gain = MEMORY * self.recent_gain + gain
+        self.recent_cells = MEMORY * self.recent_cells + cells
+
+    def drawn(self, chance: np.random.Generator, usual: float) -> float:
+        """A guess of what the next turn gains for each cell; the less is known, the bolder. `usual` is what a turn of
+        anybody gains that finds something."""
+        rate = chance.beta(1 + self.recent_found, 1 + self.recent_missed)
+        size = (self.recent_gain + usual) / (self.recent_found + 1)
+        turns = self.recent_found + self.recent_missed
+        return float(rate * size / max(self.recent_cells / turns, 1.0)) if turns else np.inf
+
+
+class Portfolio:
+    """A bandit over other optimizers: each turn goes to the one that is believed to gain most for what it costs.
+
+    What is learned from a candidate only its own arm is told, but all see the same pool. Candidates made without
+    learning should be one of the arms, named best_of: then the report says what learning has added.
+    """
+
+    def __init__(self, arms: Mapping[str, Optimizer]) -> None:
+        if not arms:
+            raise SettingsError([Problem("portfolio", "no optimizer", "at least one")])
+        self.optimizers = dict(arms)
+        self.arms = {name: Arm() for name in arms}
+
+    @property
+    def identity(self) -> Json:
+        return {"optimizer": "portfolio", "arms": {name: each.identity for name, each in self.optimizers.items()}}
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self.arms = {name: Arm() for name in self.optimizers}
+        self._left = list(self.optimizers)
+        self._turn, self._now, self._before = 0, "", 0.0
+        for optimizer in self.optimizers.values():
+            optimizer.begin(search)
+
+    async def ask(self) -> Sequence[Offer]:
+        while self._left:
+            name = self._next()
+            offers = await self.optimizers[name].ask()
+            if offers:
+                self._now, self._before = name, self._score()
+                return [replace(offer, arm=offer.arm or name) for offer in offers]
+            self._left.remove(name)
+        return []
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        await self.optimizers[self._now].tell(cells)
+        tried = {cell.playbook for cell in cells} - {self._search.start.digest}
+        if tried:  # what only reads what is known already has neither found nor missed anything
+            self.arms[self._now].learn(max(0.0, self._score() - self._before), len(cells))
+
+    def _next(self) -> str:
+        """The arm whose guess is highest; in the first turns each in its order."""
+        chance = self._search.chance("portfolio", self._turn)
+        self._turn += 1
+        usual = [arm.recent_gain / arm.recent_found for arm in self.arms.values() if arm.recent_found]
+        guesses = {name: self.arms[name].drawn(chance, max(usual, default=0.01)) for name in self._left}
+        return max(guesses, key=guesses.__getitem__)
+
+    def _score(self) -> float:
+        return self._search.pool.standing(self._search.pool.best()).mean

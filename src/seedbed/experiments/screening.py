@@ -1,0 +1,320 @@
+"""Screening: what another policy would have scored at a decision that past runs made by chance.
+
+It reads what was recorded and runs nothing. A policy says with which chance it would have taken each action; a changed
+prompt has no such chances: replay it. What comes out says what to try next. It promotes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.metrics import Better, ExactMatch, FunctionMetric, Metric, better
+from seedbed.experiments.policies import NoChances, Policy, Situation, checked
+from seedbed.experiments.traits import Scored, gathered
+from seedbed.runs.recorder import recall
+from seedbed.runs.run import Decision, Run
+from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.offpolicy import (
+    ESTIMATORS,
+    REMEDY,
+    Decisions,
+    Estimate,
+    Screen,
+    guessed,
+    screen,
+)
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
+
+OUTCOME = "outcome"
+"""Stands for a metric where users said how good runs were."""
+
+Finding = Literal["promising", "unpromising", "unclear", "refused"]
+
+NEXT: dict[Finding, str] = {
+    "promising": "Try it next: seedbed compare, on live runs, can prove it. This alone promotes nothing.",
+    "unpromising": "Try another candidate first.",
+    "unclear": "The log cannot tell them apart: try it live, or log more runs.",
+    "refused": f"No estimate can be trusted. {REMEDY}.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Scored runs that came to a decision, each with what it decided there, in order, and with which chances."""
+
+    point: str
+    metric: str
+    better: Better
+    options: tuple[str, ...]
+    runs: tuple[tuple[Scored, tuple[Decision, ...]], ...]
+    unscored: int = 0
+    """Runs that nobody scored."""
+    without_chance: int = 0
+    """Runs in which a chance was not recorded."""
+
+
+async def decided(
+    store: Store,
+    point: str,
+    metric: Metric | None,
+    *,
+    playbook: Digest | None = None,
+    tasks: Iterable[Task] | None = None,
+    since: datetime | None = None,
+) -> Log:
+    """The live runs that decided at this point, with their scores by the metric, or by users if there is none.
+
+    A completed run without a score is scored now if the metric is a plain function. One that failed has the worst
+    score, where scores are from 0 to 1: it may have failed because of what it decided. Raises NotFound where there is
+    no such decision, SeedbedError where none has a chance or a score.
+    """
+    told = None if tasks is None else tuple(tasks)
+    at_point = _at(store, point, playbook, since)
+    direction = better(metric) if metric else "higher"
+    worst = float(direction == "lower")
+    scored = {
+        each.run.id: each
+        for each in gathered(store, metric, playbook=playbook, tasks=told, failure_counts_as=worst).scored
+        if each.run.id in at_point
+    }
+    known = {canonical(dict(task.inputs)): task for task in told or ()}
+    failed = []
+    for name in sorted(at_point.keys() - scored.keys()):
+        run = recall(store, name)
+        task = known.get(canonical(run.inputs))
+        if told is not None and task is None:
+            del at_point[name]
+            continue
+        task = task or Task(digest("task", run.inputs)[3:15], run.inputs)
+        if run.status in ("failed", "cost_limited"):
+            failed.append(Scored(run, worst, task, failed=True))
+        elif (value := await _applied(metric, run, task)) is not None:
+            scored[name] = Scored(run, value, task)
+    if not at_point:
+        raise NotFound(f"no run at these tasks decided at {shown(point)}. Leave out the dataset, or name another")
+    if metric and scored and all(0 <= each.score <= 1 for each in scored.values()):
+        scored |= {each.run.id: each for each in failed}
+    return _log(point, metric.name if metric else OUTCOME, direction, at_point, scored)
+
+
+def _at(store: Store, point: str, playbook: Digest | None, since: datetime | None) -> dict[str, list[Decision]]:
+    """What was decided at a point by each live run. Raises NotFound with the points that there are."""
+    live = {
+        fact.key
+        for fact in store.facts(Query(kind="start", subject=playbook, since=since))
+        if "replay" not in fact.body and not fact.body["parent"]
+    }
+    found: dict[str, list[Decision]] = {}
+    points: Counter[str] = Counter()
+    for fact in store.facts(Query(kind="decision")):
+        if fact.subject in live:
+            points[fact.body["point"]] += fact.body["propensity"] is not None
+            if fact.body["point"] == point:
+                found.setdefault(fact.subject, []).append(Decision(**fact.body))
+    if not live:
+        which = f"no run{' of this playbook' * bool(playbook)}{' since then' * bool(since)} is recorded here"
+        raise NotFound(f"{which}. `seedbed runs list` shows what is")
+    if not found:
+        with_chance = ", ".join(shown(each) for each in sorted(points) if points[each]) or "none"
+        raise NotFound(f"no run decided at {shown(point)}. Points with recorded chances: {with_chance}")
+    return found
+
+
+async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
+    """The score of a run by a metric that asks nobody; None if there is none."""
+    if run.status != "completed" or not isinstance(metric, FunctionMetric | ExactMatch):
+        return None
+    return (await metric(run, task)).value
+
+
+def _log(
+    point: str, metric: str, direction: Better, at_point: Mapping[str, Sequence[Decision]], scored: dict[str, Scored]
+) -> Log:
+    chances = {name: made for name, made in at_point.items() if all(each.propensity is not None for each in made)}
+    if not chances:
+        raise SeedbedError(
+            f"decision {shown(point)}: found no chance in {len(at_point):,} runs; expected that of what was done. "
+            "Give stage.decide a propensity when the decision is made: it cannot be told afterwards"
+        )
+    for name, made in chances.items():
+        for each in made:
+            if not 0 < (each.propensity or 0) <= 1:
+                raise SeedbedError(
+                    f"run {name[:10]}, decision {shown(point)}: found a chance of {shown(each.propensity)}; expected "
+                    "one above 0 and at most 1, as it was done"
+                )
+    runs = tuple((scored[name], tuple(made)) for name, made in sorted(chances.items()) if name in scored)
+    if not runs:
+        raise SeedbedError(
+            f"decision {shown(point)}: found {len(chances):,} runs, and a score by {metric} for none; expected what "
+            "came of them. Name the metric they were scored by, or a dataset with the expected answers"
+        )
+    return Log(
+        point=point,
+        metric=metric,
+        better=direction,
+        options=tuple(sorted({each.action for made in at_point.values() for each in made})),
+        runs=runs,
+        unscored=len(chances) - len(runs),
+        without_chance=len(at_point) - len(chances),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What a log says of a policy. `estimates` by name, the first being the one to go by; none if it is `refused`."""
+
+    log: Log
+    weights: Screen
+    logged: Interval
+    """What the runs scored as they were decided."""
+    finding: Finding
+    estimates: Mapping[str, Estimate]
+    refusals: tuple[Problem, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def next(self) -> str:
+        return NEXT[self.finding]
+
+    def document(self) -> Json:
+        log, weights = self.log, self.weights
+        taken = Counter(each.action for _, made in log.runs for each in made)
+        return {
+            "point": log.point,
+            "metric": log.metric,
+            "better": log.better,
+            "runs": len(log.runs),
+            "decisions": sum(taken.values()),
+            "unscored": log.unscored,
+            "without_chance": log.without_chance,
+            "taken": dict(sorted(taken.items())),
+            "logged": _reach(self.logged),
+            "effective": weights.effective,
+            "largest_weight": weights.largest,
+            "mean_weight": _reach(weights.mean_weight),
+            "coverage": weights.coverage,
+            "estimates": [{"estimator": name, **_reach(each.interval)} for name, each in self.estimates.items()],
+            "finding": self.finding,
+            "refusals": [str(each) for each in self.refusals],
+            "notices": list(self.notices),
+            "next": self.next,
+        }
+
+
+def _reach(interval: Interval) -> Json:
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+
+
+def screened(log: Log, policy: Policy) -> Screening:
+    """What the policy would have scored, if the log can say so.
+
+    With one decision in each run by the self-normalized doubly robust estimate, among others. Where runs decide
+    several times, each run has the product of its weights, and guesses do not help. Of each decision only the chance
+    of what was done is recorded: where it is below 1, all that was ever done at this point counts as possible.
+    """
+    chances = _chances(log, policy)
+    single = all(len(made) == 1 for _, made in log.runs)
+    made = _single(log, chances) if single else _several(log, chances)
+    weights = screen(made)
+    logged = mean_interval(made.rewards.tolist(), made.clusters)
+    unknown = sorted({action for each in chances for row in each for action in row if row[action] > 0} - {*log.options})
+    refusals, notices = list(weights.refusals()), _notices(log)
+    if unknown:
+        found = f"{', '.join(map(shown, unknown))}, never done at {shown(log.point)}"
+        remedy = "Correct the name, or try it live: what was never done has no outcome"
+        problem = Problem("policy", found, f"one of: {', '.join(log.options)}", remedy)
+        if refusals:
+            refusals.insert(0, problem)
+        else:
+            notices.append(str(problem))
+    estimates: dict[str, Estimate] = {}
+    finding: Finding = "refused"
+    if not refusals:
+        names = ["sndr", *(name for name in ESTIMATORS if name != "sndr")] if single else ["snips", "ips", "clipped"]
+        estimates = {name: ESTIMATORS[name](made) for name in names}
+        finding = _finding(estimates[names[0]].interval, logged, log.better)
+    return Screening(log, weights, logged, finding, estimates, tuple(refusals), tuple(notices))
+
+
+def _notices(log: Log) -> list[str]:
+    told = []
+    if log.unscored:
+        told.append(f"{log.unscored:,} more runs have no score; if those are others in kind, this is not about them")
+    if log.without_chance:
+        told.append(f"{log.without_chance:,} more runs did not record a chance, and are left out")
+    return told
+
+
+def _finding(candidate: Interval, logged: Interval, direction: Better) -> Finding:
+    """Better or worse only where the intervals do not meet."""
+    above, below = candidate.low > logged.high, candidate.high < logged.low
+    if direction == "lower":
+        above, below = below, above
+    return "promising" if above else "unpromising" if below else "unclear"
+
+
+Rows: TypeAlias = list[dict[str, float]]
+
+
+def _chances(log: Log, policy: Policy) -> list[Rows]:
+    """For each run, the chances that the policy gives at each of its decisions. Raises DocumentError."""
+    found, problems = [], list[Problem]()
+    for scored, made in log.runs:
+        rows = []
+        for place in range(len(made)):
+            earlier = tuple(each.action for each in made[:place])
+            situation = Situation(scored.run.id, log.point, dict(scored.run.inputs), earlier, log.options)
+            try:
+                rows.append(checked(policy(situation)))
+            except Exception as wrong:  # noqa: BLE001 - a policy is anybody's program
+                why = str(wrong) if isinstance(wrong, NoChances) else f"{type(wrong).__name__}: {wrong}"
+                problems.append(Problem(f"run {scored.run.id[:10]}", why, "chances from 0 to 1 that sum to 1"))
+        found.append(rows)
+    if problems:
+        more = f" and {len(problems) - 5:,} more like that" if len(problems) > 5 else ""
+        raise DocumentError(problems[:5], f"policy{more}")
+    return found
+
+
+def _single(log: Log, chances: Sequence[Rows]) -> Decisions:
+    """A row for each run, a column for each action, and a last one for what was possible and never done."""
+    named = {action for rows in chances for row in rows for action in row}
+    columns = sorted({*log.options} | named)
+    logged, target, actions = [], [], []
+    for (_, (made,)), (wanted,) in zip(log.runs, chances, strict=True):
+        chance = made.propensity or 0.0
+        others = [each for each in log.options if each != made.action]
+        row = {each: (1 - chance) / len(others) for each in others} | {made.action: chance}
+        logged.append([row.get(each, 0.0) for each in columns] + [0.0 if others else 1 - chance])
+        target.append([wanted.get(each, 0.0) for each in columns] + [0.0])
+        actions.append(columns.index(made.action))
+    rewards, units = [scored.score for scored, _ in log.runs], [scored.unit for scored, _ in log.runs]
+    kinds = [scored.task.tags for scored, _ in log.runs]
+    guesses = guessed(kinds, actions, rewards, len(columns) + 1, units)
+    return Decisions(actions, rewards, logged, target, guesses, units)
+
+
+def _several(log: Log, chances: Sequence[Rows]) -> Decisions:
+    """A row for each run: what it did, all else that it could have done, and what it never could."""
+    logged, target = [], []
+    for (_, made), rows in zip(log.runs, chances, strict=True):
+        chance, wanted, possible = 1.0, 1.0, 1.0
+        for each, row in zip(made, rows, strict=True):
+            likely = each.propensity or 0.0
+            open_to = (each.action,) if likely == 1 else log.options
+            chance *= likely
+            wanted *= row.get(each.action, 0.0)
+            possible *= math.fsum(row.get(action, 0.0) for action in open_to)
+        never = 1 - possible if possible < 1 - 1e-9 else 0.0
+        logged.append([chance, 1 - chance, 0.0])
+        target.append([wanted, max(0.0, 1 - wanted - never), never])
+    rewards, units = [scored.score for scored, _ in log.runs], [scored.unit for scored, _ in log.runs]
+    return Decisions([0] * len(rewards), rewards, logged, target, None, units)

@@ -1,0 +1,170 @@
+"""What an optimizer must keep to.
+
+An optimizer proves itself by a class that inherits OptimizerContract and gives it one fixture:
+    class TestMyOptimizer(OptimizerContract):
+        @pytest.fixture
+        def make(self): return lambda means: MyOptimizer()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+
+from seedbed.errors import RunError, SeedbedError
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evolution.budget import Budget
+from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.measured import Measured
+from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.optimizers import Means
+from seedbed.evolution.plan import Plan
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query, canonical
+
+__all__ = ["BANK", "START", "Make", "OptimizerContract", "World"]
+
+Make = Callable[[Means], Optimizer]
+
+START = Playbook.from_document(
+    {
+        "roles": {
+            "writer": {"model": "fast", "system": "Be kind. Answer the question. Never guess. Say it in one line."},
+            "critic": {"model": "fast", "system": "Do not touch this."},
+        },
+        "steps": [
+            {"name": "answer", "role": "writer", "prompt": "Here it is: {question}"},
+            {"name": "check", "role": "critic", "sees": ["answer"]},
+        ],
+        "parameters": {
+            "bold": {"value": 0.2, "low": 0.0, "high": 1.0},
+            "rounds": {"value": 2, "low": 1, "high": 9, "whole": True},
+            "tone": {"value": "plain", "options": ["plain", "warm", "dry"]},
+            "confirm_below": {"value": 0.6, "low": 0.0, "high": 1.0},
+        },
+        "rules": {"never": ["send_money"], "confirm": ["delete_message"]},
+        "locked": ["roles.critic.system"],
+    }
+)
+BANK = ("Think step by step.", "Be brief.", "Answer the question. Name your source.")
+READ = Dataset(tuple(Task(f"r{n}", {"question": f"Read {n}?"}, f"{n}") for n in range(8)))
+DECIDING = Dataset(tuple(Task(f"s{n}", {"question": f"Decide {n}?"}, f"{n}") for n in range(12)))
+
+
+class World:
+    """Scores playbooks by what they say, the same each time; tells what it was asked, and may give up at some point.
+
+    Texts of the bank, bold numbers and a warm tone are good; long texts are not. A third of the tasks nobody can do.
+    """
+
+    def __init__(self, *, fails: bool = False, dies_after: int | None = None) -> None:
+        self.asked: list[tuple[str, str, int]] = []
+        self._fails, self._dies_after = fails, dies_after
+
+    def __call__(self, playbook: Playbook, task: Task, replicate: int) -> float:
+        self.asked.append((playbook.digest, task.id, replicate))
+        if self._dies_after is not None and len(self.asked) > self._dies_after:
+            raise asyncio.CancelledError  # as if the process had ended: nothing in here may mistake it for a failure
+        luck = blake2b(f"{playbook.digest}/{task.id}".encode(), digest_size=2).digest()
+        if self._fails and luck[1] % 5 == 0:
+            raise RunError("it broke down")
+        found = genes(playbook)
+        text = found["roles.writer.system"].value
+        worth = 0.2 + 0.2 * sum(each in text for each in BANK) - len(text) / 2_000
+        worth += 0.3 * float(found["parameters.bold"].value) + 0.1 * (found["parameters.tone"].value == "warm")
+        return 0.0 if int(task.id[1:]) % 3 == 0 else float(luck[0] / 256 < worth)
+
+
+class OptimizerContract:
+    """Runs small searches by the optimizer and looks at what happens."""
+
+    runs = 150
+    """The budget of a search."""
+
+    async def search(
+        self, make: Make, world: World, store: Any = None, *, start: Playbook = START, **more: Any
+    ) -> Evolution:
+        means = Means(start, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        held = store if store is not None else MemoryStore()
+        plan = Plan(
+            start=start,
+            select=DECIDING,
+            reflect=READ,
+            optimizer=make(means),
+            **{"budget": Budget(runs=self.runs), "seed": 7, **more},
+        )
+        return await evolve(plan, Measured(world, held, "ann"), Library(held, "ann"), because="contract")
+
+    def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
+        means = Means(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        assert canonical(make(means).identity) == canonical(make(means).identity)
+        assert make(means).identity["optimizer"]
+
+    async def test_it_offers_something_and_never_more_is_launched_than_the_budget_has(self, make: Make) -> None:
+        world = World()
+        found = await self.search(make, world)
+        assert len(found.pool) > 1
+        assert len(world.asked) == found.spent["runs"] <= self.runs
+        assert len({*world.asked}) == len(world.asked)
+
+    async def test_the_same_seed_makes_the_same_search(self, make: Make) -> None:
+        one, other = [await self.search(make, World()) for _ in range(2)]
+        assert told(one) == told(other)
+
+    async def test_the_result_is_no_worse_than_the_start_where_it_was_tried(self, make: Make) -> None:
+        found = await self.search(make, World())
+        best = found.pool.place(found.best)
+        assert found.pool.standing(best).mean >= found.pool.standing(0).mean
+
+    async def test_children_have_parents_that_are_known_and_keep_what_is_locked_and_the_rules(self, make: Make) -> None:
+        found = await self.search(make, World())
+        known = {each.digest for each in found.pool.playbooks}
+        for place, playbook in enumerate(found.pool.playbooks):
+            assert {*found.pool.parents[place]} <= known
+            assert playbook.rules == START.rules
+            assert playbook.locked == START.locked
+            assert playbook.roles["critic"] == START.roles["critic"]
+            assert Playbook.from_document(playbook.document()) == playbook
+
+    @pytest.mark.parametrize("calls", [1, 20, 61, 97])
+    async def test_a_search_that_was_interrupted_goes_on_as_if_nothing_had_happened(
+        self, make: Make, calls: int
+    ) -> None:
+        whole = await self.search(make, World())
+        store, before = MemoryStore(), World(dies_after=calls)
+        if calls < whole.spent["runs"]:
+            with pytest.raises(asyncio.CancelledError):
+                await self.search(make, before, store)
+        again = await self.search(make, World(), store)
+        assert told(again) == told(whole)
+
+    async def test_runs_that_fail_do_not_stop_it(self, make: Make) -> None:
+        store = MemoryStore()
+        found = await self.search(make, World(fails=True), store)
+        assert len(found.pool) > 1
+        assert any(store.facts(Query(kind="lapse")))
+        assert told(await self.search(make, World(fails=True), store)) == told(found)
+
+    async def test_where_nothing_may_change_it_says_so_or_has_nothing_to_offer(self, make: Make) -> None:
+        locked = Playbook.from_document({**START.document(), "locked": ["roles", "steps", "demos", "parameters"]})
+        try:
+            found = await self.search(make, World(), start=locked)
+        except SeedbedError:
+            return
+        assert found.best == locked.digest
+        assert len(found.pool) == 1
+
+
+def told(found: Evolution) -> tuple[Any, ...]:
+    """All that makes a search the same as another."""
+    pool = found.pool
+    steps = [(step.offered, step.runs, step.best) for step in found.steps]
+    tables = [pool.table(reflect=reflect).round(9).tolist() for reflect in (False, True)]
+    return found.best, [each.digest for each in pool.playbooks], pool.parents, repr(tables), steps, found.spent["runs"]
