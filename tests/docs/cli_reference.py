@@ -20,8 +20,8 @@ INTRODUCTION = f"""\
 # Command line
 
 Verbs do the work: `run`, `evaluate`, `compare`, `evolve`, `release`, `rollback`. Nouns look things up: `playbook`,
-`runs`, `sessions`, `dataset`, `judge`, `model`, `channel`, `experiment`, `evidence`, `store`. Every command has
-`--help`; to see them all at work, try `seedbed demo`.
+`runs`, `sessions`, `dataset`, `judge`, `model`, `channel`, `search`, `experiment`, `evidence`, `store`. Every command
+has `--help`; to see them all at work, try `seedbed demo`.
 
 Where a command asks for a PLAYBOOK it takes a file (`sorter.yaml`), a digest or the first characters of one
 (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel (`production`).

@@ -71,7 +71,11 @@ def evolve(
     seed: Annotated[int, typer.Option("--seed", help="Draws tasks and candidates.")] = 0,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="How answers are scored: exact_match. Several make a front; the first decides."),
+        typer.Option(
+            "--metric",
+            metavar="METRIC",
+            help="How answers are scored: exact_match. Several make a front; the first decides.",
+        ),
     ] = None,
     parallel: Annotated[
         str | None, typer.Option("--parallel", metavar="WHERE", help="loop, processes, a number of them, or ray.")
@@ -92,8 +96,11 @@ def evolve(
     quarter is opened once at the end. After an interruption give the same command again, or --resume: it goes on where
     it was, and pays nothing twice.
 
-    JSON: search, optimizer, metric, start, best, improved, score, optimism, confirmed, tried, steps, spent, budget,
-    ended, branch. JSON with --dry-run: search, start, optimizer, budget, reflect, select, confirm.
+    JSON: search, optimizer, metric, better, tasks (reflect, select), start, best, improved, score, start_score,
+    optimism, confirmed, answer, changes (path, before, after), arms, front, diversity (step, distance), tried
+    (playbook, how, arm, parents, score, deviation, tasks, scores), steps (runs, offered, best, score, deviation), spent
+    (runs, usd, seconds), budget, ended, branch.
+    JSON with --dry-run: start, optimizer, budget, reflect, select, confirm.
     Exit code 2 if nothing was better than the start.
     """
     from seedbed.cli import evolving
@@ -128,7 +135,12 @@ def evolve(
         chosen = branch if found.improved else None
         if chosen:
             space.library.name(chosen, found.best, because=f"best of {len(found.pool) - 1} candidates")
-        output.show(evolving.document(found, chosen), as_json, evolving.view(found))
+        account = evolving.account_of(found, space.store.get(found.search), metrics)
+        if report:
+            evolving.write_report(account, report)
+        output.show({**evolving.document(account), "branch": chosen}, as_json, evolving.view(account))
+    if report and not as_json:
+        output.show(None, False, output.line(("✓ ", "bold green"), f"wrote {report}"))
     raise typer.Exit(PASS if found.improved else INCONCLUSIVE)
 
 
@@ -168,7 +180,7 @@ def evolved(space: Workspace, plan: Plan, metrics: list[Metric], given: Json, pa
     from seedbed.evolution.evolve import evolve
 
     arena, because = Benched(space.bench_on(parallel), metrics), f"by {given['optimizer']}"
-    with evolving.watched(plan) as watch:
+    with evolving.watched(plan, metrics) as watch:
         work = evolve(plan, arena, space.library, because=because, options=_named(space, plan, given), watch=watch)
         return options.complete(work)
 

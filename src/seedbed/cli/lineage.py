@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from seedbed.cli import output, views
-from seedbed.cli.output import clipped, line, when
+from seedbed.cli.output import clipped, counted, line, when
 from seedbed.errors import NotFound, shown
 from seedbed.storage.store import Digest, Fact, Json, Store, Target, short
 
@@ -39,37 +39,89 @@ def roots(space: Workspace, name: str | None) -> list[Digest]:
 
 
 def document(space: Workspace, root: Digest, limit: int, depth: int) -> Json:
-    """A playbook with what grew from it. Of many siblings those on the way to a name come first, then the best."""
+    """A playbook with what grew from it. Of many siblings those on the way to a name come first, then the best.
+
+    `scores` are those on tasks that a search has chosen by, here or among its children, and `held_out` those on others:
+    together they would compare nothing. Where nothing was searched for, all are `scores`.
+    """
     library = space.library
     called = views.names(space.store)
     leading = {entry.digest for name in called for entry in library.ancestry(name)}
+    trials = _Trials(space.store)
 
-    def known(entry: Entry) -> Json:
+    def known(entry: Entry, seen: Set[str]) -> Json:
+        scores, held_out = _scores(space.store, entry.digest, seen)
         return {
             "playbook": entry.digest,
             "names": called.get(entry.digest, []),
-            "scores": views.scores(space.store, entry.digest),
+            "scores": scores,
+            "held_out": held_out,
             "how": entry.how,
             "because": entry.because,
             "also_from": list(entry.parents[1:]),
         }
 
-    def grown(node: Json, left: int) -> Json:
-        digest = node["playbook"]
-        children = [known(child) for child in library.children(digest) if child.parents[0] == digest]
-        children.sort(key=lambda child: (child["playbook"] in leading, _best(child)), reverse=True)
+    def grown(entry: Entry, seen: Set[str], left: int) -> Json:
+        own = seen | trials.tasks(entry.digest)
+        entries = [child for child in library.children(entry.digest) if child.parents[0] == entry.digest]
+        searched = own.union(*(trials.tasks(child.digest) for child in entries))
+        children = [(child, _best(known(child, own | trials.tasks(child.digest)))) for child in entries]
+        children.sort(key=lambda pair: (pair[0].digest in leading, pair[1]), reverse=True)
         shown = children[:limit] if left else []
         return {
-            **node,
-            "children": [grown(child, left - 1) for child in shown],
+            **known(entry, searched),
+            "children": [grown(child, own, left - 1) for child, _ in shown],
             "hidden": len(children) - len(shown),
         }
 
-    return grown(known(library.entry(root)), depth)
+    return grown(library.entry(root), frozenset(), depth)
+
+
+class _Trials:
+    """Which tasks a playbook was chosen by, or passed over by."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[Digest, frozenset[str]] = {}
+
+    def tasks(self, playbook: Digest) -> frozenset[str]:
+        from seedbed.experiments.held_out import evolved_on
+
+        return frozenset().union(*map(self._tasks, evolved_on(self._store, playbook)))
+
+    def _tasks(self, dataset: Digest) -> frozenset[str]:
+        from seedbed.experiments.held_out import known_tasks
+
+        if dataset not in self._known:
+            try:
+                self._known[dataset] = frozenset(task.id for task in known_tasks(self._store, dataset))
+            except NotFound:  # a dataset that was cleaned away takes no picture with it
+                self._known[dataset] = frozenset()
+        return self._known[dataset]
+
+
+def _scores(store: Store, playbook: Digest, seen: Set[str]) -> tuple[Json, Json]:
+    """The mean scores of a playbook by metric on tasks that were seen, and on all others; on all if none was."""
+    from seedbed.experiments.history import OF
+    from seedbed.storage.store import Query
+
+    parts: tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]] = ({}, {})
+    for fact in store.facts(Query(kind="cell", subject=playbook)):
+        task = fact.body["task"]
+        if fact.value is not None and not task.startswith(OF):  # replays are no performance of today
+            part = parts[bool(seen) and task not in seen]
+            part.setdefault(fact.body["metric"], {}).setdefault(task, []).append(fact.value)
+    searched, others = ({metric: _mean(tasks) for metric, tasks in part.items()} for part in parts)
+    return searched, others
+
+
+def _mean(tasks: Mapping[str, Sequence[float]]) -> Json:
+    means = [sum(values) / len(values) for values in tasks.values()]
+    return {"mean": sum(means) / len(means), "tasks": len(means)}
 
 
 def _best(node: Json) -> float:
-    return max((score["mean"] for score in node["scores"].values()), default=-1.0)
+    return max((score["mean"] for score in (node["scores"] or node["held_out"]).values()), default=-1.0)
 
 
 def view(node: Json) -> Tree:
@@ -89,10 +141,17 @@ def _grow(tree: Tree, node: Json) -> None:
 
 def _label(node: Json) -> Any:
     names = [(f" {name}", "bold green" if name.startswith("channels/") else "cyan") for name in node["names"]]
-    score = views.scores_text(node["scores"])
+    parts = ((node["scores"], ""), (node["held_out"], " held out"))
+    score = "; ".join(_scores_text(scores) + where for scores, where in parts if scores)
     also = f", and from {', '.join(map(short, node['also_from']))}" if node["also_from"] else ""
     told = f"  {node['how']}: {clipped(node['because'], 40)}{also}"
     return line((short(node["playbook"]), "yellow"), *names, (f"  {score}" if score else "", "bold"), (told, "dim"))
+
+
+def _scores_text(scores: Json) -> str:
+    return ", ".join(
+        f"{metric} {score['mean']:.3f} on {counted(score['tasks'], 'task')}" for metric, score in scores.items()
+    )
 
 
 # Moves

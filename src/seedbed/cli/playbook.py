@@ -181,7 +181,7 @@ def tree(
 ) -> None:
     """Show the lineage: who grew from whom, with names and scores.
 
-    JSON: roots (playbook, names, scores, how, because, also_from, children, hidden).
+    JSON: roots (playbook, names, scores, held_out, how, because, also_from, children, hidden).
     """
     from seedbed.cli import lineage
 

@@ -181,7 +181,8 @@ class Account:
             yield "gain over best of N", "–", "no candidates were made without learning"
             return
         yield "best of N, confirmed", level_text(sure.best_of_n), "the best of those made without learning anything"
-        yield "gain over best of N", gain_text(sure.over_best_of_n), "what learning has added"
+        why = "the best is one of those" if self.pool.arms[self.best] == "best_of" else "what learning has added"
+        yield "gain over best of N", gain_text(sure.over_best_of_n), why
 
     def _counts(self) -> Iterator[Row]:
         yield "candidates", f"{len(self.pool) - 1:,}", f"in {_counted(len(self.found.steps), 'step')}"

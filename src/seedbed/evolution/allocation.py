@@ -7,8 +7,10 @@ mostly known. After each round the worse of them are dropped, so that most of th
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -27,8 +29,8 @@ class Allocation(Protocol):
     @property
     def identity(self) -> Json: ...
 
-    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
-        """Rounds for what was offered in one step."""
+    def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
+        """Rounds for what was offered in one step; there is room for so many runs, if that is limited."""
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         """Rounds at the end of a search, to be sure of the best."""
@@ -41,7 +43,8 @@ class Allocation(Protocol):
 class Halving:
     """Successive halving: each round has `growth` times as many tasks, and the best 1/`growth` of the candidates.
 
-    The first round has `first` tasks. The start takes part in each, since the others are seen from it. A candidate that
+    The first round has `first` tasks, or fewer if there is no room for all rounds: then each gets an equal share of it.
+    The start takes part in each, since the others are seen from it. A candidate that
     is surely worse than the best so far is dropped whatever its rank: by more than `patience` standard errors of their
     differences.
     """
@@ -55,9 +58,9 @@ class Halving:
     def identity(self) -> Json:
         return {"allocation": "halving", **asdict(self)}
 
-    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
+    def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
         rivals, incumbent = list(offered), pool.best()
-        for size in self._sizes(len(pool.select)):
+        for size in self.sizes(len(rivals), len(pool.select), room):
             tasks = [(task, 0) for task in pool.select[:size]]
             yield [(place, tasks) for place in dict.fromkeys((0, incumbent, *rivals))]
             ahead = [place for place in rivals if place == incumbent or not self._is_behind(place, incumbent, pool)]
@@ -80,12 +83,20 @@ class Halving:
         missing = sum(int((pool.counts()[place] == 0).sum()) for place in finalists)
         return missing + 2 * min(self.first, len(pool.select))
 
-    def _sizes(self, tasks: int) -> list[int]:
+    def sizes(self, candidates: int, tasks: int, room: int | None = None) -> list[int]:
+        """How many tasks there are in each round."""
         sizes, size = [], float(self.first)
         while size < tasks / math.sqrt(self.growth):
             sizes.append(int(size))
             size *= self.growth
-        return [*sizes, tasks]
+        sizes.append(tasks)
+        left = [max(1, math.ceil(candidates / self.growth**number)) for number in range(len(sizes))]
+        more = [size - before for size, before in zip(sizes, [0, *sizes], strict=False)]
+        if room is None or sum(map(operator.mul, left, more)) <= room:
+            return sizes
+        rounds = min(len(left), 1 + math.ceil(math.log(candidates, self.growth) - 1e-9))
+        shares = [max(1, int(room / rounds / rivals)) for rivals in left[:rounds]]
+        return sorted({min(size, tasks) for size in accumulate(shares)})
 
     def _is_behind(self, place: int, incumbent: int, pool: Pool) -> bool:
         apart = pool.row(place) - pool.row(incumbent)
@@ -104,7 +115,7 @@ class Uniform:
     def identity(self) -> Json:
         return {"allocation": "uniform"}
 
-    def race(self, offered: Sequence[int], pool: Pool) -> Iterator[Wanted]:
+    def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
         yield [(place, [(task, 0) for task in pool.select]) for place in dict.fromkeys((0, *offered))]
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:

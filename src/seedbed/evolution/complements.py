@@ -107,7 +107,8 @@ def _merged(base: Gene, ours: Gene, theirs: Gene) -> object:
 
 
 def with_both(base: str, ours: str, theirs: str) -> str:
-    """Our text with the sentences that theirs has changed, too. What we have changed ourselves stays ours."""
+    """Our text with the sentences that theirs has changed, too. What we have changed ourselves stays ours, and so does
+    the order of what both have."""
     before, after = split(base).texts, split(theirs)
     mine = split(ours)
     words = list(zip(mine.gaps, mine.texts, strict=False))
@@ -123,7 +124,7 @@ def with_both(base: str, ours: str, theirs: str) -> str:
             end = start + b - a
         else:
             continue
-        words[start:end] = new
+        words[start:end] = [*(each for each in words[start:end] if each[1] in after.texts), *new]
     text, usual = mine.gaps[0], "\n" if any("\n" in gap for gap in mine.gaps[1:-1]) else " "
     for number, (gap, sentence) in enumerate(words):
         space = gap or ("" if text.endswith(("。", "！", "？")) else usual)

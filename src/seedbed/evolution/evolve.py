@@ -208,7 +208,7 @@ class _Searching:
         try:
             await self._rounds([certain], cells)
             if racing:
-                await self._rounds(self.plan.allocation.race(racing, self.pool), cells)
+                await self._rounds(self.plan.allocation.race(racing, self.pool, self.till.room), cells)
         except QuotaSpent:
             raise
         except BudgetSpent:

@@ -13,6 +13,7 @@ from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.metrics import call
 from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.bootstrap import Bootstrap
 from seedbed.evolution.operators import Operator
 from seedbed.evolution.optimizer import Optimizer
 from seedbed.evolution.population import Population
@@ -114,6 +115,8 @@ def _portfolio(means: Means) -> Optimizer:
         "best_of": BestOf(means.candidates(), operators=ways, brood=8),
         "population": Population(operators=ways),
     }
+    if means.tasks and any(gene.kind == "demos" for gene in genes(means.start).values()):
+        arms["bootstrap"] = Bootstrap()
     if means.reflector:
         arms["reflection"] = _reflection(means)
     return Portfolio(arms)
@@ -131,6 +134,10 @@ def _reflection(means: Means, **options: Any) -> Optimizer:
         remedy = "Name a model that writes well with --reflector."
         raise SettingsError([Problem("optimizer reflection", "no model that reads and proposes", "one", remedy)])
     return Reflection(model=means.reflector, **options)
+
+
+def _bootstrap(means: Means, **options: Any) -> Optimizer:
+    return Bootstrap(**options)
 
 
 def _population(means: Means, **options: Any) -> Optimizer:
@@ -170,6 +177,7 @@ def _branches(means: Means, **options: Any) -> Optimizer:
 _MAKERS: dict[str, Callable[..., Optimizer]] = {
     "bandit": _bandit,
     "best_of": _best_of,
+    "bootstrap": _bootstrap,
     "branches": _branches,
     "cmaes": _cmaes,
     "map_elites": _map_elites,

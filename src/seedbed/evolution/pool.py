@@ -46,7 +46,7 @@ class Pool:
         self.how: list[str] = []
         self.arms: list[str] = []
         self.cost_usd: list[float] = []
-        self._signs = [1.0 if better(metric) == "higher" else -1.0 for metric in metrics]
+        self.signs = [1.0 if better(metric) == "higher" else -1.0 for metric in metrics]
         self._places: dict[Digest, int] = {}
         self._noisy: set[int] = set()
         self._log: list[int] = []  # of which places something was told, in that order
@@ -86,12 +86,12 @@ class Pool:
         touched: set[int] = set()
         for cell in cells:
             row, task, metric = self._places[cell.playbook], self._tasks[cell.task], self._metrics[cell.metric]
-            value = cell.value if cell.value is not None else 0.0 if self._signs[metric] > 0 else None
+            value = cell.value if cell.value is not None else 0.0 if self.signs[metric] > 0 else None
             if value is not None:
                 before = self._counts[metric, row, task]
-                if before and abs(self._sums[metric, row, task] / before - self._signs[metric] * value) > 1e-9:
+                if before and abs(self._sums[metric, row, task] / before - self.signs[metric] * value) > 1e-9:
                     self._noisy.add(row)
-                self._sums[metric, row, task] += self._signs[metric] * value
+                self._sums[metric, row, task] += self.signs[metric] * value
                 self._counts[metric, row, task] += 1
             self.cost_usd[row] += cell.cost_usd
             touched.add(row)

@@ -12,14 +12,16 @@ from seedbed.evolution.evolve import Evolution
 from seedbed.storage.store import Json, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
-ARMS = ("arm", "turns", "found a new best", "gain", "runs", "candidates", "gain per 100 runs")
+ARMS = ("arm", "turns", "found", "gain", "runs", "candidates", "per 100 runs")
 SPENDING = ("what", "spent", "budget", "share")
 COURSE = ("step", "runs", "best", "score", "newest apart")
 
 SHOWN = 10
 """So many candidates, and about so many steps, are in a report to read."""
 
-GAINS = "A gain is how much more was believed of a new best than of the one before it, on the tasks that decide."
+GAINS = (
+    "Found is a turn that brought a new best. Its gain is how much more was believed of that than of the best before."
+)
 APART = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
 FRONT = (
     "Of those that were tried on as many tasks as the best. Beaten is whoever another is at least as good as by every "

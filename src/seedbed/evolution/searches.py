@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
@@ -22,20 +21,19 @@ from seedbed.playbooks.library import Library
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
 
-KINDS = ("evolution", "search", "step")
-"""The facts that a search leaves: its end, what was asked for, and each of its steps."""
-
 
 @dataclass(frozen=True)
 class Past:
     """A search that was begun: its plan, its steps so far, and its end if it has one."""
 
-    search: Digest
+    begun: Fact
     plan: Json
-    begun: datetime
-    by: str
     steps: Sequence[Fact]
     end: Fact | None
+
+    @property
+    def search(self) -> Digest:
+        return self.begun.key
 
     @property
     def ended(self) -> str:
@@ -65,51 +63,36 @@ class Past:
         body = self.end.body["confirmed"] if self.end else None
         if body is None:
             return None
-        return Confirmation(
-            **{name: Interval(**each) if isinstance(each, dict) else each for name, each in body.items()}
-        )
+        known = {name: _interval(each) for name, each in body.items() if isinstance(each, dict)}
+        return Confirmation(body["tasks"], **known)
 
 
-def searches(store: Store) -> list[Past]:
+def _interval(body: Json) -> Interval:
+    low, high = body["low"], body["high"]
+    ends = -math.inf if low is None else low, math.inf if high is None else high
+    return Interval(body["mean"], *ends, body["confidence"], body["n"])
+
+
+def searches(store: Store) -> Iterator[Past]:
     """Every search that was begun, the newest first."""
-    names: dict[Digest, None] = {}
-    for kind in KINDS:
-        names |= dict.fromkeys(_of(fact) for fact in store.facts(Query(kind=kind)))
-    found = []
-    for name in names:
-        try:
-            found.append(past(store, name))
-        except NotFound:
-            continue  # a fact of an older kind of search, which had no plan
-    return sorted(found, key=lambda each: each.begun, reverse=True)
+    for begun in store.facts(Query(kind="search", newest=True)):
+        yield _past(store, begun)
 
 
-def past(store: Store, search: Digest) -> Past:
-    """The search of that name. Raises NotFound."""
-    plan = store.get(search)
-    end = next(iter(store.facts(Query(kind="evolution", key=search))), None)
-    asked = next(iter(store.facts(Query(kind="search", key=search))), None)
-    steps = sorted(store.facts(Query(kind="step", subject=search)), key=lambda fact: int(fact.body["step"]))
-    first = min((fact for fact in (asked, *steps[:1], end) if fact), key=lambda fact: fact.at, default=None)
-    if first is None:
-        raise NotFound(
-            f"of the search {shown(search)} nothing is recorded but its plan. Take it up with seedbed evolve"
-        )
-    return Past(search, plan, first.at, first.by, steps, end)
-
-
-def named(store: Store, beginning: str) -> Digest:
-    """The whole name of the search that begins so. Raises NotFound."""
+def past(store: Store, beginning: str) -> Past:
+    """The search whose name begins so. Raises NotFound."""
     start = f"b2:{beginning.removeprefix('b2:')}"
-    found = {_of(fact) for kind in KINDS for fact in store.facts(Query(kind=kind, key_from=start))}
+    found = list(store.facts(Query(kind="search", key_from=start, limit=2)))
     if len(found) != 1:
         told = "begins several searches. Give more characters" if found else "is no search of this store"
         raise NotFound(f"{shown(beginning)} {told}; `seedbed search list` shows them")
-    return found.pop()
+    return _past(store, found[0])
 
 
-def _of(fact: Fact) -> Digest:
-    return fact.subject if fact.kind == "step" else fact.key
+def _past(store: Store, begun: Fact) -> Past:
+    end = next(iter(store.facts(Query(kind="evolution", key=begun.key))), None)
+    steps = sorted(store.facts(Query(kind="step", subject=begun.key)), key=lambda fact: int(fact.body["step"]))
+    return Past(begun, store.get(begun.key), steps, end)
 
 
 def recalled(store: Store, found: Past, better: Mapping[str, Better] | None = None) -> Evolution:
@@ -143,7 +126,7 @@ def recalled(store: Store, found: Past, better: Mapping[str, Better] | None = No
 
 
 def _pool(store: Store, found: Past, better: Mapping[str, Better]) -> Pool:
-    library = Library(store, found.by)
+    library = Library(store, found.begun.by)
     arms: dict[Digest, str] = {}
     for step in found.steps:
         offered = step.body["offered"]
@@ -153,7 +136,9 @@ def _pool(store: Store, found: Past, better: Mapping[str, Better]) -> Pool:
     tasks = {
         task.id: task for part in ("select", "reflect") for task in Dataset.from_content(store.get(found.plan[part]))
     }
+    lapses = [_lapse(fact) for fact in store.facts(Query(kind="lapse", subject=found.search))]
     cells = [cell for member in members for cell in _cells(store, found, member, tasks)]
+    cells += [cell for cell in lapses if cell.task in tasks]
     pool = Pool(
         [Measure(name, better=better.get(name, "higher")) for name in _metrics(found, cells)],
         [task.id for task in Dataset.from_content(store.get(found.plan["select"]))],
@@ -175,8 +160,8 @@ def _metrics(found: Past, cells: Iterable[Cell]) -> list[str]:
     ]
 
 
-def _cells(store: Store, found: Past, playbook: Digest, tasks: Mapping[str, Task]) -> Iterator[Cell]:
-    """The scores of a playbook on the tasks of a search that were known when it ended; with what failed in it."""
+def _cells(store: Store, found: Past, playbook: Digest, tasks: Mapping[str, Task]) -> list[Cell]:
+    """The scores of a playbook on the tasks of a search that were known when it ended."""
     naming = Naming(playbook, found.plan["models"], found.plan["metrics"])
     ends = {key.partition("/")[2] for task in tasks.values() for key in naming(task, 0).cells}
     own = [
@@ -184,11 +169,11 @@ def _cells(store: Store, found: Past, playbook: Digest, tasks: Mapping[str, Task
         for fact in store.facts(Query(kind="cell", subject=playbook))
         if fact.key.partition("/")[2] in ends and (found.end is None or fact.number < found.end.number)
     ]
-    own += [
-        Cell(key=fact.body["cell"], value=None, **{name: told for name, told in fact.body.items() if name != "cell"})
-        for fact in store.facts(Query(kind="lapse", subject=found.search))
-        if fact.body["playbook"] == playbook and fact.body["task"] in tasks
-    ]
     # Of a playbook that asks other models than the start does, the plan does not say which: then all its scores count.
     exact = [cell for cell in own if cell.key in naming(tasks[cell.task], cell.replicate).cells]
-    return iter(exact or own)
+    return exact or own
+
+
+def _lapse(fact: Fact) -> Cell:
+    told = {name: value for name, value in fact.body.items() if name != "cell"}
+    return Cell(key=fact.body["cell"], value=None, **told)

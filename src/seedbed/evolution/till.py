@@ -43,6 +43,11 @@ class Till:
         self.account.seconds = self._before + (self.arena.clock() - self._began).total_seconds()
         return self.account.is_over(self.kept)
 
+    @property
+    def room(self) -> int | None:
+        """For how many runs there is room, without those that are kept; None where nobody limits that."""
+        return self.account.runs_left(self.kept)
+
     async def pay(self, wanted: Sequence[Work]) -> list[Cell]:
         """The cells of all that was not paid in this search before: as many of its first tasks as there is room for.
 
@@ -75,8 +80,7 @@ class Till:
 
     async def perform(self, name: str, playbook: Playbook, inputs: Any) -> Run:
         """A run that helps with the search. Under the same name it is the same, and not paid twice."""
-        left = self.account.runs_left(self.kept)
-        if left is not None and left < 1:
+        if self.room == 0:
             raise BudgetSpent(f"found no run left of {self.account.budget}; expected one for {name}")
         self.account.reserve(1)
         run = blake2b(f"{self.name}/{name}".encode(), digest_size=16).hexdigest()
@@ -126,8 +130,7 @@ class Till:
 
     def _affordable(self, todo: list[Work], free: set[Spot]) -> int:
         """How many tasks of each there is room for."""
-        left = self.account.runs_left(self.kept)
-        most = max(len(items) for _, items in todo)
+        left, most = self.room, max(len(items) for _, items in todo)
         while left is not None and most and _count(_first(todo, most), free) > left:
             most -= 1
         return most

@@ -58,7 +58,8 @@ async def compare(
     verdict stands. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
 
     `alpha` is its error rate, 0.05 if nobody says. For a `channel` it is paid from the error budget of that, which has
-    these `terms` and says the error rate: then none may be given.
+    these `terms` and says the error rate: then none may be given. On a bench of replays, `replay` is what the verdict
+    is to say of them, as `grounds` tells it.
     """
     if channel and alpha is not None:
         told = f"the error budget of channel {shown(channel)} says it. Set the rate of the budget"

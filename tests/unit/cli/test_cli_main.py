@@ -69,7 +69,10 @@ def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str,
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 
 
-NOUNS = ["playbook", "runs", "sessions", "dataset", "judge", "model", "channel", "experiment", "evidence", "store"]
+NOUNS = [
+    *("playbook", "runs", "sessions", "dataset", "judge", "model", "channel", "search", "experiment", "evidence"),
+    "store",
+]
 
 
 @pytest.mark.parametrize("noun", NOUNS)

@@ -17,6 +17,7 @@ from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate, seed_of
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
+from seedbed.experiments.evidence import certificate
 from seedbed.experiments.fidelity import fidelity, with_live
 from seedbed.experiments.history import history, past_runs
 from seedbed.experiments.replay import (
@@ -258,8 +259,12 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
         await answerable([a, b], past.tasks, Replayer(space.house, anew), ledger=Ledger(0.5, kept=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
-    _, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
+    verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
     assert not found.missed
+    proof = certificate(space.store, verdict.experiment)  # about how they ended, not about how they were broken off
+    assert proof.coverage is not None
+    assert proof.coverage.steps["candidate"] == {"call": {"exact": 3}, "turn": {"live": 3}}
+    assert proof.problems == ()
     assert len(list(space.store.facts(Query(kind="turn")))) == 3 + 6  # what was paid is not paid twice
 
 

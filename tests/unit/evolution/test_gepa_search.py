@@ -1,0 +1,237 @@
+"""GEPA, by its own package, inside a search of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from driven import Driven, playbook
+
+from seedbed.errors import BudgetSpent, PlaybookError, SeedbedError, SettingsError
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.budget import Budget
+from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.gepa import GEPA
+from seedbed.evolution.lessons import Failure
+from seedbed.evolution.measured import Measured
+from seedbed.evolution.optimizer import Search
+from seedbed.evolution.optimizers import Means
+from seedbed.evolution.plan import Plan
+from seedbed.evolution.pool import Pool
+from seedbed.evolution.portfolio import Portfolio
+from seedbed.playbooks.genes import Gene
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.memory import MemoryStore
+from seedbed.testing import OptimizerContract
+from seedbed.testing.optimizer import BANK, Make
+
+pytest.importorskip("gepa")
+
+WORDS = ("alpha", "beta", "gamma", "delta")
+READ = Dataset(tuple(Task(f"r{n}", {"n": str(n)}, WORDS[n % 4]) for n in range(8)))
+DECIDING = Dataset(tuple(Task(f"s{n}", {"n": str(n)}, WORDS[n % 4]) for n in range(12)))
+
+
+def proposed(
+    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[object], chance: np.random.Generator
+) -> list[str]:
+    """Whatever failed, another sentence will do."""
+    return [f"{gene.value} {chance.choice(BANK)}"]
+
+
+def answering(
+    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[object], chance: np.random.Generator
+) -> list[str]:
+    """The word that a task wanted which failed."""
+    return [f"{gene.value} Say {poor[0].task.expected}."] if gene.path == "roles.agent.system" else []
+
+
+def score(found: Playbook, task: Task, replicate: int) -> float:
+    return float(str(task.expected) in found.roles["agent"].system)
+
+
+class TestContract(OptimizerContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        return lambda means: GEPA(propose=proposed)
+
+
+class TestContractWithMerging(OptimizerContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        return lambda means: GEPA(propose=proposed, merge=True, batch=2)
+
+
+class TestContractBesideOthers(OptimizerContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        def made(means: Means) -> Portfolio:
+            return Portfolio({"best_of": BestOf(operators=means.operators(), brood=2), "gepa": GEPA(propose=proposed)})
+
+        return made
+
+
+async def searched(optimizer: Any, runs: int = 300, scoring: Any = score) -> Evolution:
+    store = MemoryStore()
+    plan = Plan(start=playbook(), select=DECIDING, reflect=READ, optimizer=optimizer, budget=Budget(runs=runs))
+    return await evolve(plan, Measured(scoring, store, "ann"), Library(store, "ann"), because="test")
+
+
+async def test_it_finds_what_failing_tasks_want_and_stops_when_nothing_fails_any_more() -> None:
+    found = await searched(GEPA(propose=answering))
+    best = found.pool.playbooks[found.pool.place(found.best)]
+    assert all(word in best.roles["agent"].system for word in WORDS)
+    assert found.ended == "the optimizer had nothing more to offer"
+
+
+async def test_who_proposes_sees_only_tasks_that_may_be_read_and_that_failed() -> None:
+    seen: list[Failure] = []
+
+    def watching(parent: Playbook, gene: Gene, poor: Sequence[Failure], *more: Any) -> list[str]:
+        seen.extend(poor)
+        return answering(parent, gene, poor, *more)
+
+    await searched(GEPA(propose=watching))
+    assert seen
+    assert {each.task.id[0] for each in seen} == {"r"}
+    assert {each.score for each in seen} == {0.0}
+
+
+async def test_each_candidate_names_its_parent_and_what_was_edited() -> None:
+    found = await searched(GEPA(propose=answering))
+    first = found.pool.playbooks[1]
+    assert found.pool.parents[1] == (found.start,)
+    assert found.pool.how[1] == "edited roles.agent.system"
+    assert first.digest in {parent for each in found.pool.parents[2:] for parent in each}
+
+
+async def test_a_proposal_that_lost_its_placeholder_is_never_paid_for() -> None:
+    def losing(parent: Playbook, gene: Gene, *more: Any) -> list[str]:
+        return ["Say something."]
+
+    start = playbook(locked=["roles.agent.system"])
+    store = MemoryStore()
+    plan = Plan(start=start, select=DECIDING, reflect=READ, optimizer=GEPA(propose=losing), budget=Budget(runs=100))
+    found = await evolve(plan, Measured(score, store, "ann"), Library(store, "ann"), because="test")
+    assert len(found.pool) == 1
+
+
+async def test_a_proposer_that_raises_ends_the_search() -> None:
+    def broken(*given: Any) -> list[str]:
+        raise ValueError("no idea")
+
+    with pytest.raises(ValueError, match="no idea"):
+        await searched(GEPA(propose=broken))
+
+
+async def test_proposals_may_take_their_time() -> None:
+    async def later(*given: Any) -> list[str]:
+        await asyncio.sleep(0)
+        return answering(*given)
+
+    assert (await searched(GEPA(propose=later))).improved
+
+
+async def test_a_model_writes_the_texts_and_one_that_finds_no_money_left_ends_the_search() -> None:
+    prompts: list[str] = []
+
+    async def perform(name: str, by: Playbook, inputs: Any) -> Any:
+        prompts.append(inputs["prompt"])
+        raise BudgetSpent("nothing left")
+
+    driven = Driven(BestOf(()), playbook(), lambda found, task: 0.0)
+    search = Search(driven.start, driven.search.reflect, driven.pool, perform=perform)
+    optimizer = GEPA()
+    optimizer.begin(search)
+    (offer,) = await optimizer.ask()
+    await optimizer.tell(driven.pay([offer]))
+    with pytest.raises(BudgetSpent):
+        await optimizer.ask()
+    assert "Be brief." in prompts[0]
+    assert list(await optimizer.ask()) == []
+
+
+def threads_during(found: set[threading.Thread]) -> Any:
+    """A score that looks which threads of GEPA are new."""
+    before = {*threading.enumerate()}
+
+    def scoring(*given: Any) -> float:
+        found.update(each for each in {*threading.enumerate()} - before if each.name == "seedbed-gepa")
+        return score(*given)
+
+    return scoring
+
+
+async def test_its_thread_ends_when_it_is_closed() -> None:
+    threads: set[threading.Thread] = set()
+    optimizer = GEPA(propose=answering)
+    await searched(optimizer, 40, threads_during(threads))
+    optimizer.close()
+    assert_over(threads)
+
+
+async def test_its_thread_ends_when_nobody_can_ask_any_more() -> None:
+    threads: set[threading.Thread] = set()
+    await searched(GEPA(propose=answering), 40, threads_during(threads))
+    gc.collect()
+    assert_over(threads)
+
+
+async def test_its_thread_ends_when_a_proposal_is_cancelled() -> None:
+    threads: set[threading.Thread] = set()
+    proposing = asyncio.Event()
+
+    async def forever(*given: Any) -> list[str]:
+        proposing.set()
+        await asyncio.Event().wait()
+        return []
+
+    optimizer = GEPA(propose=forever)
+    search = asyncio.create_task(searched(optimizer, 40, threads_during(threads)))
+    await proposing.wait()
+    search.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    assert_over(threads)
+    assert list(await optimizer.ask()) == []
+
+
+def assert_over(threads: set[threading.Thread]) -> None:
+    assert threads
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gepa", None)
+    search = Search(playbook(), READ.tasks, Pool([], []))
+    with pytest.raises(SettingsError, match=r"pip install 'seedbed\[gepa\]'"):
+        GEPA(propose=answering).begin(search)
+
+
+@pytest.mark.parametrize(
+    ("start", "tasks", "told"),
+    [
+        (playbook(locked=["roles", "steps"]), READ.tasks, "no text that may evolve"),
+        (playbook(), (), "no tasks"),
+        (playbook(), READ.tasks, "a workspace to ask a model in"),
+    ],
+)
+def test_what_it_cannot_search_from_is_said_at_once(start: Playbook, tasks: Sequence[Task], told: str) -> None:
+    with pytest.raises((PlaybookError, SettingsError), match=told) as caught:
+        GEPA().begin(Search(start, tasks, Pool([], [])))
+    assert isinstance(caught.value, SeedbedError)
+
+
+def test_a_batch_of_nothing_is_refused() -> None:
+    with pytest.raises(SettingsError, match="batch"):
+        GEPA(batch=0)
