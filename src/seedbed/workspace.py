@@ -9,9 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seedbed.errors import DatasetError, Problem, shown
+from seedbed.comparing import Comparing
 from seedbed.playbooks.playbook import Playbook
-from seedbed.premises import Premises
 from seedbed.storage.store import Fact, Query, Ref
 
 if TYPE_CHECKING:
@@ -22,22 +21,15 @@ if TYPE_CHECKING:
     from seedbed.evolution.budget import Budget
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
-    from seedbed.experiments.compare import Watcher as AnswerWatcher
-    from seedbed.experiments.estimate import Estimate
-    from seedbed.experiments.fidelity import Fidelity
-    from seedbed.experiments.history import History
-    from seedbed.experiments.many import Ranking
-    from seedbed.experiments.outlook import Outlook
-    from seedbed.experiments.replay import Answerable
+    from seedbed.evolution.training import Trained
     from seedbed.experiments.verdict import Verdict
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.stage import Stage
-    from seedbed.stats.sequential import Answer
 
 T = TypeVar("T")
 
 
-class Workspace(Premises):
+class Workspace(Comparing):
     """Everything put together: five verbs. Playbooks are given as Playbook, or by digest, ref or channel name."""
 
     async def run(
@@ -140,199 +132,6 @@ class Workspace(Premises):
             watch=watch,
         )
 
-    async def compare(
-        self,
-        control: Playbook | str,
-        candidate: Playbook | str,
-        *,
-        on: Dataset,
-        metric: Metric,
-        alpha: float | None = None,
-        seed: int = 0,
-        rule: str | Mapping[str, Any] | None = None,
-        replicates: int = 1,
-        first_replicate: int = 0,
-        channel: str | None = None,
-        max_cost_usd: float | None = None,
-        watch: AnswerWatcher | None = None,
-        parallel: str | int | None = None,
-    ) -> Verdict:
-        """Decide whether the candidate is better, with a guaranteed error rate.
-
-        On tasks that the candidate has not seen: DatasetError names those that it has. `rule` is a name, or a name with
-        its settings, as in `{"rule": "exact", "effect": 0.1}`. Both begin with the `first_replicate` of each task: one
-        that is not known yet is run anew. `alpha` is the error rate, 0.05 if nobody says. For a `channel` it is paid
-        from its error budget, which says the error rate instead.
-        """
-        from seedbed.experiments.compare import compare
-        from seedbed.stage.ledger import Ledger
-
-        terms = self.terms(channel, alpha) if channel else None
-        old, (new,) = self._compared(control, [candidate], on)
-        return await compare(
-            old,
-            new,
-            on,
-            metric,
-            self.bench_on(parallel),
-            alpha=alpha,
-            seed=seed,
-            rule=rule,
-            replicates=replicates,
-            first_replicates=(first_replicate, first_replicate),
-            channel=channel or "",
-            terms=terms,
-            ledger=Ledger(max_cost_usd, kept=0.0),
-            watch=watch,
-        )
-
-    async def compare_many(
-        self,
-        baseline: Playbook | str,
-        candidates: Sequence[Playbook | str],
-        *,
-        on: Dataset,
-        metric: Metric,
-        alpha: float = 0.05,
-        seed: int = 0,
-        effect: float | None = None,
-        replicates: int = 1,
-        max_cost_usd: float | None = None,
-        watch: Callable[[Playbook, Answer], None] | None = None,
-        parallel: str | int | None = None,
-    ) -> Ranking:
-        """Rank several candidates against one baseline, with one error rate for all of them together."""
-        from seedbed.experiments.many import compare_many
-        from seedbed.stage.ledger import Ledger
-
-        old, new = self._compared(baseline, candidates, on)
-        return await compare_many(
-            old,
-            new,
-            on,
-            metric,
-            self.bench_on(parallel),
-            alpha=alpha,
-            seed=seed,
-            effect=effect,
-            replicates=replicates,
-            ledger=Ledger(max_cost_usd, kept=0.0),
-            watch=watch,
-        )
-
-    async def compare_replayed(
-        self,
-        control: Playbook | str,
-        candidate: Playbook | str,
-        *,
-        metric: Metric,
-        past: History,
-        mode: str = "strict",
-        alpha: float = 0.05,
-        seed: int = 0,
-        rule: str | Mapping[str, Any] | None = None,
-        max_cost_usd: float | None = None,
-        watch: AnswerWatcher | None = None,
-        parallel: str | int | None = None,
-    ) -> tuple[Verdict, Fidelity, Answerable]:
-        """Compare on past runs, answered from their recordings; nothing in the world is done.
-
-        Also how far replays of this mode come out as the runs did, and which of them the recordings can answer: the
-        verdict is about those. It may choose what to try live; it does not prove what live runs would show. All that is
-        live together never costs more than `max_cost_usd`. Raises DatasetError if there are none, and BudgetSpent.
-        """
-        from seedbed.experiments.compare import compare
-        from seedbed.stage.ledger import Ledger
-
-        money = Ledger(max_cost_usd, kept=0.0)
-        old, (new,) = self._compared(control, [candidate], past.tasks)
-        bench, base = await self.grounds(old, new, past, mode, money, parallel)
-        given: Any = {"alpha": alpha, "seed": seed, "rule": rule, "ledger": money, "watch": watch}
-        verdict = await compare(old, new, base.found.tasks, metric, bench, replay=base.told, **given)
-        return verdict, base.fidelity, base.found
-
-    async def estimate_replayed(
-        self,
-        control: Playbook | str,
-        candidate: Playbook | str,
-        *,
-        metric: Metric,
-        past: History,
-        live_runs: int,
-        mode: str = "strict",
-        seed: int = 0,
-        max_cost_usd: float | None = None,
-        parallel: str | int | None = None,
-    ) -> tuple[Estimate, Fidelity, Answerable]:
-        """By how much live runs would differ, from all past runs replayed and `live_runs` of them also run live.
-
-        However wrong replays are, the interval holds. It is no verdict. All that is live together never costs more than
-        `max_cost_usd`. Raises DatasetError if no recording can answer both playbooks, and BudgetSpent.
-        """
-        from seedbed.experiments.estimate import estimate
-        from seedbed.stage.ledger import Ledger
-
-        money, live = Ledger(max_cost_usd, kept=0.0), self.bench_on(parallel)
-        old, (new,) = self._compared(control, [candidate], past.tasks)
-        bench, base = await self.grounds(old, new, past, mode, money, parallel)
-        told = await estimate(old, new, base.found, metric, bench, live, live_runs=live_runs, seed=seed, ledger=money)
-        return told, base.fidelity, base.found
-
-    def outlook(
-        self,
-        control: Playbook | str,
-        candidate: Playbook | str,
-        *,
-        on: Dataset,
-        metric: Metric,
-        alpha: float | None = None,
-        seed: int = 0,
-        rule: str | Mapping[str, Any] | None = None,
-        replicates: int = 1,
-        channel: str | None = None,
-        effect: float = 0.1,
-        discordance: float | None = None,
-    ) -> Outlook:
-        """What a comparison will take and may find, before anything is spent."""
-        from seedbed.experiments.experiment import Experiment
-        from seedbed.experiments.outlook import outlook
-
-        rate = 0.05 if alpha is None else alpha
-        if channel:
-            terms = self.terms(channel, alpha)
-            rate, rule = terms.alpha(self.next_level(channel), rule), terms.rule(rule)
-        old, (new,) = self._compared(control, [candidate], on)
-        plan = Experiment.plan(
-            old.digest, new.digest, on, metric, alpha=rate, seed=seed, models={}, rule=rule, replicates=replicates
-        )
-        return outlook(self.store, plan, on, effect=effect, discordance=discordance)
-
-    def next_level(self, channel: str) -> float:
-        """The level that the next comparison for a channel gets from its error budget."""
-        from seedbed.experiments.budget import next_level
-
-        return next_level(self.store, channel, self.terms(channel))
-
-    def _compared(
-        self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset
-    ) -> tuple[Playbook, list[Playbook]]:
-        """What is going to be compared, kept, on tasks that no candidate has seen."""
-        old, new = self.playbook(control), [self.playbook(each) for each in candidates]
-        for each in (old, *new):
-            self.library.keep(each, because="compared")
-        for each in new:
-            self._expect_unseen(each, tasks)
-        return old, new
-
-    def _expect_unseen(self, candidate: Playbook, tasks: Dataset) -> None:
-        from seedbed.experiments.held_out import seen_before
-
-        if seen := seen_before(self.library, candidate, tasks):
-            named = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
-            found = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {named}"
-            remedy = "Compare on other tasks: what it was chosen on proves nothing."
-            raise DatasetError([Problem("tasks", found, "tasks that it has not seen", remedy)])
-
     async def evolve(
         self,
         start: Playbook | str,
@@ -365,6 +164,42 @@ class Workspace(Premises):
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         arena = Benched(self.bench_on(parallel), metrics)
         return await evolve(plan, arena, self.library, because=because, watch=watch)
+
+    async def train(
+        self,
+        line: str,
+        task: Mapping[str, Any],
+        expected: Any,
+        *,
+        metric: Metric | Sequence[Metric],
+        optimizer: str = "portfolio",
+        bank: Sequence[str] = (),
+        reflector: str | None = None,
+        enough: int = 40,
+        budget: Budget | str = "400 runs",
+        parallel: str | int | None = None,
+    ) -> Trained:
+        """One step of a live system that learns: a branch answers a task whose answer is known.
+
+        When `enough` such examples are in, a search over them within the `budget` moves the branch to what it found, if
+        a part of them that decided nothing confirms it. Nobody is served by a branch before it is released.
+        """
+        from seedbed.evaluation.dataset import Task
+        from seedbed.evolution.arena import Benched
+        from seedbed.evolution.budget import Budget
+        from seedbed.evolution.optimizers import Means
+        from seedbed.evolution.optimizers import optimizer as named
+        from seedbed.evolution.training import Training, train
+        from seedbed.storage.store import digest
+
+        def searching(start: Playbook, tasks: Sequence[Task]) -> Optimizer:
+            return named(optimizer, Means(start, bank=tuple(bank), tasks=tasks, reflector=reflector))
+
+        limit = Budget.parse(budget) if isinstance(budget, str) else budget
+        metrics = list(metric) if isinstance(metric, Sequence) else [metric]
+        example = Task(digest("example", dict(task))[3:19], task, expected)
+        arena = Benched(self.bench_on(parallel), metrics)
+        return await train(Training(line, searching, enough, limit), example, arena, self.library)
 
     async def release(
         self, playbook: Playbook | str, *, to: str, verdict: Verdict | None = None, because: str = ""

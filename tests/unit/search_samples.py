@@ -80,11 +80,13 @@ def planned(**given: Any) -> Plan:
     return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **about)
 
 
-async def searched(store: Store | None = None, *, several: bool = False, watch: Any = None, **given: Any) -> Evolution:
+async def searched(
+    store: Store | None = None, *, several: bool = False, scoring: Any = right, watch: Any = None, **given: Any
+) -> Evolution:
     """A search from START; with `several` metrics there is a front."""
     into = store or MemoryStore()
     if several:
         arena = Measured(right_and_long, into, "ada", (SCORE, LENGTH))
     else:
-        arena = Measured(right, into, "ada")
+        arena = Measured(scoring, into, "ada")
     return await evolve(planned(**given), arena, Library(into, "ada"), because="try words", watch=watch)

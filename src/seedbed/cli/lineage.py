@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seedbed.cli import output, views
@@ -49,7 +49,7 @@ def document(space: Workspace, root: Digest, limit: int, depth: int) -> Json:
     leading = {entry.digest for name in called for entry in library.ancestry(name)}
     trials = _Trials(space.store)
 
-    def known(entry: Entry, seen: Set[str]) -> Json:
+    def known(entry: Entry, seen: frozenset[str]) -> Json:
         scores, held_out = _scores(space.store, entry.digest, seen)
         return {
             "playbook": entry.digest,
@@ -61,7 +61,7 @@ def document(space: Workspace, root: Digest, limit: int, depth: int) -> Json:
             "also_from": list(entry.parents[1:]),
         }
 
-    def grown(entry: Entry, seen: Set[str], left: int) -> Json:
+    def grown(entry: Entry, seen: frozenset[str], left: int) -> Json:
         own = seen | trials.tasks(entry.digest)
         entries = [child for child in library.children(entry.digest) if child.parents[0] == entry.digest]
         searched = own.union(*(trials.tasks(child.digest) for child in entries))
@@ -100,7 +100,7 @@ class _Trials:
         return self._known[dataset]
 
 
-def _scores(store: Store, playbook: Digest, seen: Set[str]) -> tuple[Json, Json]:
+def _scores(store: Store, playbook: Digest, seen: frozenset[str]) -> tuple[Json, Json]:
     """The mean scores of a playbook by metric on tasks that were seen, and on all others; on all if none was."""
     from seedbed.experiments.history import OF
     from seedbed.storage.store import Query

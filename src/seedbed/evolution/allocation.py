@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evolution.pool import Pool
 from seedbed.stats import pareto
 from seedbed.storage.store import Json
@@ -44,15 +45,29 @@ class Halving:
     """Successive halving: each round has `growth` times as many tasks, and the best 1/`growth` of the candidates.
 
     The first round has `first` tasks, or fewer if there is no room for all rounds: then each gets an equal share of it.
-    The start takes part in each, since the others are seen from it. A candidate that
-    is surely worse than the best so far is dropped whatever its rank: by more than `patience` standard errors of their
-    differences.
+    The start takes part in each, since the others are seen from it. A candidate that is surely worse than the best so
+    far is dropped whatever its rank: by more than `patience` standard errors of their differences.
     """
 
     first: int = 6
     growth: float = 3.0
     patience: float = 1.0
     finalists: int = 3
+
+    def __post_init__(self) -> None:
+        needs = {
+            "first": (self.first >= 1, "at least 1"),
+            "growth": (self.growth > 1, "more than 1"),
+            "patience": (self.patience >= 0, "a number that is not negative"),
+            "finalists": (self.finalists >= 1, "at least 1"),
+        }
+        wrong = [
+            Problem(f"halving.{name}", shown(getattr(self, name)), expected)
+            for name, (fine, expected) in needs.items()
+            if not fine
+        ]
+        if wrong:
+            raise SettingsError(wrong)
 
     @property
     def identity(self) -> Json:

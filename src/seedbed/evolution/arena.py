@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
-from seedbed.evaluation.cells import Asked, Cell, Naming, recorded
+from seedbed.errors import NotFound
+from seedbed.evaluation.cells import Asked, Cell, Naming, recorded, run_of
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.evaluate import Bench, Item, cells_of, seed_of
 from seedbed.evaluation.lapses import Lapses
@@ -17,6 +18,7 @@ from seedbed.evaluation.metrics import Metric
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.stage.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store
@@ -26,6 +28,8 @@ Spot: TypeAlias = tuple[Digest, str, int]
 """A playbook at a task, and which of its replicates."""
 Paid: TypeAlias = dict[Spot, Sequence[Cell]]
 """The cells of each spot, one for each metric."""
+Fails: TypeAlias = Callable[[Sequence[Cell]], None]
+"""Is told cells of which some have no value, the moment that is known."""
 
 
 class Arena(Protocol):
@@ -52,8 +56,8 @@ class Arena(Protocol):
     def present(self) -> AbstractAsyncContextManager[None]:
         """A block in which others are told that we are at work."""
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
-        """The cells of all work, of which none is known; one whose run failed has no value."""
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
+        """The cells of all work, of which none is known; one whose run failed has no value, and `failed` is told."""
 
     async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
         """The run of that name: recorded, or performed now."""
@@ -109,36 +113,67 @@ class Benched:
         task = Task(run, inputs)
         return await self.bench.perform(run, playbook, task, seed_of(task, 0), ledger)
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
-        if self.bench.elsewhere:
-            streams = [self.bench.elsewhere(each, items, self.metrics, self.bench, ledger) for each, items in work]
-            rows = await asyncio.gather(*map(_all, streams))
-            found = zip(work, rows, strict=True)
-            return {
-                _spot(each, item): row for (each, items), own in found for item, row in zip(items, own, strict=True)
-            }
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
+        paid: Paid = {}
+
+        def add(playbook: Playbook, item: Item, cells: Sequence[Cell]) -> None:
+            if any(cell.value is None for cell in cells):
+                cells = self._with_costs(cells)
+                failed(cells)
+            paid[_spot(playbook, item)] = cells
+
+        if elsewhere := self.bench.elsewhere:
+
+            async def all_of(playbook: Playbook, items: Sequence[Item]) -> None:
+                async with aclosing(elsewhere(playbook, items, self.metrics, self.bench, ledger)) as rows:
+                    for item in items:
+                        add(playbook, item, await anext(rows))
+
+            await _together(all_of(*each) for each in work)
+            return paid
         pays = await asyncio.to_thread(
             lambda: [cells_of(each, items, self.metrics, self.bench, ledger) for each, items in work]
         )
         # Task by task, so that all candidates get on together and none has to wait for the last.
         turns = [(place, number) for number, (_, items) in enumerate(work) for place in range(len(items))]
         turns.sort()
-        paid: Paid = {}
 
         async def one(turn: tuple[int, int]) -> None:
             place, number = turn
             playbook, items = work[number]
-            paid[_spot(playbook, items[place])] = await pays[number](items[place])
+            add(playbook, items[place], await pays[number](items[place]))
 
         async with aclosing(in_order(turns, one, at_once=self.bench.at_once)) as coming:
             async for _ in coming:
                 pass
         return paid
 
+    def _with_costs(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """With what a run did cost that failed, which its cells do not know."""
+        if any(cell.run for cell in cells):
+            return cells
+        with suppress(NotFound):
+            usd = recall(self.store, run_of(cells[0].key)).cost_usd
+            return [replace(cell, cost_usd=cell.cost_usd + usd) for cell in cells]
+        return cells
+
+
+def cost_of(cells: Sequence[Cell]) -> float:
+    """What a run and its scores did cost. Each cell has the cost of the run, and its own."""
+    run = min(cell.cost_usd for cell in cells)
+    return run + sum(cell.cost_usd - run for cell in cells)
+
 
 def _spot(playbook: Playbook, item: Item) -> Spot:
     return playbook.digest, item[0].id, item[1]
 
 
-async def _all(stream: AsyncIterator[Sequence[Cell]]) -> list[Sequence[Cell]]:
-    return [cells async for cells in stream]
+async def _together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All at the same time; if one fails the others are ended, so that nothing is spent that nobody waits for."""
+    doing = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*doing)
+    finally:
+        for each in doing:
+            each.cancel()
+        await asyncio.gather(*doing, return_exceptions=True)

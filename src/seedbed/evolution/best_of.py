@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.operators import Operator
 from seedbed.evolution.optimizer import Offer, Search
@@ -28,6 +29,9 @@ class BestOf:
         brood: int | None = None,
         changes: int = 3,
     ) -> None:
+        for name, number in (("brood", brood), ("changes", changes)):
+            if number is not None and number < 1:
+                raise SettingsError([Problem(f"best_of.{name}", shown(number), "at least 1")])
         self._candidates = tuple(dict.fromkeys(candidates))
         self._operators, self._brood, self._changes = operators, brood, changes
         self._made = 0
@@ -50,9 +54,10 @@ class BestOf:
         self._made = 0
 
     async def ask(self) -> Sequence[Offer]:
-        size = self._brood or max(8, len(self._waiting))
-        some, self._waiting = self._waiting[:size], self._waiting[size:]
-        chosen = [(each, "one of a set") for each in some if each.digest not in self._search.pool]
+        left = [each for each in self._waiting if each.digest not in self._search.pool]
+        size = self._brood or max(8, len(left))
+        self._waiting = left[size:]
+        chosen = [(each, "one of a set") for each in left[:size]]
         while self._operators and len(chosen) < size:
             made = await self._varied({each.digest for each, _ in chosen})
             if made is None:

@@ -14,6 +14,7 @@ from seedbed.storage.store import Json
 _SECONDS = {"s": 1, "second": 1, "minute": 60, "min": 60, "hour": 3600, "h": 3600}
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 _PART = re.compile(r"\$\s*(?P<usd>[\d.]+)|(?P<number>[\d.]+)\s*(?P<times>[kKM]?)\s*(?P<unit>[a-zA-Z]*)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Budget:
     def parse(cls, text: str) -> Self:
         """A budget as people write it: `400 runs`, `$2`, `10 minutes`, `1M tokens`, or several with commas between."""
         given: dict[str, float] = {}
-        for part in text.split(","):
+        for part in _THOUSANDS.sub("", text).split(","):
             match = _PART.fullmatch(part.strip())
             read = _amount(match) if match else None
             if read is None or read[0] in given:
@@ -46,8 +47,7 @@ class Budget:
                 found = f"{shown(part.strip())}{' twice' if read else ''}"
                 raise SettingsError([Problem("budget", found, "what may be spent", remedy)])
             given[read[0]] = read[1]
-        whole = {name: int(amount) if name in ("runs", "tokens") else amount for name, amount in given.items()}
-        return cls(**whole)  # type: ignore[arg-type]
+        return cls(**given)  # type: ignore[arg-type]
 
     def body(self) -> Json:
         return {name: limit for name, limit in asdict(self).items() if limit is not None}
@@ -66,10 +66,9 @@ def _amount(match: re.Match[str]) -> tuple[str, float] | None:
     except ValueError:
         return None
     unit = match["unit"].lower()
-    if unit in ("", "run", "runs"):
-        return "runs", number
-    if unit in ("token", "tokens"):
-        return "tokens", number
+    if unit in ("", "run", "runs", "token", "tokens"):
+        whole = round(number)
+        return ("tokens" if "token" in unit else "runs", whole) if abs(number - whole) < 1e-6 else None
     if unit in ("usd", "dollar", "dollars"):
         return "usd", number
     seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
@@ -98,7 +97,7 @@ class Account:
         """
         limits = [] if self.budget.runs is None else [self.budget.runs - self.runs - kept]
         if self.budget.usd is not None and self.dearest_usd > 0:
-            limits.append(int(self.ledger.left_usd() / self.dearest_usd) - kept)
+            limits.append(int(self.ledger.left_usd() / self.dearest_usd + 1e-9) - kept)
         return max(0, min(limits)) if limits else None
 
     def is_over(self, kept: int = 0) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -32,7 +33,12 @@ class Confirmation:
     over_best_of_n: Interval | None = None
 
     def body(self) -> Json:
-        return asdict(self)
+        """As JSON: an interval that has no end, as that of a single task, ends at None."""
+        return {name: _bounded(value) if isinstance(value, dict) else value for name, value in asdict(self).items()}
+
+
+def _bounded(interval: Json) -> Json:
+    return {name: value if math.isfinite(value) else None for name, value in interval.items()}
 
 
 def confirmation(
@@ -43,25 +49,30 @@ def confirmation(
     sampled: Digest | None,
     sign: float,
 ) -> Confirmation:
-    """What the cells of the start, the best and the best of N say by the first metric; a run that failed is worth 0."""
-    values = {each: _values(own, tasks) for each, own in cells.items()}
-    sources: list[Hashable] = [task.source or task.id for task in tasks]
+    """What the cells of the start, the best and the best of N say by the first metric, on the tasks that all have.
+
+    A run that failed is worth 0 where higher is better; where lower is, that would be a prize, so its task tells
+    nothing.
+    """
+    values = {each: _values(own, sign) for each, own in cells.items()}
+    told = [task for task in tasks if all(task.id in own for own in values.values())]
+    sources: list[Hashable] = [task.source or task.id for task in told]
 
     def gain(over: Digest) -> Interval:
-        return paired_interval([sign * each for each in values[over]], [sign * each for each in values[best]], sources)
+        one, other = ([sign * values[each][task.id] for task in told] for each in (over, best))
+        return paired_interval(one, other, sources)
 
     def level(of: Digest) -> Interval:
-        return mean_interval(values[of], sources)
+        return mean_interval([values[of][task.id] for task in told], sources)
 
     some = None if sampled is None else level(sampled)
     return Confirmation(
-        len(tasks), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
+        len(told), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
     )
 
 
-def _values(cells: Sequence[Cell], tasks: Dataset) -> list[float]:
-    known = {cell.task: cell.value or 0.0 for cell in cells}
-    return [known[task.id] for task in tasks]
+def _values(cells: Sequence[Cell], sign: float) -> dict[str, float]:
+    return {cell.task: cell.value or 0.0 for cell in cells if cell.value is not None or sign > 0}
 
 
 def optimism(pool: Pool, chance: np.random.Generator) -> float:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics import better
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.arena import Arena
+from seedbed.evolution.arena import Arena, Work
 from seedbed.evolution.budget import Account, Budget
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
 from seedbed.evolution.optimizer import Offer, Optimizer, Search
@@ -125,7 +124,12 @@ class _Searching:
                 pass
             best = self.pool.best()
             self.till.kept = 0
-            confirmed = await self._confirmed(best)
+            try:
+                confirmed = await self._confirmed(best)
+            except QuotaSpent:
+                raise
+            except BudgetSpent:  # of the money; there are always runs for that
+                confirmed = None
         evolution = Evolution(
             self.till.name,
             plan.start.digest,
@@ -175,7 +179,7 @@ class _Searching:
         idle, over = 0, "the budget was spent"
         while True:
             self.till.kept = confirming + self.plan.allocation.kept(self.pool)
-            if self.till.is_empty:
+            if self.till.is_empty(len(self.steps)):
                 return over
             try:
                 offers = await self.plan.optimizer.ask()
@@ -191,7 +195,8 @@ class _Searching:
             await self.plan.optimizer.tell(cells)
             if short:
                 return over
-            idle = 0 if self.pool.best() != before else idle + 1
+            if any(offer.tasks is None for offer in offers):  # who only looks cannot find anything
+                idle = 0 if self.pool.best() != before else idle + 1
             if self.plan.patience is not None and idle >= self.plan.patience:
                 return f"{idle} steps brought nothing better"
             if self.plan.enough is not None and self.steps[-1].score >= self.plan.enough:
@@ -205,8 +210,11 @@ class _Searching:
         wishes = list(zip(places, offers, strict=True))
         certain = [(place, [(task, 0) for task in offer.tasks]) for place, offer in wishes if offer.tasks is not None]
         racing = list(dict.fromkeys(place for place, offer in wishes if offer.tasks is None))
+        looked = self._work(certain)
         try:
-            await self._rounds([certain], cells)
+            if certain:
+                cells += self.till.paid_before(looked)
+                await self._rounds([certain], cells)
             if racing:
                 await self._rounds(self.plan.allocation.race(racing, self.pool, self.till.room), cells)
         except QuotaSpent:
@@ -217,15 +225,18 @@ class _Searching:
 
     async def _rounds(self, rounds: Iterable[Wanted], cells: list[Cell] | None = None) -> None:
         for wanted in rounds:
-            paid = await self.till.pay([(self.pool.playbooks[place], self._items(own)) for place, own in wanted])
+            paid = await self.till.pay(self._work(wanted))
             self.pool.tell(paid)
             if cells is not None:
                 cells += paid
             if paid:
                 self._tell(len(paid))
 
-    def _items(self, wanted: Iterable[tuple[str, int]]) -> list[Item]:
-        return [(self.tasks[task], replicate) for task, replicate in wanted]
+    def _work(self, wanted: Wanted) -> list[Work]:
+        return [
+            (self.pool.playbooks[place], [(self.tasks[task], replicate) for task, replicate in own])
+            for place, own in wanted
+        ]
 
     def _keep(self, offers: Sequence[Offer]) -> None:
         """Keep what is offered before its first score: whoever takes a candidate from a search that was interrupted

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from seedbed.errors import Problem, SeedbedError, SettingsError
-from seedbed.evaluation.cells import Asked, Cell
+from seedbed.evaluation.cells import Asked, Cell, recorded
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics import Better, Metric, Score
-from seedbed.evolution.arena import Paid, Spot, Work, known, naming_of
+from seedbed.evolution.arena import Fails, Paid, Spot, Work, cost_of, naming_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
@@ -77,12 +77,11 @@ class Measured:
         remedy = "Give the optimizer a function that proposes, or search in a workspace, which has models."
         raise SettingsError([Problem("optimizer", "one that asks a model", "one that needs none", remedy)])
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger) -> Paid:
-        if inspect.iscoroutinefunction(self.score):
-            return await self._one_by_one(work)
-        return await self._together(work)
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
+        waits = inspect.iscoroutinefunction(self.score) or inspect.iscoroutinefunction(type(self.score).__call__)
+        return await (self._one_by_one(work, ledger, failed) if waits else self._together(work, ledger, failed))
 
-    async def _together(self, work: Sequence[Work]) -> Paid:
+    async def _together(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
         paid: Paid = {}
         written, at = 0, time.perf_counter()
         for playbook, item, names in self._named(work):
@@ -92,13 +91,13 @@ class Measured:
                 scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
             paid[playbook.digest, item[0].id, item[1]] = self._cells(playbook, item, names, scores)  # type: ignore[arg-type]
             if time.perf_counter() - at > TOGETHER_SECONDS:
-                self._append(list(paid.items())[written:], paid, work)
+                self._append(list(paid.items())[written:], paid, ledger, failed)
                 written, at = len(paid), time.perf_counter()
                 await asyncio.sleep(0)
-        self._append(list(paid.items())[written:], paid, work)
+        self._append(list(paid.items())[written:], paid, ledger, failed)
         return paid
 
-    async def _one_by_one(self, work: Sequence[Work]) -> Paid:
+    async def _one_by_one(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
         paid: Paid = {}
 
         async def one(turn: tuple[Playbook, Item, Sequence[str]]) -> None:
@@ -108,11 +107,13 @@ class Measured:
             except Exception as wrong:  # noqa: BLE001 - as the crash of an agent is
                 scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
             cells: Sequence[Cell] = self._cells(playbook, item, names, scores)
-            spot = (playbook.digest, item[0].id, item[1])
+            ledger.spend(cost_of(cells))
             facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
             if not all([await self.journal.add(fact) for fact in facts]):
-                cells = known(self, [(playbook, [item])])[spot]
-            paid[spot] = cells
+                cells = self._agreed(cells)
+            if len(facts) < len(cells):
+                failed(cells)
+            paid[playbook.digest, item[0].id, item[1]] = cells
 
         async with aclosing(in_order(self._named(work), one, at_once=self.at_once)) as coming:
             async for _ in coming:
@@ -126,7 +127,7 @@ class Measured:
                 yield playbook, item, naming(*item).cells
 
     def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Scores) -> list[Cell]:
-        told = [scores] if isinstance(scores, Score | float | int) else scores
+        told = scores if isinstance(scores, Sequence) else [scores]
         cells = []
         for name, metric, score in zip(names, self.metrics, told, strict=True):
             if not isinstance(score, Score):
@@ -146,8 +147,18 @@ class Measured:
             )
         return cells
 
-    def _append(self, new: Sequence[tuple[Spot, Sequence[Cell]]], paid: Paid, work: Sequence[Work]) -> None:
+    def _append(self, new: Sequence[tuple[Spot, Sequence[Cell]]], paid: Paid, ledger: Ledger, failed: Fails) -> None:
         at = self.clock()
-        facts = [cell.fact(at, self.by) for _, cells in new for cell in cells if cell.value is not None]
-        if self.store.append(facts) < len(facts):  # somebody was quicker, and there is one truth
-            paid |= known(self, work)
+        every = [cell for _, cells in new for cell in cells]
+        facts = [cell.fact(at, self.by) for cell in every if cell.value is not None]
+        if self.store.append(facts) < len(facts):
+            paid |= {spot: self._agreed(cells) for spot, cells in new}
+        if len(facts) < len(every):
+            failed([cell for cell in every if cell.value is None])
+        if usd := sum(cost_of(cells) for _, cells in new):
+            ledger.spend(usd)
+
+    def _agreed(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """As they are kept where somebody was quicker: there is one truth."""
+        kept = {cell.key: cell for cell in recorded(self.store, cells[0].playbook, [cell.key for cell in cells])}
+        return [kept.get(cell.key, cell) for cell in cells]

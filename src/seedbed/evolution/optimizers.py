@@ -133,7 +133,7 @@ def _reflection(means: Means, **options: Any) -> Optimizer:
     if not means.reflector:
         remedy = "Name a model that writes well with --reflector."
         raise SettingsError([Problem("optimizer reflection", "no model that reads and proposes", "one", remedy)])
-    return Reflection(model=means.reflector, **options)
+    return Reflection(model=means.reflector, gene=means.gene, **options)
 
 
 def _bootstrap(means: Means, **options: Any) -> Optimizer:

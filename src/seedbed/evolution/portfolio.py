@@ -71,7 +71,7 @@ class Portfolio:
         self._search = search
         self.arms = {name: Arm() for name in self.optimizers}
         self._left = list(self.optimizers)
-        self._turn, self._now, self._before = 0, "", 0.0
+        self._turn, self._now, self._before, self._looks = 0, "", 0.0, False
         for optimizer in self.optimizers.values():
             optimizer.begin(search)
 
@@ -81,14 +81,14 @@ class Portfolio:
             offers = await self.optimizers[name].ask()
             if offers:
                 self._now, self._before = name, self._score()
+                self._looks = all(offer.tasks is not None for offer in offers)
                 return [replace(offer, arm=offer.arm or name) for offer in offers]
             self._left.remove(name)
         return []
 
     async def tell(self, cells: Sequence[Cell]) -> None:
         await self.optimizers[self._now].tell(cells)
-        tried = {cell.playbook for cell in cells} - {self._search.start.digest}
-        if tried:  # what only reads what is known already has neither found nor missed anything
+        if not self._looks:  # who only looks has neither found nor missed anything
             self.arms[self._now].learn(max(0.0, self._score() - self._before), len(cells))
 
     def _next(self) -> str:

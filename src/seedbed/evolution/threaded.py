@@ -23,6 +23,7 @@ import numpy as np
 from seedbed.errors import Problem, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizer import Offer, Search
+from seedbed.evolution.pool import Floats
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest
@@ -37,10 +38,10 @@ class Ended(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A playbook that the thread wants to be tried on some tasks."""
+    """A playbook that the thread wants to be tried: on some tasks, or on as many as it turns out to be worth."""
 
     playbook: Playbook
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...] | None
     parents: tuple[Digest, ...] = ()
     how: str = "varied"
 
@@ -72,7 +73,7 @@ class Line:
     # In the thread
 
     def tried(self, trial: Trial) -> list[Result]:
-        """How the playbook did, task by task. Raises Ended if nobody will tell any more."""
+        """How the playbook did, task by task if they were named. Raises Ended if nobody will tell any more."""
         results: list[Result] = self.asked(trial)
         return results
 
@@ -191,45 +192,50 @@ class Threaded(ABC):
                 if question.error:
                     raise SeedbedError(f"{self.package}: {question.error}") from question.error
             elif isinstance(question, Trial):
-                scores = self._scores(question)
-                if unknown := tuple(task for task, score in scores.items() if score is None):
+                if offer := self._offer(question):
                     self._trial, self._known = question, 0
-                    return [Offer(question.playbook, question.parents, question.how, unknown)]
+                    return [offer]
                 self._trial = None
                 self._known += 1
-                line.answer([self._result(question.playbook.digest, task, scores[task]) for task in question.tasks])
+                line.answer(self._results(question))
             else:
                 line.answer(await self.answered(question))
         self.close()
         return []
 
-    def _scores(self, trial: Trial) -> dict[str, float | None]:
-        """What is known of a playbook at each task, if anything."""
-        pool, named = self._search.pool, trial.playbook.digest
-        if named not in pool:
-            return dict.fromkeys(trial.tasks)
-        place = pool.place(named)
-        known = dict(zip(pool.select, pool.row(place).tolist(), strict=True))
-        known |= dict(zip(pool.reflect, pool.table(reflect=True)[place].tolist(), strict=True))
-        # What failed is told without a score where less is better.
-        worst = (
-            self._worst() if any((named, task) in self._cells and isnan(known[task]) for task in trial.tasks) else 0.0
-        )
-        return {
-            task: known[task] if not isnan(known[task]) else worst if (named, task) in self._cells else None
-            for task in trial.tasks
-        }
+    def _offer(self, trial: Trial) -> Offer | None:
+        """What of a trial is not known yet."""
+        if trial.tasks is None:
+            is_known = trial is self._trial or not np.isnan(self._row(trial.playbook.digest, decides=True)).all()
+            return None if is_known else Offer(trial.playbook, trial.parents, trial.how)
+        named, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
+        unknown = [task for task in trial.tasks if isnan(scores[task]) and (named, task) not in self._cells]
+        tasks = tuple(dict.fromkeys(unknown))
+        return Offer(trial.playbook, trial.parents, trial.how, tasks) if tasks else None
 
-    def _worst(self) -> float:
-        tables = [self._search.pool.table(reflect=each).ravel() for each in (False, True)]
-        known = np.concatenate(tables)
-        return float(np.min(known, where=~np.isnan(known), initial=0.0))
+    def _results(self, trial: Trial) -> list[Result]:
+        named, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
+        return [self._result(self._cells.get((named, task)), task, scores[task]) for task in trial.tasks or ()]
 
-    def _result(self, playbook: Digest, task: str, score: float | None) -> Result:
-        assert score is not None
-        cell = self._cells.get((playbook, task))
-        reads = cell is not None and cell.run and task in self._read
-        return Result(score, cell, self._search.transcript(cell.run) if cell and reads else None)
+    def _result(self, cell: Cell | None, task: str, score: float) -> Result:
+        if isnan(score):  # it failed, where less is better: as bad as the worst
+            tables = [self._search.pool.table(reflect=each).ravel() for each in (False, True)]
+            score = float(np.nanmin([0.0, *np.concatenate(tables)]))
+        run = self._search.transcript(cell.run) if cell and cell.run and task in self._read else None
+        return Result(score, cell, run)
+
+    def _scores(self, playbook: Digest) -> dict[str, float]:
+        """What is known of a playbook at each task, NaN where nothing is."""
+        pool = self._search.pool
+        both = np.concatenate([self._row(playbook, decides=each) for each in (True, False)])
+        return dict(zip((*pool.select, *pool.reflect), both.tolist(), strict=True))
+
+    def _row(self, playbook: Digest, *, decides: bool) -> Floats:
+        pool = self._search.pool
+        if playbook not in pool:
+            return np.full(len(pool.select if decides else pool.reflect), np.nan)
+        place = pool.place(playbook)
+        return pool.row(place) if decides else np.asarray(pool.table(reflect=True)[place])
 
 
 __all__ = ["Ended", "Line", "Result", "Threaded", "Trial"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -11,19 +11,22 @@ from seedbed.errors import BudgetSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.lapses import Lapses
-from seedbed.evolution.arena import Arena, Paid, Spot, Work, known
+from seedbed.evolution.arena import Arena, Paid, Spot, Work, cost_of, known
 from seedbed.evolution.budget import Account
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.stage.ledger import Ledger
 from seedbed.storage.store import Digest, Fact, Json, Query
 
+MONEY_SPENT = "the money of this search was spent; raise its budget to go on"
+
 
 class Till:
     """Pays for rounds and for runs that help with a search, by its name.
 
     A round is a fact before it is launched: how many runs it takes, and what of it was known then. So a search that is
-    taken up again counts what it has spent as it did, however far it came. `kept` runs are for later.
+    taken up again, or done by two at a time, counts what it has spent as it did, however far it came. `kept` runs are
+    for later.
     """
 
     def __init__(self, name: Digest, arena: Arena, account: Account) -> None:
@@ -34,13 +37,17 @@ class Till:
         self._rounds = 0
         self._paid: set[Spot] = set()
         self._began = arena.clock()
-        self._before = max((float(fact.body["seconds"]) for fact in self._facts("step")), default=0.0)
+        self._seconds = sorted(float(fact.body["seconds"]) for fact in self._facts("step"))
         self._lapses = Lapses(arena.store, name)
         self._reserved = {fact.key: fact.body for fact in self._facts("round")}
 
-    @property
-    def is_empty(self) -> bool:
-        self.account.seconds = self._before + (self.arena.clock() - self._began).total_seconds()
+    def is_empty(self, steps: int) -> bool:
+        """Whether nothing more can be launched after so many steps. Those that were taken before had their time."""
+        if steps < len(self._seconds):
+            self.account.seconds = self._seconds[steps - 1] if steps else 0.0
+        else:
+            taken = (self.arena.clock() - self._began).total_seconds()
+            self.account.seconds = taken + (self._seconds[-1] if self._seconds else 0.0)
         return self.account.is_over(self.kept)
 
     @property
@@ -59,12 +66,10 @@ class Till:
         before = known(self.arena, [work for work in todo if work[0].digest not in self.fresh], self._lapses)
         todo = self._reserve(todo, before)
         rest = [(each, [item for item in items if spot(each, item) not in before]) for each, items in todo]
-        paid = await self.arena.pay([work for work in rest if work[1]], self.account.ledger)
+        paid = await self.arena.pay([work for work in rest if work[1]], self.account.ledger, self._failed)
         if self.account.ledger.is_short:
-            raise BudgetSpent("the money of this search was spent; raise its budget to go on")
-        failed = (cell for cells in paid.values() for cell in cells)
-        if lapses := self._lapses.new(failed, self.arena.clock(), self.arena.by):
-            self.arena.store.append(lapses)
+            self.arena.store.append([self.fact("round", f"{self._rounds - 1}/short", {"runs": 0, "tasks": 0})])
+            raise BudgetSpent(MONEY_SPENT)
         cells: list[Cell] = []
         for playbook, items in todo:
             for item in items:
@@ -74,9 +79,20 @@ class Till:
                 if own is None:
                     own = before[here]
                 else:
-                    self.account.learn(_cost(own))
+                    self.account.learn(cost_of(own))
                 cells += own
         return cells
+
+    def paid_before(self, wanted: Sequence[Work]) -> list[Cell]:
+        """The cells of what was paid in this search already, for whoever looks at them once more."""
+        again = [
+            (playbook, [item for item in items if spot(playbook, item) in self._paid]) for playbook, items in wanted
+        ]
+        return [
+            cell
+            for cells in known(self.arena, [work for work in again if work[1]], self._lapses).values()
+            for cell in cells
+        ]
 
     async def perform(self, name: str, playbook: Playbook, inputs: Any) -> Run:
         """A run that helps with the search. Under the same name it is the same, and not paid twice."""
@@ -90,7 +106,7 @@ class Till:
             self.account.ledger.spend(done.cost_usd)
         return done
 
-    def fact(self, kind: str, number: int, body: Json, value: float | None = None) -> Fact:
+    def fact(self, kind: str, number: int | str, body: Json, value: float | None = None) -> Fact:
         at: datetime = self.arena.clock()
         return Fact(
             kind=kind, key=f"{self.name}/{number}", subject=self.name, at=at, by=self.arena.by, body=body, value=value
@@ -107,26 +123,38 @@ class Till:
 
     def _reserve(self, todo: list[Work], before: Paid) -> list[Work]:
         number, self._rounds = self._rounds, self._rounds + 1
-        told = self._reserved.get(f"{self.name}/{number}")
-        if told is None:
-            free = set(before)
-            most = self._affordable(todo, free)
-            runs = _count(_first(todo, most), free)
-            body = {"runs": runs, "tasks": most, "free": [list(each) for each in sorted(free)]}
-            if runs or not most:  # also that there was no room, for what it wanted may be paid later
-                self.arena.store.append([self.fact("round", number, body)])
-        else:
-            free = {(playbook, task, replicate) for playbook, task, replicate in told["free"]}
-            most, runs = told["tasks"], told["runs"]
-        if not most:
+        told = self._reserved.get(f"{self.name}/{number}") or self._registered(number, todo, set(before))
+        if not told["tasks"]:
             raise BudgetSpent(f"found too few runs left of {self.account.budget}; expected one for each candidate")
-        todo = _first(todo, most)
-        self.account.reserve(runs)
-        for place, cells in before.items():
-            if place not in free:  # paid in an earlier life
-                self.account.learn(_cost(cells))
-                self.account.ledger.spend(_cost(cells))
+        todo = _first(todo, told["tasks"])
+        self.account.reserve(told["runs"])
+        free = {(playbook, task, replicate) for playbook, task, replicate in told["free"]}
+        for here in (spot(playbook, item) for playbook, items in todo for item in items):
+            if here in before and here not in free:  # paid in an earlier life
+                self.account.learn(cost_of(before[here]))
+                self.account.ledger.spend(cost_of(before[here]))
+        if f"{self.name}/{number}/short" in self._reserved:
+            self.account.ledger.refuse()
+            raise BudgetSpent(MONEY_SPENT)
         return todo
+
+    def _registered(self, number: int, todo: list[Work], free: set[Spot]) -> Json:
+        """The round as it is reserved now, or as the same search in another process, which was quicker, did.
+
+        Also that there was no room is remembered, for what it wanted may be paid later.
+        """
+        most = self._affordable(todo, free)
+        runs = _count(_first(todo, most), free)
+        ours = self.fact("round", number, {"runs": runs, "tasks": most, "free": [list(each) for each in sorted(free)]})
+        if self.arena.store.append([ours]):
+            return ours.body
+        (theirs,) = self.arena.store.facts(Query(kind="round", key=ours.key))
+        return theirs.body
+
+    def _failed(self, cells: Iterable[Cell]) -> None:
+        """Remember what has failed, unless it may have been for want of money."""
+        if not self.account.ledger.is_short:
+            self.arena.store.append(self._lapses.new(cells, self.arena.clock(), self.arena.by))
 
     def _affordable(self, todo: list[Work], free: set[Spot]) -> int:
         """How many tasks of each there is room for."""
@@ -151,9 +179,3 @@ def _count(todo: Sequence[Work], free: set[Spot]) -> int:
     if not free:
         return sum(len(items) for _, items in todo)
     return sum(spot(playbook, item) not in free for playbook, items in todo for item in items)
-
-
-def _cost(cells: Sequence[Cell]) -> float:
-    """What a run and its scores did cost. Each cell has the cost of the run, and its own."""
-    run = min(cell.cost_usd for cell in cells)
-    return run + sum(cell.cost_usd - run for cell in cells)

@@ -14,10 +14,10 @@ from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
 from seedbed.evaluation.judges import agreements, deciding
 from seedbed.evaluation.judging import judges_in
+from seedbed.evaluation.lapses import Lapses
 from seedbed.evaluation.metrics import Metric
 from seedbed.experiments.budget import Rule, Terms, reserved
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, evidence_of
 from seedbed.parallel import in_order
@@ -189,9 +189,18 @@ async def _payer(
         if key in lapses:
             return lapses[key]
         (cell,) = await pay(item)
-        return cell if ledger.is_short else await lapses.settled(cell, bench)
+        return cell if ledger.is_short else await _settled(cell, lapses, bench)
 
     return paid
+
+
+async def _settled(cell: Cell, lapses: Lapses, bench: Bench) -> Cell:
+    """A cell as it counts: one that failed before fails again, and one that fails now is remembered."""
+    if cell.key in lapses:
+        return lapses[cell.key]
+    for fact in lapses.new([cell], bench.clock(), bench.by):
+        await bench.journal.add(fact)
+    return cell
 
 
 async def _elsewhere(
@@ -203,7 +212,7 @@ async def _elsewhere(
 
     async def taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
         cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if ledger.is_short else [await lapses.settled(cell, bench) for cell in cells]
+        return cells if ledger.is_short else [await _settled(cell, lapses, bench) for cell in cells]
 
     try:
         for number in range(len(arms[0][1])):

@@ -9,9 +9,9 @@ from typing import cast
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
 from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.lapses import Lapses
 from seedbed.experiments.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.experiment import Experiment, drawn
-from seedbed.experiments.lapses import Lapses
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key

@@ -252,6 +252,8 @@ _VIEWS = {
     "search": "searches search:key start:subject optimizer budget seed#",
     "round": "rounds search:subject runs# tasks#",
     "step": "steps search:subject step# best runs# usd# seconds# score:value",
+    "example": "examples line:subject id expected playbook score:value",
+    "training": "trainings line:subject search start best moved",
     "evolution": "evolutions search:key start best:subject dataset metric tried# runs# usd# ended value:value",
     "trial": "trials playbook:subject dataset",
     "import": "imports playbook:subject format source document",

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.branches import Branches
+from seedbed.evolution.branches import Branch, Branches
 from seedbed.evolution.operators import Operator
 from seedbed.evolution.optimizer import Offer
-from seedbed.playbooks.genes import distance, genes
+from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 HEAT = {"value": 0.5, "low": 0, "high": 1}
@@ -99,11 +99,12 @@ async def test_the_conservative_move_changes_numbers_or_words_but_not_both() -> 
 
 
 async def test_of_words_alone_the_conservative_move_changes_less_than_the_exploratory_one() -> None:
-    words = [AddWord(("word " * n,), f"add {n}") for n in (1, 4, 9)]
+    words = [AddWord(("word " * n,), f"add {n}") for n in (1, 4, 9, 16)]
     for seed in range(5):
         driven = await Driven(Branches(operators=words), playbook(), lambda *_: 0.5, seed=seed).run(1)
-        apart = {offer.how.split(":")[0]: distance(driven.start, offer.playbook) for offer in driven.offers}
-        assert apart["conservative"] < apart["exploratory"]
+        added = {move: int(way.removeprefix("add ")) for move, way in (each.how.split(": ") for each in driven.offers)}
+        left = [n for n in (1, 4, 9, 16) if n != added["greedy"]]
+        assert (added["conservative"], added["exploratory"]) == (min(left), max(left))
 
 
 # The signal
@@ -154,16 +155,26 @@ async def test_before_anything_was_tried_there_is_no_signal() -> None:
     assert (branches.signal().trend, dict(branches.signal().directions)) == (0.0, {})
 
 
-async def test_greedy_takes_the_operator_and_the_option_that_gained_most() -> None:
-    def score(each: Playbook, task: str) -> float:
-        return each.roles["agent"].system.count("good") + 5.0 * (each.parameter("tone") == "curt")
-
+async def test_greedy_takes_the_operator_that_gained_most() -> None:
     operators = [AddWord((word,), f"add {word}") for word in ("bad", "good", "ugly")]
-    branches = Branches(operators=operators)
-    driven = await Driven(branches, start(tone=PARAMETERS["tone"]), score).run(12)
+    driven = Driven(Branches(operators=operators), playbook(), lambda each, _: each.roles["agent"].system.count("good"))
+    await driven.run(12)
     greedy = [offer for offer in driven.offers if offer.how.startswith("greedy")]
     assert {offer.how for offer in greedy[-4:]} == {"greedy: add good"}
-    assert driven.best.parameter("tone") == "curt"
+
+
+async def test_greedy_takes_an_option_that_gained_though_another_branch_won() -> None:
+    tones = {"dry": 0.0, "warm": -0.5, "curt": 0.5}
+    branches = Branches(operators=[])
+    first, best = start(heat=HEAT, tone=PARAMETERS["tone"]), start(heat={**HEAT, "value": 1}, tone=PARAMETERS["tone"])
+    driven = Driven(branches, first, lambda each, _: 2 * each.parameter("heat") + tones[str(each.parameter("tone"))])
+    for tone in ("warm", "curt"):
+        other = with_genes(first, {"parameters.tone": tone})
+        driven.pay([Offer(other)])
+        branches.history.append(Branch("exploratory", other.digest, first.digest, "by hand", status="archived"))
+    driven.pay([Offer(best)])
+    greedy = (await driven.step())[0]
+    assert (greedy.parents, greedy.playbook.parameter("tone")) == ((best.digest,), "curt")
 
 
 # What becomes of branches

@@ -112,7 +112,7 @@ def test_where_nothing_has_a_price_all_cost_the_same() -> None:
 
 def test_the_profile_tells_at_which_tasks_a_playbook_gains() -> None:
     search = opened(point(0.0), QUALITY, ["a", "b", "c", "d"])
-    rows = {0.0: [0, 1, 0, 1], 0.2: [1, 1, 0, 1], 0.4: [0, 1, 1, 1], 0.6: [1, None, None, None]}
+    rows = {0.0: [0, 1, 1, 1], 0.2: [1, 1, 1, 1], 0.4: [0, 0, 1, 1], 0.6: [1, None, None, None]}
     for first, row in rows.items():
         search.pool.add(Offer(point(first)))
         for task, value in zip("abcd", row, strict=True):

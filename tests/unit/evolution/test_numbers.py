@@ -52,6 +52,14 @@ def test_mixed_children_are_around_their_parents_and_closer_the_higher_eta() -> 
     assert far[0] > 3 * far[1]
 
 
+def test_parents_near_a_bound_have_children_near_it_and_not_on_it() -> None:
+    one, other = np.full((2_000, 1), 0.02), np.full((2_000, 1), 0.98)
+    for children in sbx(one, other, np.zeros(1), np.ones(1), np.random.default_rng(0), eta=2.0):
+        assert ((children > 0) & (children < 1)).all()
+        assert (children < 0.02).any()
+        assert (children > 0.98).any()
+
+
 def test_equal_parents_have_equal_children() -> None:
     one = rows(10, 1)
     first, second = sbx(one, one, LOW, HIGH, np.random.default_rng(0), chance=1.0)

@@ -10,11 +10,11 @@ from loop_samples import Doorkeeper, agent, bench, numbers
 from seedbed.errors import RunError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.lapses import Lapses
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence import certificate, verify
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.lapses import Lapses
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
@@ -90,10 +90,10 @@ async def test_scores_that_were_known_before_are_told() -> None:
 async def test_whoever_performs_a_failed_run_again_all_the_same_does_not_make_it_good() -> None:
     """As other processes do, who do not know of it."""
     store, failed = MemoryStore(), Cell(key="k", playbook="b2:p", task="t", replicate=0, metric="m", value=None)
-    await Lapses(store, "b2:e").settled(failed, bench(store))
-    again = await Lapses(store, "b2:e").settled(replace(failed, value=1.0), bench(store))
+    store.append(Lapses(store, "b2:e").new([failed], now(), "ada"))
+    again = Lapses(store, "b2:e")[failed.key]
     assert again.value is None
-    assert (await Lapses(store, "b2:other").settled(replace(failed, value=1.0), bench(store))).value == 1.0
+    assert failed.key not in Lapses(store, "b2:other")
 
 
 async def test_an_order_that_was_not_drawn_from_the_seed_is_found() -> None:

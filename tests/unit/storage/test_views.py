@@ -124,6 +124,10 @@ async def use(store: Store) -> None:
     told = {"cell": "c", "playbook": "b2:p", "task": "t", "replicate": 0, "metric": "f1", "reason": "too slow"}
     body = {**told, "run": "", "cost_usd": 0.0}
     store.append([Fact(kind="lapse", key="l", subject="b2:e", at=AT, by="ann", body=body)])
+    body = {"id": "t", "inputs": {}, "expected": "x", "playbook": "b2:p", "score": 0.5}
+    store.append([Fact(kind="example", key="e", subject="branches/main", at=AT, by="ann", body=body, value=0.5)])
+    body = {"search": "b2:s", "examples": 4, "start": "b2:p", "best": "b2:q", "moved": True}
+    store.append([Fact(kind="training", key="t", subject="branches/main", at=AT, by="ann", body=body)])
     told = {"metric": "f1", "low": 0.25, "high": 0.5, "incumbent": 0.75, "chance": 0.05, "playbooks": 40, "tasks": 20}
     body = {**told, "audited": False}
     store.append([Fact(kind="skip", key="s", subject=start.digest, at=AT, by="ann", body=body, value=0.375)])

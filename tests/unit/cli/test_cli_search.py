@@ -1,0 +1,113 @@
+"""seedbed search: past searches, told again from the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command_line import BANK, Seedbed, held, keeps_promise, promised, tasks, write
+from search_samples import searched
+
+from seedbed.evolution.evolve import Told
+from seedbed.storage import open_store
+from seedbed.storage.store import Store, short
+
+EVOLVE = ("evolve", "sorter.yaml", "tasks.jsonl", "--bank", "bank.txt", "--budget", "200 runs", "--json")
+
+
+@pytest.fixture
+def mail(space: Path) -> Path:
+    write(space, tasks__jsonl=tasks(40), bank__txt=BANK)
+    return space
+
+
+@pytest.fixture
+def store(mail: Path) -> Iterator[Store]:
+    with closing(open_store("sqlite:///seedbed.db")) as opened:
+        yield opened
+
+
+def test_without_a_search_it_says_so(mail: Path, seedbed: Seedbed) -> None:
+    assert seedbed("search", "list").out == "Nothing was searched for here yet.\n"
+    assert seedbed("search", "list", "--json").json == []
+
+
+def test_searches_are_listed_with_what_they_found(mail: Path, seedbed: Seedbed) -> None:
+    found = seedbed(*EVOLVE).json
+    (each,) = seedbed("search", "list", "--json").json
+    assert list(each) == [
+        name.removeprefix("a list of ") for name in promised("search", "list", form="JSON: a list of")
+    ]
+    same = ("search", "start", "best", "improved", "score", "spent", "budget", "ended")
+    assert [each[name] for name in same] == [found[name] for name in same]
+    assert each["gain"] == found["confirmed"]["gain"]
+    assert (each["by"], each["optimizer"], each["metric"]) == ("ann", "portfolio", "exact_match")
+    out = seedbed("search", "list").out
+    assert short(found["search"]) in out
+    assert "+1.000 [+1.000, +1.000]" in out
+    assert f"{found['spent']['runs']} runs" in out
+
+
+def test_a_search_is_shown_as_it_was_told(mail: Path, seedbed: Seedbed) -> None:
+    found = seedbed(*EVOLVE).json
+    before = held()
+    again = seedbed("search", "show", short(found["search"]), "--json").json
+    assert held() == before
+    assert keeps_promise(again, "search", "show")
+    told_later = {"branch", "begun", "by"}
+    known_by_now = {"arms", "tried", "steps"}
+    for name in found.keys() - told_later - known_by_now:
+        assert again[name] == found[name], name
+    same = ("playbook", "how", "parents", "score", "tasks")
+    assert [[each[name] for name in same] for each in again["tried"]] == [
+        [each[name] for name in same] for each in found["tried"]
+    ]
+    assert [(each["runs"], each["best"], each["score"]) for each in again["steps"]] == [
+        (each["runs"], each["best"], each["score"]) for each in found["steps"]
+    ]
+
+
+def test_its_report_can_be_written_again(mail: Path, seedbed: Seedbed) -> None:
+    found = seedbed(*EVOLVE, "-o", "first.md").json
+    done = seedbed("search", "show", short(found["search"]), "-o", "again.md")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "✓ wrote again.md")
+    first, again = ((mail / name).read_text(encoding="utf-8") for name in ("first.md", "again.md"))
+    assert again.partition("## What each arm earned")[0] == first.partition("## What each arm earned")[0]
+    assert seedbed("search", "show", short(found["search"]), "-o", "page.html").code == 0
+    assert seedbed("search", "show", short(found["search"]), "-o", "again.md").code == 1
+    assert seedbed("search", "show", short(found["search"]), "-o", "again.txt").code == 64
+
+
+def test_what_is_no_search_is_told(mail: Path, seedbed: Seedbed) -> None:
+    done = seedbed("search", "show", "beef")
+    assert done.code == 1
+    assert "is no search of this store" in done.err
+
+
+def test_a_search_of_python_with_metrics_of_its_own_is_shown_too(store: Store, seedbed: Seedbed) -> None:
+    found = asyncio.run(searched(store))
+    (each,) = seedbed("search", "list", "--json").json
+    assert (each["metric"], each["best"], each["score"]) == ("score", found.best, pytest.approx(found.steps[-1].score))
+    done = seedbed("search", "show", short(found.search))
+    assert done.code == 0
+    assert "Yes: on 40 tasks" in done.out
+
+
+def test_a_search_that_has_not_ended_is_listed_and_shown(store: Store, seedbed: Seedbed) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def watch(told: Told) -> None:
+        if len(told.steps) == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        asyncio.run(searched(store, watch=watch))
+    assert "not ended" in seedbed("search", "list").out
+    (each,) = seedbed("search", "list", "--json").json
+    assert (each["ended"], each["gain"]) == (None, None)
+    done = seedbed("search", "show", short(each["search"]))
+    assert (done.code, "not ended yet" in done.out) == (0, True)

@@ -1,0 +1,127 @@
+"""Searches of the past are told as they were, from facts alone."""
+
+from __future__ import annotations
+
+import pytest
+from search_samples import START, playbook, right, searched, tasks
+
+from seedbed.errors import NotFound
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.report import number
+from seedbed.evolution.account import Account
+from seedbed.evolution.allocation import Uniform
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.evolve import Told
+from seedbed.evolution.plan import NONE
+from seedbed.evolution.searches import past, recalled, searches
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query, short
+
+SET = [playbook("Sort the mail. twice"), playbook("Sort the mail. twice briefly")]
+
+
+class Interrupted(Exception):
+    pass
+
+
+def after(steps: int) -> object:
+    def watch(told: Told) -> None:
+        if len(told.steps) == steps:
+            raise Interrupted
+
+    return watch
+
+
+async def test_a_search_is_told_again_as_it_was() -> None:
+    store = MemoryStore()
+    found = await searched(store, several=True)
+    (only,) = searches(store)
+    again = recalled(store, only, {"length": "lower"})
+    same = ("search", "start", "best", "budget", "spent", "ended", "optimism", "confirmed")
+    assert [getattr(again, name) for name in same] == [getattr(found, name) for name in same]
+    one, other = Account(found, better={"length": "lower"}), Account(again, better={"length": "lower"})
+    assert (one.sentence, one.changes, one.front) == (other.sentence, other.changes, other.front)
+    assert one.diversity == other.diversity
+    assert [(step.offered, step.runs, step.best, step.score) for step in again.steps] == [
+        (step.offered, step.runs, step.best, step.score) for step in found.steps
+    ]
+    for mine, theirs in zip(one.members(), other.members(), strict=True):
+        assert (mine.playbook, mine.how, mine.parents) == (theirs.playbook, theirs.how, theirs.parents)
+        assert {name: (number(s.mean), s.n) for name, s in mine.scores.items()} == {
+            name: (number(s.mean), s.n) for name, s in theirs.scores.items()
+        }
+
+
+async def test_the_newest_search_comes_first() -> None:
+    store = MemoryStore()
+    first = await searched(store, seed=1)
+    second = await searched(store, seed=2)
+    assert [each.search for each in searches(store)] == [second.search, first.search]
+
+
+async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None:
+    store = MemoryStore()
+    with pytest.raises(Interrupted):
+        await searched(store, watch=after(2))
+    (only,) = searches(store)
+    assert (only.ended, only.end, only.confirmed, len(only.steps)) == ("", None, None, 2)
+    found = recalled(store, only)
+    assert found.spent["runs"] == sum(step.runs for step in found.steps) > 0
+    account = Account(found)
+    assert account.unconfirmed == "Nothing is confirmed: the search has not ended."
+    assert ("ended", "not yet", "why the search came to an end") in account.figures
+
+
+async def test_scores_that_came_later_change_nothing() -> None:
+    store = MemoryStore()
+    found = await searched(store, confirm=NONE)
+    rows = found.pool.standings()[2]
+    half = next(place for place, count in enumerate(rows) if 0 < count < 40)
+    once_more = BestOf([found.pool.playbooks[half]])
+    await searched(store, confirm=NONE, optimizer=once_more, allocation=Uniform())
+    again = recalled(store, past(store, found.search))
+    assert again.pool.standing(half) == found.pool.standing(half)
+
+
+async def test_scores_by_another_metric_are_not_mixed_in() -> None:
+    store = MemoryStore()
+    await searched(store, several=True, optimizer=BestOf(SET))
+    found = await searched(store, optimizer=BestOf(SET))
+    again = recalled(store, past(store, found.search))
+    assert again.pool.metrics == ["score"]
+    assert [again.pool.standing(place) for place in range(3)] == [found.pool.standing(place) for place in range(3)]
+
+
+async def test_runs_that_failed_count_as_they_did() -> None:
+    def crashes(each: Playbook, task: Task, replicate: int) -> float:
+        if each.digest == SET[0].digest and task.id.endswith("3"):
+            raise ValueError("boom")
+        return right(each, task, replicate)
+
+    store = MemoryStore()
+    found = await searched(store, optimizer=BestOf(SET), scoring=crashes)
+    again = recalled(store, past(store, found.search))
+    assert again.pool.standing(1) == found.pool.standing(1)
+    assert sum(1 for _ in store.facts(Query(kind="lapse"))) > 0
+
+
+async def test_a_search_is_found_by_how_its_name_begins() -> None:
+    store = MemoryStore()
+    found = await searched(store, optimizer=BestOf(SET))
+    assert past(store, short(found.search)).search == found.search
+    assert past(store, found.search).search == found.search
+    with pytest.raises(NotFound, match=r"is no search of this store; `seedbed search list` shows them"):
+        past(store, "ffff")
+    await searched(store, optimizer=BestOf(SET), confirm=tasks(5, "c"))
+    with pytest.raises(NotFound, match="begins several searches"):
+        past(store, "")
+
+
+async def test_before_its_first_step_a_search_has_nothing_but_its_start() -> None:
+    store = MemoryStore()
+    with pytest.raises(Interrupted):
+        await searched(store, watch=after(0))
+    (only,) = searches(store)
+    assert (only.best, only.score, only.spent["runs"]) == (START.digest, None, 0)
+    assert not recalled(store, only).improved

@@ -1,0 +1,140 @@
+"""A line of playbooks that learns from tasks whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from loop_samples import agent, bench, count
+
+from seedbed.errors import NotFound, SettingsError
+from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evolution.arena import Benched
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.budget import Budget
+from seedbed.evolution.training import Trained, Training, train
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Query
+
+START, BETTER = agent("[0-2]"), agent("[0-9]+")
+
+
+def by_sets(*candidates: Playbook) -> Any:
+    def searching(start: Playbook, tasks: Sequence[Task]) -> BestOf:
+        return BestOf(candidates)
+
+    return searching
+
+
+def kept(store: MemoryStore) -> Library:
+    library = Library(store, "ada")
+    library.keep(START, because="start")
+    library.branch("mail", START.digest, because="it learns")
+    return library
+
+
+async def step(store: MemoryStore, number: int, *candidates: Playbook, its_bench: Any = None, **more: Any) -> Trained:
+    training = Training(
+        "mail", by_sets(*(candidates or (BETTER,))), **{"enough": 12, "budget": Budget(runs=200), **more}
+    )
+    arena = Benched(its_bench or bench(store), [ExactMatch()])
+    return await train(training, Task(f"n{number}", {"n": number}, str(number)), arena, Library(store, "ada"))
+
+
+async def test_a_step_scores_the_line_as_it_is_and_keeps_the_example() -> None:
+    store = MemoryStore()
+    kept(store)
+    known, unknown = await step(store, 1), await step(store, 7)
+    assert [(each.score, each.waiting, each.evolution) for each in (known, unknown)] == [(1.0, 1, None), (0.0, 2, None)]
+    assert [fact.body["inputs"] for fact in store.facts(Query(kind="example"))] == [{"n": 1}, {"n": 7}]
+
+
+async def test_the_same_example_twice_counts_once() -> None:
+    store = MemoryStore()
+    kept(store)
+    await step(store, 1)
+    assert (await step(store, 1)).waiting == 1
+    assert count(store, "run") == 1
+
+
+async def test_enough_examples_begin_a_search_and_what_is_confirmed_moves_the_line() -> None:
+    store = MemoryStore()
+    library = kept(store)
+    steps = [await step(store, number) for number in range(12)]
+    assert [each.evolution is None for each in steps] == [True] * 11 + [False]
+    assert steps[-1].waiting == 0
+    assert library.find("mail") == BETTER.digest
+    (fact,) = store.facts(Query(kind="training"))
+    assert (fact.body["start"], fact.body["best"], fact.body["moved"]) == (START.digest, BETTER.digest, True)
+    assert (await step(store, 20)).score == 1.0
+
+
+async def test_a_line_stays_where_it_is_if_nothing_better_is_confirmed() -> None:
+    store = MemoryStore()
+    library = kept(store)
+    for number in range(12):
+        done = await step(store, number, agent("x"))
+    assert done.evolution is not None
+    assert library.find("mail") == START.digest
+    (fact,) = store.facts(Query(kind="training"))
+    assert fact.body["moved"] is False
+    assert (await step(store, 12, agent("x"))).waiting == 1  # those examples are used
+
+
+async def test_a_step_that_was_interrupted_is_taken_up_by_the_next_one() -> None:
+    store = MemoryStore()
+    library = kept(store)
+    for number in range(11):
+        await step(store, number)
+    left = iter(range(6))
+
+    async def dies(playbook: Playbook, task: Task, seed: int) -> None:
+        if next(left, None) is None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await step(store, 11, its_bench=bench(store, dies))
+    assert library.find("mail") == START.digest
+    assert count(store, "training") == 0
+    again = await step(store, 12)
+    assert again.evolution is not None
+    assert library.find("mail") == BETTER.digest
+    assert again.waiting == 1  # the thirteenth waits for the next search
+    runs = [fact.key for fact in store.facts(Query(kind="run"))]
+    assert len(runs) == len({*runs})
+
+
+async def test_of_two_who_search_at_once_the_first_one_moves_the_line() -> None:
+    store = MemoryStore()
+    library = kept(store)
+    for number in range(11):
+        await step(store, number)
+    moved = False
+
+    async def quicker(playbook: Playbook, task: Task, seed: int) -> None:
+        nonlocal moved
+        if not moved and playbook == BETTER:
+            moved = True
+            library.keep(agent("other"), because="quicker")
+            library.name("mail", agent("other").digest, because="somebody was quicker")
+
+    await step(store, 11, its_bench=bench(store, quicker))
+    assert library.find("mail") == agent("other").digest
+
+
+async def test_only_a_branch_learns() -> None:
+    store = MemoryStore()
+    kept(store)
+    store.move("channels/production", {"stable": START.digest}, expected=None, because="first", by="ada")
+    training = Training("channels/production", by_sets(BETTER))
+    arena, task = Benched(bench(store), [ExactMatch()]), Task("t", {"n": 1}, "1")
+    with pytest.raises(SettingsError, match="found the channel channels/production; expected a branch"):
+        await train(training, task, arena, Library(store, "ada"))
+    with pytest.raises(NotFound, match='no branch is called "absent"'):
+        await train(Training("absent", by_sets(BETTER)), task, arena, Library(store, "ada"))
+    with pytest.raises(SettingsError, match="at least 8 examples"):
+        Training("mail", by_sets(BETTER), enough=3)
