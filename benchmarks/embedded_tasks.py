@@ -5,12 +5,10 @@ Each comes with a playbook as somebody drafts it, instructions to try instead, a
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.playbooks.playbook import Playbook
@@ -158,7 +156,20 @@ def _same_label(answer: str, wanted: str) -> bool:
 # Extraction
 
 NAMES = ("Anna", "Bruno", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Leo")
-CITIES = ("Oslo", "Lisbon", "Vienna", "Dublin", "Prague", "Madrid", "Turin", "Bergen", "Lyon", "Porto", "Ghent", "Basel")
+CITIES = (
+    "Oslo",
+    "Lisbon",
+    "Vienna",
+    "Dublin",
+    "Prague",
+    "Madrid",
+    "Turin",
+    "Bergen",
+    "Lyon",
+    "Porto",
+    "Ghent",
+    "Basel",
+)
 THINGS = ("lamps", "chairs", "cups", "books", "plates", "candles", "towels", "pens", "baskets", "mirrors")
 ORDERS = (
     "{name} from {city} ordered {count} {things}.",
@@ -172,22 +183,15 @@ ORDERS = (
 
 def _orders(chance: random.Random) -> Iterator[Example]:
     while True:
-        fields = {"name": chance.choice(NAMES), "city": chance.choice(CITIES), "count": chance.randint(2, 40)}
-        yield chance.choice(ORDERS).format(**fields, things=chance.choice(THINGS)), json.dumps(fields)
+        name, city, count = chance.choice(NAMES), chance.choice(CITIES), chance.randint(2, 40)
+        text = chance.choice(ORDERS).format(name=name, city=city, count=count, things=chance.choice(THINGS))
+        yield text, f"{name}, {city}, {count}"
 
 
 def _same_fields(answer: str, wanted: str) -> bool:
-    found = re.search(r"\{[^{}]*\}", answer)
-    try:
-        given: dict[str, Any] = json.loads(found[0]) if found else {}
-    except ValueError:
-        return False
-    return _plain(given) == _plain(json.loads(wanted))
-
-
-def _plain(fields: dict[str, Any]) -> dict[str, str]:
-    """Fields as they are compared: 3 and "3" are the same."""
-    return {name.lower(): str(value).strip().lower() for name, value in fields.items()}
+    """Whether all fields are right; what comes after them in the same line is not looked at."""
+    given, right = ([field.strip(" .\"'").lower() for field in each.split(",")] for each in (answer, wanted))
+    return given[: len(right)] == right
 
 
 # Arithmetic
@@ -270,17 +274,17 @@ FAMILIES = {
         Family(
             "extraction",
             "Write down who gets the order, where, and how many.",
-            "Order: {text}\nJSON:",
-            40,
+            "Order: {text}\nEntry:",
+            14,
             (
-                'Write the order as JSON with the keys "name", "city" and "count".',
-                'Turn each order into JSON such as {"name": "Maria", "city": "Rome", "count": 5}.',
-                "Extract name, city and count from the order. Answer with JSON only.",
-                'Read the order and fill in the form {"name": "", "city": "", "count": 0}.',
-                'Answer in one line of JSON. "name" is a person, "city" is a place, "count" is a number.',
+                "Write the name, the city and the count, with commas between them.",
+                "Turn each order into an entry such as: Maria, Rome, 5",
+                "Extract three fields from the order: name, city, count.",
+                "Answer in the form: name, city, count. Nothing else.",
+                "Name is a person. City is a place. Count is a number. Write name, city, count.",
                 "List the person, the town and the number of things.",
-                'Find the customer, the city and the quantity. Use the keys "name", "city", "count".',
-                "Convert the text into a JSON object.",
+                "Find the customer, the city and the quantity. Separate them by commas.",
+                "Sum up the order.",
             ),
             _orders,
             _same_fields,
@@ -289,7 +293,7 @@ FAMILIES = {
             "arithmetic",
             "Solve the problem.",
             "Problem: {text}\nAnswer:",
-            24,
+            14,
             (
                 "Write the calculation and its result, like 7 + 3 = 10.",
                 "Solve each problem with one calculation.",

@@ -153,7 +153,8 @@ class Premises:
             known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
             raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
-        return declared.get(channel, {})
+        people = self.settings.reviewers
+        return {**({"reviewers": people} if people else {}), **declared.get(channel, {})}
 
     def terms(self, channel: str, alpha: float | None = None) -> Terms:
         """The terms of a channel's error budget. They say the error rate, so that no other may be asked for."""

@@ -162,6 +162,8 @@ class Settings(BaseModel):
     models: dict[str, dict[str, Any]] = {}
     metrics: dict[str, dict[str, Any]] = {}
     channels: dict[str, dict[str, Any]] = {}
+    reviewers: dict[str, list[str]] = {}
+    """Who reviews for all channels, and their roles; a channel may say otherwise."""
     tools: list[ToolSource] = []
     parallel: int | str = "loop"
     quota: Quota = Quota()

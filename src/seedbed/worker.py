@@ -1,4 +1,4 @@
-"""What evaluations and replays have done by other processes: in chunks, each with a slice of the money."""
+"""What evaluations and replays have done by other processes: in chunks, each with a slice of the budget."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Chunk:
     told: bytes
     at_once: int
     max_cost_usd: float | None = None
+    max_tokens: int | None = None
 
     def place(self) -> Place:
         name = (f"{self.open.__module__}.{self.open.__qualname__}", self.told)
@@ -57,8 +58,9 @@ class Chunk:
         return _places[name]
 
     def ledger(self) -> Ledger:
-        ledger = Ledger(self.max_cost_usd, kept=0.0)
-        if self.max_cost_usd is not None and self.max_cost_usd <= 0:
+        limits = self.max_cost_usd, self.max_tokens
+        ledger = Ledger(*limits, kept=0.0)
+        if any(limit is not None and limit <= 0 for limit in limits):
             ledger.refuse()
         return ledger
 
@@ -69,10 +71,11 @@ _places: dict[tuple[str, bytes], Place] = {}
 
 @dataclass(frozen=True)
 class Outcome(Generic[Results]):
-    """The results of a chunk, in its order; what they cost, whether the money was short, and how long they took."""
+    """The results of a chunk, in its order; what they cost, whether its slice was short, and how long they took."""
 
     results: Results
     spent_usd: float
+    spent_tokens: int
     short: bool
     seconds: float
 
@@ -98,7 +101,7 @@ async def evaluated(chunk: CellChunk) -> Outcome[Cells]:
     playbook, ledger = Playbook.from_document(chunk.playbook), chunk.ledger()
     async with bench.present():
         cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), bench, ledger)
-    return Outcome(cells, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
+    return Outcome(cells, ledger.spent_usd, ledger.spent_tokens, ledger.refused, time.perf_counter() - began)
 
 
 def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) -> Elsewhere:
@@ -118,11 +121,11 @@ def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) 
             timeout_seconds=bench.timeout_seconds,
         )
 
-        async def done(items: Sequence[Item], usd: float | None) -> Outcome[list[Sequence[Cell]]]:
-            chunk = replace(whole, items=tuple(items), max_cost_usd=usd)
+        async def done(items: Sequence[Item], money: Slice) -> Outcome[list[Sequence[Cell]]]:
+            chunk = replace(whole, items=tuple(items), max_cost_usd=money.usd, max_tokens=money.tokens)
             outcome: Outcome[Cells] = await executor.do(evaluated, chunk)
             rows = _rows(outcome.results, len(metrics))
-            return Outcome(rows, outcome.spent_usd, outcome.short, outcome.seconds)
+            return Outcome(rows, outcome.spent_usd, outcome.spent_tokens, outcome.short, outcome.seconds)
 
         def unpaid(row: Sequence[Cell]) -> bool:
             return any(cell.value is None for cell in row)
@@ -142,21 +145,21 @@ def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
 async def _paid(
     executor: Executor,
     plan: Sequence[Asked],
-    done: Callable[[Sequence[Asked], float | None], Awaitable[Outcome[list[Result]]]],
+    done: Callable[[Sequence[Asked], Slice], Awaitable[Outcome[list[Result]]]],
     unpaid: Callable[[Result], bool],
     ledger: Ledger,
 ) -> AsyncGenerator[Result, None]:
-    """The results of a plan in its order, a chunk at a time, each done with a slice of the ledger's money.
+    """The results of a plan in its order, a chunk at a time, each done with a slice of what the ledger has.
 
-    What may have been `unpaid` because its slice was short is done again with all the money that is left.
+    What may have been `unpaid` because its slice was short is done again with all that is left.
     """
     workers = await executor.ready()
     purse = Purse.of(ledger, shares=2 * workers)
 
     async def some(items: Sequence[Asked], *, alone: bool = False) -> Outcome[list[Result]]:
         async with purse.slice(ledger, alone=alone) as slice_:
-            outcome = await done(items, slice_.usd)
-            slice_.spent_usd = outcome.spent_usd
+            outcome = await done(items, slice_)
+            slice_.spent = outcome.spent_usd, outcome.spent_tokens
         return outcome
 
     async def paid(items: Sequence[Asked]) -> tuple[Sequence[Result], float]:
@@ -213,7 +216,7 @@ async def replayed(chunk: ReplayChunk) -> Outcome[list[RunError | None]]:
 
     async with bench.present(), aclosing(in_order(chunk.items, one, at_once=chunk.at_once)) as coming:
         wrong = [each async for each in coming]
-    return Outcome(wrong, ledger.spent_usd, ledger.refused, time.perf_counter() - began)
+    return Outcome(wrong, ledger.spent_usd, ledger.spent_tokens, ledger.refused, time.perf_counter() - began)
 
 
 def replays_elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object], at_once: int) -> Others:
@@ -224,11 +227,12 @@ def replays_elsewhere(executor: Executor, open_place: Open, tell: Callable[[], o
             return
         whole = ReplayChunk(open=open_place, told=executor.packed(tell(), "workspace"), at_once=at_once)
 
-        async def done(items: Sequence[Asking], usd: float | None) -> Outcome[list[RunError | None]]:
+        async def done(items: Sequence[Asking], money: Slice) -> Outcome[list[RunError | None]]:
             known = {playbook.digest: playbook.document() for playbook, _ in items}
             numbers = {name: number for number, name in enumerate(known)}
             asked = tuple((numbers[playbook.digest], task) for playbook, task in items)
-            chunk = replace(whole, playbooks=tuple(known.values()), items=asked, max_cost_usd=usd)
+            chunk = replace(whole, playbooks=tuple(known.values()), items=asked)
+            chunk = replace(chunk, max_cost_usd=money.usd, max_tokens=money.tokens)
             outcome: Outcome[list[RunError | None]] = await executor.do(replayed, chunk)
             return outcome
 
@@ -247,14 +251,20 @@ def replays_elsewhere(executor: Executor, open_place: Open, tell: Callable[[], o
 
 @dataclass
 class Slice:
-    """Money that one chunk may spend, None if nobody limits it; and what it did spend, once that is known."""
+    """US dollars and tokens that one chunk may spend, None of what nobody limits; and what it
+    has `spent` of both, once that is known."""
 
     usd: float | None
-    spent_usd: float | None = None
+    tokens: int | None
+    spent: tuple[float, int] | None = None
+
+    @property
+    def most(self) -> tuple[float, int]:
+        return self.usd or 0.0, self.tokens or 0
 
 
 class Purse:
-    """Money of a ledger for chunks that are paid for at once: each holds a slice until it is known what it spent.
+    """What a ledger has for chunks that are paid for at once: each holds a slice until it is known what it spent.
 
     What became of the slice of a worker that was lost nobody knows, so it counts as spent.
     """
@@ -262,7 +272,7 @@ class Purse:
     def __init__(self, shares: int) -> None:
         self.is_empty = False
         self._shares = shares
-        self._held: list[float] = []
+        self._held: list[Slice] = []
         self._settled = asyncio.Condition()
 
     @classmethod
@@ -275,25 +285,32 @@ class Purse:
     @asynccontextmanager
     async def slice(self, ledger: Ledger, *, alone: bool = False) -> AsyncIterator[Slice]:
         """A share of what is left; or all of it, as soon as nobody else holds any."""
-        limit = ledger.limit_usd
-        if limit is None:
-            taken = Slice(None)
+        if ledger.limit_usd is None and ledger.limit_tokens is None:
+            taken = Slice(None, None)
             yield taken
-            ledger.spend(taken.spent_usd or 0.0)
+            ledger.spend(*(taken.spent or taken.most))
             return
         async with self._settled:
             await self._settled.wait_for(lambda: len(self._held) < (1 if alone else self._shares))
-            shares = 1 if alone else self._shares - len(self._held)
-            usd = 0.0 if self.is_empty else max(0.0, limit - ledger.spent_usd - sum(self._held)) / shares
-            taken = Slice(usd)
-            self._held.append(usd)
+            taken = self._cut(ledger, 1 if alone else self._shares - len(self._held))
+            self._held.append(taken)
         try:
             yield taken
         finally:
-            self._held.remove(usd)
-            ledger.spend(usd if taken.spent_usd is None else taken.spent_usd)
+            self._held = [each for each in self._held if each is not taken]
+            ledger.spend(*(taken.most if taken.spent is None else taken.spent))
             async with self._settled:
                 self._settled.notify_all()
+
+    def _cut(self, ledger: Ledger, shares: int) -> Slice:
+        def share(limit: float | None, spent: float, held: float) -> float | None:
+            if limit is None:
+                return None
+            return 0.0 if self.is_empty else max(0.0, limit - spent - held) / shares
+
+        usd = share(ledger.limit_usd, ledger.spent_usd, sum(each.usd or 0.0 for each in self._held))
+        tokens = share(ledger.limit_tokens, ledger.spent_tokens, sum(each.tokens or 0 for each in self._held))
+        return Slice(usd, None if tokens is None else int(tokens))
 
 
 _purses: WeakKeyDictionary[Ledger, Purse] = WeakKeyDictionary()

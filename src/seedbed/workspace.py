@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbed.comparing import Comparing
+from seedbed.errors import Problem, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Fact, Query, Ref
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.evolution.training import Trained
     from seedbed.experiments.verdict import Verdict
+    from seedbed.release.assignment import Choice
+    from seedbed.release.live import Live
+    from seedbed.release.readers import Reader
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.stage import Stage
 
@@ -37,6 +43,7 @@ class Workspace(Comparing):
         playbook: Playbook | str,
         /,
         *,
+        key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
         hear: Callable[[Heard], None] | None = None,
@@ -44,10 +51,55 @@ class Workspace(Comparing):
     ) -> Run:
         """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time.
 
-        Whoever wants to `hear` it is told every piece as it is said.
+        With the `key` of who is served, a channel plays what they meet: the canary for its share of them, as `choose`
+        says; without, what is stable. Whoever wants to `hear` it is told every piece as it is said.
         """
+        run = ""
+        if key is not None:
+            run = uuid.uuid4().hex
+            playbook = (await self._chosen(playbook, key, run)).playbook
         chosen = self.playbook(playbook)
-        return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear)
+        return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear, run=run)
+
+    async def choose(self, channel: str, *others: str, key: str) -> Choice:
+        """What a channel serves to whoever has that key, for an agent that lives elsewhere; written down first.
+
+        The same key meets the same playbook, and stays with the canary when its share grows. Of several channels it
+        meets one, each with the same chance. While the store cannot be reached it is what was stable on the first when
+        that last answered, and flagged `stale`.
+        """
+        from seedbed.release.assignment import choose_among
+
+        if not others:
+            return await self._chosen(channel, key)
+        return await choose_among([self._reader(each) for each in (channel, *others)], key)
+
+    async def _chosen(self, channel: Playbook | str, key: str, run: str = "") -> Choice:
+        from seedbed.release.assignment import choose
+
+        if not isinstance(channel, str):
+            raise SettingsError([Problem("key", "a playbook", "a channel: only those choose by a key")])
+        return await choose(self._reader(channel), key, run=run)
+
+    def _reader(self, channel: str) -> Reader:
+        from seedbed.release.readers import Reader
+
+        name = channel.removeprefix("channels/")
+        return self._readers.get(name) or self._readers.setdefault(name, Reader(self.library, name))
+
+    @cached_property
+    def _readers(self) -> dict[str, Reader]:
+        return {}
+
+    def feedback(self, on: Run | Choice | str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
+        """Attach what came of a run, or of a choice, to it: what a person thought of it, or any outcome, from 0 to 1.
+
+        Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
+        """
+        from seedbed.release.assignment import Choice, feedback
+
+        name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
+        return feedback(self.library, name, rating, comment, metric=metric)
 
     async def resume(
         self, run: str, *, max_cost_usd: float | None = None, hear: Callable[[Heard], None] | None = None
@@ -201,23 +253,79 @@ class Workspace(Comparing):
         arena = Benched(self.bench_on(parallel), metrics)
         return await train(Training(line, searching, enough, limit), example, arena, self.library)
 
+    async def compare_live(self, channel: str, *, metric: str = "rating", alpha: float = 0.05) -> Live:
+        """How the canary of a channel does beside its control, by the feedback of those who met them.
+
+        It may be looked at as often as one likes. It is invalid if the two are not met, or not rated, as often as each
+        other. Raises NotFound if there is no canary.
+        """
+        from seedbed.release.live import live
+
+        return live(self.store, channel, metric=metric, alpha=alpha)
+
+    async def compare_channels(
+        self, channel: str, *others: str, metric: str = "rating", alpha: float = 0.05
+    ) -> list[Live]:
+        """How each other channel does beside the first, by those whom `choose` sent to one of them. See `compare_live`.
+
+        All of them together are wrong with a chance of at most `alpha`. When a channel moves, it begins anew.
+        """
+        from seedbed.release.live import live_among
+
+        return live_among(self.store, (channel, *others), metric=metric, alpha=alpha)
+
     async def release(
-        self, playbook: Playbook | str, *, to: str, verdict: Verdict | None = None, because: str = ""
+        self,
+        playbook: Playbook | str,
+        *,
+        to: str,
+        verdict: Verdict | None = None,
+        because: str = "",
+        share: float | None = None,
     ) -> Ref:
-        """Put a playbook on a channel, if the channel's gates let it pass."""
+        """Put a playbook on a channel, if the channel's gates let it pass: for a share of those served, or for all.
+
+        A channel with a ramp begins with its first share.
+        """
         from seedbed.release.channels import release
         from seedbed.release.protection import required
+        from seedbed.release.ramp import ramp
 
-        gates = required(to, self.protection(to))
+        protection = self.protection(to)
+        gates, steps = required(to, protection), ramp(to, protection)
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
-        return await release(self.library, to, digest, gates, verdict=verdict, because=reason)
+        return await release(self.library, to, digest, gates, verdict=verdict, because=reason, share=share, ramp=steps)
+
+    async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
+        """Give the canary of a channel its next share; after the last it is what the channel serves."""
+        from seedbed.release.channels import promote
+        from seedbed.release.protection import required
+        from seedbed.release.ramp import ramp
+        from seedbed.release.risk import Risk
+
+        protection = self.settings.channels.get(channel, {})
+        gates = [gate for gate in required(channel, protection) if isinstance(gate, Risk)]
+        steps = ramp(channel, protection)
+        return await promote(self.library, channel, gates, because=because, share=share, ramp=steps)
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
-        """Return a channel to what it served before."""
+        """Take the canary of a channel away; without one, return to what was settled before."""
         from seedbed.release.channels import rollback
 
         return rollback(self.library, channel, because=because)
+
+    async def freeze(self, channel: str, *, because: str) -> Ref:
+        """Let a channel move no more, but back: the emergency stop."""
+        from seedbed.release.channels import freeze
+
+        return freeze(self.library, channel, because=because)
+
+    async def unfreeze(self, channel: str, *, because: str) -> Ref:
+        """Let a frozen channel move again."""
+        from seedbed.release.channels import unfreeze
+
+        return unfreeze(self.library, channel, because=because)
 
 
 def _seed(given: int | None) -> int:

@@ -20,7 +20,7 @@ from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Store
+from seedbed.storage.store import Json, Store
 
 GOOD = ("carefully", "briefly", "twice", "politely")
 WORDS = (*GOOD, "loudly", "never", "sideways", "perhaps")
@@ -80,13 +80,23 @@ def planned(**given: Any) -> Plan:
     return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **about)
 
 
+class OtherModels(Measured):
+    """An arena in which every playbook asks models of its own."""
+
+    def identity(self, playbook: Playbook) -> Json:
+        return {"model": playbook.digest}
+
+
 async def searched(
-    store: Store | None = None, *, several: bool = False, scoring: Any = right, watch: Any = None, **given: Any
+    store: Store | None = None,
+    *,
+    several: bool = False,
+    scoring: Any = right,
+    watch: Any = None,
+    arena: type[Measured] = Measured,
+    **given: Any,
 ) -> Evolution:
     """A search from START; with `several` metrics there is a front."""
     into = store or MemoryStore()
-    if several:
-        arena = Measured(right_and_long, into, "ada", (SCORE, LENGTH))
-    else:
-        arena = Measured(scoring, into, "ada")
-    return await evolve(planned(**given), arena, Library(into, "ada"), because="try words", watch=watch)
+    by = (right_and_long, into, "ada", (SCORE, LENGTH)) if several else (scoring, into, "ada")
+    return await evolve(planned(**given), arena(*by), Library(into, "ada"), because="try words", watch=watch)

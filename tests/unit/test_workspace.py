@@ -16,7 +16,16 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, NotFound, QuotaSpent, RunError, SettingsError, StoreError
+from seedbed.errors import (
+    BudgetSpent,
+    ModelUnavailable,
+    NotFound,
+    QuotaSpent,
+    ReleaseRefused,
+    RunError,
+    SettingsError,
+    StoreError,
+)
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.evolution.best_of import BestOf
 from seedbed.models.scripted import ScriptedChat
@@ -252,6 +261,80 @@ async def test_the_gates_of_a_channel_are_those_of_the_settings() -> None:
         await its.release(agent(known), to="playground", because="try")
     with pytest.raises(SettingsError, match=r"channels\.odd\.require\[0\]"):
         await its.release(agent("a"), to="odd")
+
+
+# Live
+
+
+async def test_a_channel_with_a_canary_plays_to_each_key_what_it_meets_and_writes_that_down_first() -> None:
+    its = space(channels={"live": {"require": [], "canary": {"shares": ["50%"], "hold": "2 runs"}}})
+    old, new = agent("x"), agent(".*")
+    await its.release(old, to="live")
+    await its.release(new, to="live", because="try it")
+    keys = [f"user {n}" for n in range(12)]
+    runs = {key: await its.run("live", key=key, n=7) for key in keys}
+    exposures = {fact.key: fact for fact in its.store.facts(Query(kind="exposure"))}
+    starts = {fact.key: fact for fact in its.store.facts(Query(kind="start"))}
+    assert {run.output for run in runs.values()} == {"7", "hm"}
+    for key, run in runs.items():
+        exposure = exposures[run.id]
+        assert (exposure.body["unit"], exposure.body["playbook"]) == (key, run.playbook)
+        assert exposure.number < starts[run.id].number
+        assert (await its.choose("channels/live", key=key)).playbook.digest == run.playbook
+    assert (await its.run("live", n=7)).playbook == old.digest  # no key, no canary
+    await its.promote("live", because="well")
+    assert its.playbook("live") == new
+
+
+async def test_several_channels_are_compared_with_the_first_of_them() -> None:
+    names = ("live", "live/short", "live/warm")
+    its = space(channels={name: {"require": []} for name in names})
+    for known, name in zip("abc", names, strict=True):
+        await its.release(agent(known), to=name)
+    for number in range(240):
+        choice = await its.choose(*names, key=f"user {number}")
+        its.feedback(choice, 1.0 if choice.arm == "live/warm" else number % 2)
+    short, warm = await its.compare_channels(*names)
+    assert [(each.channel, each.finding, each.alpha) for each in (short, warm)] == [
+        ("live/short", "inconclusive", 0.025),
+        ("live/warm", "superior", 0.025),
+    ]
+    assert warm.canary.playbook == agent("c").digest
+    await its.release(agent("d"), to="live/short", because="another")
+    assert [each.pairs for each in await its.compare_channels(*names)] == [0, 0]
+    with pytest.raises(NotFound, match='no channel "nowhere"'):
+        await its.compare_channels("live", "nowhere")
+
+
+async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
+    its = space(channels={"live": {"require": []}})
+    await its.release(agent(".*"), to="live")
+    run, choice = await its.run("live", key="anna", n=7), await its.choose("live", key="ben")
+    unkeyed = await its.run("live", n=7)
+    for on in (run, choice, unkeyed, run.id):
+        its.feedback(on, 0.5, "so so")
+    subjects = [fact.subject for fact in its.store.facts(Query(kind="feedback"))]
+    assert subjects == [run.id, choice.exposure, unkeyed.id, run.id]
+
+
+async def test_only_a_channel_chooses_by_a_key() -> None:
+    its = space()
+    with pytest.raises(SettingsError, match="key: found a playbook; expected a channel"):
+        await its.run(agent("x"), key="anna", n=7)
+    with pytest.raises(NotFound, match='no channel "nowhere"'):
+        await its.choose("nowhere", key="anna")
+
+
+async def test_a_frozen_channel_moves_only_back() -> None:
+    its = space(channels={"live": {"require": []}})
+    for known in ("a", "b"):
+        await its.release(agent(known), to="live", because="try")
+    await its.freeze("live", because="stop")
+    with pytest.raises(ReleaseRefused, match="a frozen channel"):
+        await its.release(agent("c"), to="live", because="try")
+    await its.rollback("live", because="worse")
+    await its.unfreeze("live", because="understood")
+    assert its.playbook("live") == agent("a")
 
 
 # Runs

@@ -7,16 +7,51 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, Because, DryRun, PlaybookName, WorkspaceFile
-from seedbed.cli.output import line, when
+from seedbed.cli.options import AsJson, Because, DryRun, WorkspaceFile
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 
 if TYPE_CHECKING:
-    from seedbed.storage.store import Json
+    from seedbed.storage.store import Json, Ref
     from seedbed.workspace import Workspace
 
 app = typer.Typer(no_args_is_help=True)
 
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
+
+
+def _share(written: str) -> float:
+    from seedbed.release.ramp import A_SHARE, share
+
+    if (value := share(written)) is None:
+        raise typer.BadParameter(f'found "{written}"; expected {A_SHARE}')
+    return value
+
+
+Share = Annotated[
+    float | None,
+    typer.Option("--share", metavar="SHARE", parser=_share, help="For how many of those served, such as 5%."),
+]
+
+
+def show_channel(ref: Ref, told: str, dry_run: bool, as_json: bool) -> None:
+    """What a move made of a channel."""
+    from seedbed.cli import lineage
+
+    target = ref.target if isinstance(ref.target, dict) else {"stable": ref.target}
+    channel = ref.name.removeprefix("channels/")
+    document: Json = {
+        "channel": channel,
+        "playbook": target["stable"],
+        "canary": target.get("canary"),
+        "frozen": target.get("frozen", False),
+        "version": ref.version,
+        "because": ref.because,
+        "by": ref.by,
+        "at": ref.at,
+        "dry_run": dry_run,
+    }
+    mark = ("would pass: ", "yellow") if dry_run else ("✓ ", "bold green")
+    output.show(document, as_json, line(mark, f"{channel} {told} {lineage.target(target)}"))
 
 
 def _channels(space: Workspace) -> list[str]:
@@ -28,41 +63,51 @@ def _channels(space: Workspace) -> list[str]:
 def _document(space: Workspace, channel: str) -> Json:
     from seedbed.cli import views
     from seedbed.errors import NotFound, shown
-    from seedbed.release.channels import settled
+    from seedbed.release.channels import seen_by_canary, state
     from seedbed.release.protection import DEFAULT, required
+    from seedbed.release.ramp import ramp
 
     if channel not in _channels(space):
         known = ", ".join(_channels(space)) or "none yet"
         raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
     protection = space.settings.channels.get(channel, {})
     required(channel, protection)
+    steps, now = ramp(channel, protection), state(space.store, channel)
+    canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
     ref = space.store.ref(f"channels/{channel}")
     return {
         "channel": channel,
         "playbook": views.served(ref) if ref else None,
+        "canary": canary and {**canary, "runs": seen_by_canary(space.store, channel)},
+        "frozen": now.frozen,
         "version": ref.version if ref else 0,
         "because": ref.because if ref else "",
         "by": ref.by if ref else "",
         "at": ref.at if ref else None,
         "require": protection.get("require", list(DEFAULT)),
-        "standing": settled(space.store, channel),
+        "ramp": {"shares": steps.shares, "hold": steps.hold, "approval": steps.approval},
+        "standing": now.standing,
     }
+
+
+def _told(channel: Json) -> str:
+    from seedbed.cli import lineage
+
+    return lineage.target({**channel, "stable": channel["playbook"]})
 
 
 @app.command("list")
 def list_channels(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
     """Show all channels and what they serve.
 
-    JSON: channels (channel, playbook, version, because, by, at, require, standing).
+    JSON: channels (channel, playbook, canary, frozen, version, because, by, at, require, ramp, standing).
     """
-    from seedbed.storage.store import short
-
     with options.opened(workspace) as space:
         found = [_document(space, name) for name in _channels(space)]
     rows = [
         (
             line((each["channel"], "bold")),
-            line((short(each["playbook"]), "yellow")) if each["playbook"] else "nothing yet",
+            line((_told(each), "yellow")) if each["playbook"] else "nothing yet",
             each["because"],
             each["by"],
             when(each["at"]) if each["at"] else "",
@@ -77,23 +122,163 @@ def list_channels(workspace: WorkspaceFile = None, as_json: AsJson = False) -> N
 def show(channel: ChannelName, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
     """Show what a channel serves, its gates, and what a rollback would return to.
 
-    JSON: channel, playbook, version, because, by, at, require, standing (releases that a rollback can return to,
-    oldest first).
+    JSON: channel, playbook, canary (playbook, share, and runs at that share), frozen, version, because, by, at,
+    require, ramp (shares, hold, approval), standing (releases that a rollback can return to, oldest first).
+    """
+    with options.opened(workspace) as space:
+        found = _document(space, channel)
+    pairs = [
+        ("channel", channel),
+        ("serves", _told(found) if found["playbook"] else "nothing yet"),
+        ("because", found["because"]),
+        ("since", f"{when(found['at'])}, by {found['by']}" if found["at"] else ""),
+        ("gates", ", ".join(map(str, found["require"])) or "none: everything passes"),
+        ("ramp", _steps(found)),
+        ("rollback", _back(found)),
+    ]
+    output.show(found, as_json, output.facts(pairs))
+
+
+def _steps(channel: Json) -> str:
+    from seedbed.release.states import percent
+
+    shares, canary = channel["ramp"]["shares"], channel["canary"]
+    held = f", {channel['ramp']['hold']} runs each" if channel["ramp"]["hold"] else ""
+    last = ", the last by another person" if channel["ramp"]["approval"] else ""
+    seen = f"; {canary['runs']} runs of the canary so far" if canary else ""
+    return f"{', '.join(map(percent, shares)) or 'all at once'}{held}{last}{seen}"
+
+
+def _back(channel: Json) -> str:
+    from seedbed.storage.store import short
+
+    if channel["canary"]:
+        return f"takes the canary {short(channel['canary']['playbook'])} away"
+    past = channel["standing"]
+    return f"returns to {short(past[-2])}" if len(past) > 1 else "nothing to return to"
+
+
+@app.command()
+def promote(
+    channel: ChannelName,
+    because: Because,
+    share: Share = None,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give the canary of a channel its next share; after the last it is what the channel serves.
+
+    JSON: channel, playbook, canary (playbook, share), frozen, version, because, by, at, dry_run. Exit code 1 if it may
+    not be yet.
+    """
+    with options.opened(workspace, dry_run=dry_run) as space:
+        moved = options.complete(space.promote(channel, because=because, share=share))
+    show_channel(moved, "now serves", dry_run, as_json)
+
+
+@app.command()
+def freeze(
+    channel: ChannelName,
+    because: Because,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a channel move no more, but back: the emergency stop.
+
+    JSON: channel, playbook, canary, frozen, version, because, by, at, dry_run.
+    """
+    with options.opened(workspace, dry_run=dry_run) as space:
+        moved = options.complete(space.freeze(channel, because=because))
+    show_channel(moved, "stays at", dry_run, as_json)
+
+
+@app.command()
+def unfreeze(
+    channel: ChannelName,
+    because: Because,
+    workspace: WorkspaceFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a frozen channel move again.
+
+    JSON: channel, playbook, canary, frozen, version, because, by, at, dry_run.
+    """
+    with options.opened(workspace, dry_run=dry_run) as space:
+        moved = options.complete(space.unfreeze(channel, because=because))
+    show_channel(moved, "may move again from", dry_run, as_json)
+
+
+@app.command()
+def assign(
+    channel: ChannelName,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Who would be served, such as a user's name.")],
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which playbook somebody meets on a channel. Nothing is written down.
+
+    JSON: channel, key, arm, playbook, share, propensity, version. The arm is stable, control or canary.
+    """
+    from seedbed.release.assignment import assigned
+    from seedbed.release.readers import Reader
+    from seedbed.storage.store import short
+
+    with options.opened(workspace) as space:
+        serving = options.complete(Reader(space.library, channel).read())
+    found = assigned(serving, key)
+    document = {
+        "channel": channel,
+        "key": key,
+        "arm": found.arm,
+        "playbook": found.playbook.digest,
+        "share": found.share,
+        "propensity": found.propensity,
+        "version": found.version,
+    }
+    output.show(document, as_json, line((key, "bold"), f" meets {short(found.playbook.digest)}, as {found.arm}"))
+
+
+@app.command()
+def compare(
+    channel: ChannelName,
+    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="Which feedback counts.")] = "rating",
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="RATE", help="The highest chance to call it better if it is not.")
+    ] = 0.05,
+    workspace: WorkspaceFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the canary of a channel does beside its control, by the feedback of those who met them.
+
+    Look as often as you like. It is invalid if the two are not met, or not rated, as often as each other.
+
+    JSON: channel, metric, control (playbook, units, known, mean), canary (playbook, units, known, mean), finding,
+    pairs, wins, ties, losses, difference, low, high, p, alpha, because. Exit code 0 if the canary is better, 1 if it is
+    worse, 2 if that cannot be told.
     """
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
-        found = _document(space, channel)
-    past = found["standing"]
-    pairs = [
-        ("channel", channel),
-        ("serves", short(found["playbook"]) if found["playbook"] else "nothing yet"),
-        ("because", found["because"]),
-        ("since", f"{when(found['at'])}, by {found['by']}" if found["at"] else ""),
-        ("gates", ", ".join(map(str, found["require"])) or "none: everything passes"),
-        ("rollback", f"returns to {short(past[-2])}" if len(past) > 1 else "nothing to return to"),
+        found = options.complete(space.compare_live(channel, metric=metric, alpha=alpha))
+    sides = [
+        (
+            name,
+            short(side.playbook),
+            f"{side.units:,}",
+            f"{side.known:,}",
+            "" if side.mean is None else f"{side.mean:.3f}",
+        )
+        for name, side in (("control", found.control), ("canary", found.canary))
     ]
-    output.show(found, as_json, output.facts(pairs))
+    table = output.table("arm", "playbook", "units", "outcomes", "mean", rows=sides)
+    gain = "" if found.difference is None else f": {found.difference:+.3f}, 95% {found.low:+.3f} to {found.high:+.3f}"
+    told = f" after {found.pairs:,} pairs, W {found.wins} T {found.ties} L {found.losses}"
+    why = [line((found.because, "red"))] if found.because else []
+    output.show(found.document(), as_json, table, line((found.finding, "bold"), gain, told), *why)
+    raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(found.finding, INCONCLUSIVE))
 
 
 @app.command()
@@ -103,7 +288,7 @@ def log(
     workspace: WorkspaceFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every release and rollback of a channel, newest first.
+    """Show every move of a channel, newest first.
 
     JSON: ref, moves (to, from, because, by, at).
     """
@@ -120,28 +305,3 @@ def log(
         because = " ".join(each["because"].replace("|", "\\|").split())
         cells = [when(each["at"]), each["to"]["how"], lineage.target(each["from"]), lineage.target(each["to"])]
         typer.echo(f"| {' | '.join([*cells, because, each['by']])} |")
-
-
-@app.command()
-def approve(
-    channel: ChannelName,
-    playbook: PlaybookName,
-    because: Because,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say yes to a playbook of somebody else, for channels whose gates require a review.
-
-    JSON: channel, playbook, because, by, at, dry_run.
-    """
-    from seedbed.release import review
-    from seedbed.storage.store import short
-
-    with options.opened(workspace, dry_run=dry_run) as space:
-        digest = space.playbook(playbook).digest
-        fact = review.approve(space.library, channel, digest, because=because)
-    document = {"channel": channel, "playbook": digest, "because": because, "by": fact.by, "at": fact.at}
-    mark = ("would have: ", "yellow") if dry_run else ("✓ ", "bold green")
-    told = f"{fact.by} approved {short(digest)} for {channel}"
-    output.show({**document, "dry_run": dry_run}, as_json, line(mark, told))

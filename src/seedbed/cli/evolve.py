@@ -99,7 +99,7 @@ def evolve(
     JSON: search, optimizer, metric, better, tasks (reflect, select), start, best, improved, score, start_score,
     optimism, confirmed, answer, changes (path, before, after), arms, front, diversity (step, distance), tried
     (playbook, how, arm, parents, score, deviation, tasks, scores), steps (runs, offered, best, score, deviation), spent
-    (runs, usd, seconds), budget, ended, branch.
+    (runs, tokens, usd, seconds), budget, ended, branch.
     JSON with --dry-run: start, optimizer, budget, reflect, select, confirm.
     Exit code 2 if nothing was better than the start.
     """
@@ -135,10 +135,10 @@ def evolve(
         chosen = branch if found.improved else None
         if chosen:
             space.library.name(chosen, found.best, because=f"best of {len(found.pool) - 1} candidates")
-        account = evolving.account_of(found, space.store.get(found.search), metrics)
+        summary = evolving.summary_of(found, space.store.get(found.search), metrics)
         if report:
-            evolving.write_report(account, report)
-        output.show({**evolving.document(account), "branch": chosen}, as_json, evolving.view(account))
+            evolving.write_report(summary, report)
+        output.show({**evolving.document(summary), "branch": chosen}, as_json, evolving.view(summary))
     if report and not as_json:
         output.show(None, False, output.line(("✓ ", "bold green"), f"wrote {report}"))
     raise typer.Exit(PASS if found.improved else INCONCLUSIVE)

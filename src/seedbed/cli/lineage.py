@@ -183,4 +183,8 @@ def show_moves(name: str, moves: Iterable[Fact], as_json: bool) -> None:
 def target(of: Target | None) -> str:
     if not of:
         return "–"
-    return short(of if isinstance(of, str) else str(of["stable"]))
+    if isinstance(of, str):
+        return short(of)
+    canary = of.get("canary")
+    beside = f" + {100 * canary['share']:g} % {short(canary['playbook'])}" if canary else ""
+    return f"{short(str(of['stable']))}{beside}{', frozen' if of.get('frozen') else ''}"

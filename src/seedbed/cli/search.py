@@ -29,9 +29,9 @@ def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = 
     from itertools import islice
 
     from seedbed.evaluation.report import number
-    from seedbed.evolution.account import gain_text
     from seedbed.evolution.budget import Budget
     from seedbed.evolution.searches import searches
+    from seedbed.evolution.summary import gain_text
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
@@ -72,7 +72,7 @@ def show(
     JSON: search, optimizer, metric, better, tasks (reflect, select), start, best, improved, score, start_score,
     optimism, confirmed, answer, changes (path, before, after), arms, front, diversity (step, distance), tried
     (playbook, how, arm, parents, score, deviation, tasks, scores), steps (runs, offered, best, score, deviation), spent
-    (runs, usd, seconds), budget, ended, begun, by.
+    (runs, tokens, usd, seconds), budget, ended, begun, by.
     """
     from seedbed.cli import evolving
     from seedbed.evaluation.metrics import better
@@ -83,11 +83,11 @@ def show(
         found = past(space.store, name)
         metrics = _metrics(space, found)
         evolution = recalled(space.store, found, {metric.name: better(metric) for metric in metrics})
-    account = evolving.account_of(evolution, found.plan, metrics)
+    summary = evolving.summary_of(evolution, found.plan, metrics)
     if report:
-        evolving.write_report(account, report)
-    body = {**evolving.document(account), "begun": found.begun.at, "by": found.begun.by}
-    output.show(body, as_json, evolving.view(account))
+        evolving.write_report(summary, report)
+    body = {**evolving.document(summary), "begun": found.begun.at, "by": found.begun.by}
+    output.show(body, as_json, evolving.view(summary))
     if report and not as_json:
         output.show(None, False, line(("✓ ", "bold green"), f"wrote {report}"))
 

@@ -111,7 +111,7 @@ def _turn(fact: Fact) -> Parts:
     from seedbed.runs.run import Turn
 
     turn = Turn.from_body(fact.body)
-    tokens = counted(turn.prompt_tokens + turn.completion_tokens, "token")
+    tokens = counted(turn.tokens, "token")
     return [
         (turn.step or turn.role, "bold"),
         (f" · {turn.role} · {turn.model}: ", "cyan"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seedbed.cli import options, output
+from seedbed.cli.channel import Share, show_channel
 from seedbed.cli.compare import compare
 from seedbed.cli.evaluate import evaluate
 from seedbed.cli.evolve import evolve
@@ -17,7 +18,7 @@ from seedbed.cli.output import INCONCLUSIVE, PASS, line
 if TYPE_CHECKING:
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
-    from seedbed.storage.store import Digest, Json, Ref
+    from seedbed.storage.store import Digest
     from seedbed.workspace import Workspace
 
 app = typer.Typer()
@@ -31,6 +32,10 @@ def run(
     inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the task is.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
     max_cost: Annotated[float | None, options.max_cost("Never spend more; conclude in time.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Who is served by the channel: the same key, the same playbook."),
+    ] = None,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was interrupted or failed.")
     ] = None,
@@ -56,12 +61,14 @@ def run(
             "found both; expected --stream for people or --json for programs", param_hint="--stream"
         )
     given, values = _inputs(inputs), options.assignments(changes, "--set")
+    if key is not None and (values or playbook is None):
+        raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as hear:
         if playbook is None:
             work = space.resume(options.whole_run(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
         else:
-            changed = _changed(space, playbook, values)
-            work = space.run(changed, seed=seed, max_cost_usd=max_cost, hear=hear, **given)
+            chosen = playbook if key is not None else _changed(space, playbook, values)
+            work = space.run(chosen, key=key, seed=seed, max_cost_usd=max_cost, hear=hear, **given)
         done = options.complete(work)
     told = stream and done.turns and done.turns[-1].text == done.output
     answer = [] if told else [line(views.answer_text(done.output))]
@@ -71,7 +78,7 @@ def run(
 
 def _inputs(pairs: list[str] | None) -> dict[str, Any]:
     given: dict[str, Any] = {**options.texts(pairs, "NAME=VALUE")}
-    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "hear"}.items():
+    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "hear", "--key": "key"}.items():
         if taken in given:
             raise typer.BadParameter(f"{taken} is no input of a task; expected {option}", param_hint="NAME=VALUE")
     return given
@@ -103,6 +110,7 @@ def release(
         str | None,
         typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
     ] = None,
+    share: Share = None,
     workspace: WorkspaceFile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -110,16 +118,18 @@ def release(
     """Put a playbook on a channel, if the channel's gates let it pass.
 
     The evidence is the experiment named, or else the newest one about exactly this playbook and what is served now.
+    With a share, or on a channel with a ramp, it is a canary at first: `channel promote` gives it more.
 
-    JSON: channel, playbook, version, because, by, at, dry_run. Exit code 1 with every refusal if the gates refuse.
+    JSON: channel, playbook, canary (playbook, share), frozen, version, because, by, at, dry_run. Exit code 1 with every
+    refusal if the gates refuse.
     """
     with options.opened(workspace, dry_run=dry_run) as space:
         chosen = space.playbook(playbook)
         named = because if because and options.looks_like_digest(because) else None
         verdict = _verdict(space, named) if named else _newest_verdict(space, chosen.digest, to)
         reason = "" if named else because or ""
-        moved = options.complete(space.release(chosen, to=to, verdict=verdict, because=reason))
-    _show_channel(moved, "now serves", dry_run, as_json)
+        moved = options.complete(space.release(chosen, to=to, verdict=verdict, because=reason, share=share))
+    show_channel(moved, "now serves", dry_run, as_json)
 
 
 def _verdict(space: Workspace, experiment: str) -> Verdict:
@@ -153,24 +163,6 @@ def _newest_verdict(space: Workspace, candidate: Digest, channel: str) -> Verdic
     return next(filter(is_live, found), found[0] if found else None)
 
 
-def _show_channel(ref: Ref, told: str, dry_run: bool, as_json: bool) -> None:
-    from seedbed.cli import views
-    from seedbed.storage.store import short
-
-    channel, playbook = ref.name.removeprefix("channels/"), views.served(ref)
-    document: Json = {
-        "channel": channel,
-        "playbook": playbook,
-        "version": ref.version,
-        "because": ref.because,
-        "by": ref.by,
-        "at": ref.at,
-        "dry_run": dry_run,
-    }
-    mark = ("would pass: ", "yellow") if dry_run else ("✓ ", "bold green")
-    output.show(document, as_json, line(mark, f"{channel} {told} {short(playbook)}"))
-
-
 @app.command(rich_help_panel="Verbs do the work")
 def rollback(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")],
@@ -179,10 +171,10 @@ def rollback(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Return a channel to what it served before. No gate can forbid it.
+    """Take the canary of a channel away; without one, return to what it served before. No gate can forbid it.
 
-    JSON: channel, playbook, version, because, by, at, dry_run.
+    JSON: channel, playbook, canary, frozen, version, because, by, at, dry_run.
     """
     with options.opened(workspace, dry_run=dry_run) as space:
         moved = options.complete(space.rollback(channel, because=because))
-    _show_channel(moved, "is back at", dry_run, as_json)
+    show_channel(moved, "is back at", dry_run, as_json)

@@ -25,6 +25,10 @@ FEW = 500
 SOME = 200
 """Bodies that are read at a time: so few that the garbage collector does not come to look at them."""
 
+ALIKE = 3
+"""So many characters the runs of one playbook have in common, so that databases keep their names near each other: with
+many cells that halves the work of adding one. The rest still tells them apart where people see ten characters."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -43,17 +47,29 @@ class Cell:
     answer: str = ""
     run: str = ""
     cost_usd: float = 0.0
+    tokens: int = 0
     latency_seconds: float = 0.0
     reused: bool = False
 
     def fact(self, at: datetime, by: str) -> Fact:
-        body = {name: getattr(self, name) for name in _IN_BODY}
+        body = {
+            "task": self.task,
+            "replicate": self.replicate,
+            "metric": self.metric,
+            "reason": self.reason,
+            "answer": self.answer,
+            "run": self.run,
+            "cost_usd": self.cost_usd,
+            "tokens": self.tokens,
+            "latency_seconds": self.latency_seconds,
+        }
         return Fact(kind="cell", key=self.key, subject=self.playbook, at=at, by=by, body=body, value=self.value)
 
 
-_IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "latency_seconds")
+_IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "tokens", "latency_seconds")
 _columns = itemgetter(*_IN_BODY)
-_NUMBERS = {"value": "d", "cost_usd": "d", "latency_seconds": "d", "replicate": "l", "metric": "h", "reused": "b"}
+_NUMBERS = {"value": "d", "cost_usd": "d", "tokens": "q", "latency_seconds": "d"}
+_NUMBERS |= {"replicate": "l", "metric": "h", "reused": "b"}
 _TEXTS = ("key", "task", "reason", "answer", "run")
 
 
@@ -92,11 +108,13 @@ class Naming:
     def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], asked: Asked | None = None) -> None:
         self._asked = asked or Asked()
         self._about = digest("work", {"playbook": playbook, "models": models})
+        self._beginning = self._about[3 : 3 + ALIKE]
         self._metrics = [digest("metric", identity)[3:19] for identity in metrics]
 
     def __call__(self, task: Task, replicate: int) -> Names:
         inputs, what = self._asked(task)
-        run = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
+        asked = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
+        run = self._beginning + asked[ALIKE:]
         return Names(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
 
 
@@ -146,7 +164,7 @@ class Cells(Sequence[Cell]):
         self._open()
         metric = self._names.setdefault(cell.metric, len(self._names))
         value = math.nan if cell.value is None else cell.value
-        numbers = (value, cell.cost_usd, cell.latency_seconds, cell.replicate, metric, cell.reused)
+        numbers = (value, cell.cost_usd, cell.tokens, cell.latency_seconds, cell.replicate, metric, cell.reused)
         for column, number in zip(self._numbers.values(), numbers, strict=True):
             column.append(number)
         for texts, text in zip(
@@ -183,7 +201,7 @@ class Cells(Sequence[Cell]):
         return [names[number] for number in dict.fromkeys(self._numbers["metric"])]
 
     def column(self, name: str) -> np.ndarray:
-        """The values (NaN where there is none), costs or latencies of all cells, or which of them are reused."""
+        """The values (NaN where there is none), costs, tokens or latencies of all cells, or which are reused."""
         import numpy as np
 
         if name != "value":
@@ -240,11 +258,12 @@ class Cells(Sequence[Cell]):
         if isinstance(index, slice):
             return self.take(range(len(self))[index])
         self._open()
-        value, cost, latency, replicate, metric, reused = (column[index] for column in self._numbers.values())
+        value, cost, tokens, latency, replicate, metric, reused = (column[index] for column in self._numbers.values())
         return Cell(
             playbook=self.playbook,
             value=None if value != value else value,
             cost_usd=cost,
+            tokens=tokens,
             latency_seconds=latency,
             replicate=replicate,
             metric=list(self._names)[metric],

@@ -258,6 +258,7 @@ async def _pay(
             answer=score.answer,
             run=done.id if done else "",
             cost_usd=(done.cost_usd if done else 0.0) + score.cost_usd,
+            tokens=(done.tokens if done else 0) + score.tokens,
             latency_seconds=done.latency_seconds if done else 0.0,
             reused=reused,
         )

@@ -169,11 +169,11 @@ class DebateQuality(Judge):
 def _score(judgement: Judgement, asked: Sequence[str], values: Sequence[float], run: Run) -> Score:
     answer = told(run.output)[:KEPT]
     if judgement.unscored:
-        return Score(None, judgement.unscored, answer, judgement.cost_usd)
+        return Score(None, judgement.unscored, answer, judgement.cost_usd, judgement.tokens)
     said = zip(asked, judgement.marks, judgement.reasons, strict=True)
     reason = "\n".join(f"{name}: {mark}{f', as {why}' if why else ''}" for name, mark, why in said)
     value = sum(values) / len(values) if values else None
-    return Score(value, reason, answer, judgement.cost_usd)
+    return Score(value, reason, answer, judgement.cost_usd, judgement.tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Court:
         for number in count():
             money = Ledger(within=self.ledger)
             run = await self.once(digest("judgement", [*about, number])[3:35], playbook, inputs, seed, money)
-            paid_before = run.cost_usd > 0 and not money.spent_usd
+            paid_before = run.tokens > 0 and not money.spent_tokens
             # One that was cut, as may be for want of money, is asked for anew by whoever comes next.
             if not (paid_before and any(turn.finish_reason == "length" for turn in run.turns)):
                 return run
@@ -144,6 +144,7 @@ class Judgement:
     reasons: tuple[str, ...] = ()
     unscored: str = ""
     cost_usd: float = 0.0
+    tokens: int = 0
 
 
 def _unknown(playbook: Playbook) -> Json:
@@ -224,7 +225,7 @@ class Judge(ABC):
     async def judged(self, parts: Sequence[Part]) -> Judgement:
         """The judge's marks for a piece of work, if there is money for them. Raises BudgetSpent for a spent quota."""
         material = presented(parts, self.cut_at)
-        why, cost = "", 0.0
+        why, cost, tokens = "", 0.0, 0
         for _ in range(2):
             inputs = {"material": material, "again": AGAIN.format(why=why) if why else ""}
             seed = int(digest("judgement", [self.playbook.digest, inputs])[3:11], 16)
@@ -234,21 +235,21 @@ class Judge(ABC):
             except BudgetSpent as spent:
                 if not (court and court.ledger.refused):
                     raise  # it is the quota's, and no fault of the judge's
-                return Judgement(unscored=str(spent), cost_usd=cost)
+                return Judgement(unscored=str(spent), cost_usd=cost, tokens=tokens)
             except RunError as wrong:
                 unscored = f"the judge gave no answer: {wrong}"
                 if not (isinstance(wrong, ModelUnavailable) and wrong.why == "refused"):
                     break  # whatever else may pass was tried again already
                 why = "you refused it"
                 continue
-            cost += run.cost_usd
+            cost, tokens = cost + run.cost_usd, tokens + run.tokens
             try:
                 marks, reasons = read(told(run.output), self.questions)
-                return Judgement(marks, reasons, cost_usd=cost)
+                return Judgement(marks, reasons, cost_usd=cost, tokens=tokens)
             except ValueError as wrong:
                 why = str(wrong)
                 unscored = f"the judge's answer cannot be read: {why}, in {shown(told(run.output), 200)}"
-        return Judgement(unscored=unscored, cost_usd=cost)
+        return Judgement(unscored=unscored, cost_usd=cost, tokens=tokens)
 
 
 def judges_in(identity: object) -> Iterator[Json]:

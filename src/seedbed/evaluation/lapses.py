@@ -8,7 +8,7 @@ from datetime import datetime
 from seedbed.evaluation.cells import Cell
 from seedbed.storage.store import Digest, Fact, Query, Store
 
-_IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "run", "cost_usd")
+_IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "run", "cost_usd", "tokens")
 
 
 class Lapses:

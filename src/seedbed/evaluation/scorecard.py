@@ -241,7 +241,7 @@ _UNPAID = ("the money for this evaluation was spent", "expected enough for anoth
 
 ROW = (
     *("playbook", "task", "replicate", "metric", "value", "reason", "answer", "expected", "tags", "source"),
-    *("run", "cost_usd", "latency_seconds", "reused"),
+    *("run", "cost_usd", "tokens", "latency_seconds", "reused"),
 )
 """What a row says about a cell."""
 

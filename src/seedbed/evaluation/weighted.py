@@ -61,20 +61,20 @@ class Weighted:
         return {"metric": "weighted", "version": 1, "parts": parts, "normalised": self.normalised}
 
     async def __call__(self, run: Run, task: Task) -> Score:
-        total, cost, told, answer = 0.0, 0.0, [], ""
+        total, cost, tokens, told, answer = 0.0, 0.0, 0, [], ""
         for part in self._parts:
             score = await part.metric(run, task)
-            cost += score.cost_usd
+            cost, tokens = cost + score.cost_usd, tokens + score.tokens
             if score.value is None:
-                return Score(None, f"{part.metric.name}: {score.reason}", score.answer, cost)
+                return Score(None, f"{part.metric.name}: {score.reason}", score.answer, cost, tokens)
             total += part.weight * score.value / part.scale
             told.append(f"{part.weight:g} * {part.metric.name} {score.value:g}")
             answer = answer or score.answer
         if self.normalised:
             total /= sum(abs(part.weight) for part in self._parts)
         if not math.isfinite(total):
-            return Score(None, f"beyond all numbers: {' + '.join(told)}", answer, cost)
-        return Score(total, " + ".join(told), answer, cost)
+            return Score(None, f"beyond all numbers: {' + '.join(told)}", answer, cost, tokens)
+        return Score(total, " + ".join(told), answer, cost, tokens)
 
 
 def weighted(**parts: Any) -> Weighted:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Protocol, TypeAlias
@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evolution.effects import believed_best, effects_of
 from seedbed.evolution.pool import Pool
 from seedbed.stats import pareto
 from seedbed.storage.store import Json
@@ -32,6 +33,9 @@ class Allocation(Protocol):
 
     def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
         """Rounds for what was offered in one step; there is room for so many runs, if that is limited."""
+
+    def best(self, pool: Pool) -> int:
+        """The place that is believed to be best by what was paid for so far."""
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         """Rounds at the end of a search, to be sure of the best."""
@@ -83,15 +87,11 @@ class Halving:
             if not rivals:
                 return
 
+    def best(self, pool: Pool) -> int:
+        return pool.best()
+
     def finals(self, pool: Pool) -> Iterator[Wanted]:
-        """The best few on all tasks; then, where replicates differ, again until each is tried three times."""
-        finalists = best_of(range(len(pool)), pool)[: self.finalists]
-        yield [(place, [(task, 0) for task in pool.select]) for place in finalists]
-        finalists = best_of(finalists, pool)[:2]
-        yield [(place, [(task, 1) for task in pool.select[: self.first]]) for place in finalists]
-        if pool.is_noisy(finalists):
-            for replicate in (1, 2):
-                yield [(place, [(task, replicate) for task in pool.select]) for place in finalists]
+        return _finals(lambda: best_of(range(len(pool)), pool)[: self.finalists], self.first, pool)
 
     def kept(self, pool: Pool) -> int:
         finalists = best_of(range(len(pool)), pool)[: self.finalists]
@@ -131,13 +131,80 @@ class Uniform:
         return {"allocation": "uniform"}
 
     def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
-        yield [(place, [(task, 0) for task in pool.select]) for place in dict.fromkeys((0, *offered))]
+        tasks = [(task, 0) for task in pool.select]
+        yield [(place, tasks) for place in dict.fromkeys((0, *offered))]
+
+    def best(self, pool: Pool) -> int:
+        return pool.best()
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         return iter(())
 
     def kept(self, pool: Pool) -> int:
         return 0
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Few tasks for each of many candidates, for what they have in common says more of each than its own scores.
+
+    Candidates of one step meet the same `first` tasks, those that were tried least; fewer if there is not much room.
+    Where there are more than `few`, the best third of them goes on, with three times as many tasks. Which is best is
+    told by all scores together (see Effects).
+    """
+
+    first: int = 12
+    few: int = 6
+    finalists: int = 2
+
+    @property
+    def identity(self) -> Json:
+        return {"allocation": "pooling", **asdict(self)}
+
+    def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
+        rivals, size = list(offered), min(self.first, len(pool.select))
+        if room is not None:
+            size = max(1, min(size, room // (2 * len(rivals) + 1)))
+        tasks: list[tuple[str, int]] = []
+        while True:
+            tried = (pool.counts() > 0).sum(axis=0)
+            order = [(pool.select[place], 0) for place in np.argsort(tried, kind="stable").tolist()]
+            known = set(tasks)
+            tasks += [task for task in order if task not in known][: size - len(tasks)]
+            # The start is what others are seen from; it need not be known any better than they are.
+            with_start = [0] if tried[0] < 1 or len(pool) <= self.first else []
+            yield [(place, tasks) for place in dict.fromkeys((*with_start, *rivals))]
+            if len(rivals) <= self.few or size >= len(pool.select):
+                return
+            effects = effects_of(pool)
+            means = dict(zip(effects.places, effects.means.tolist(), strict=True))
+            rivals = sorted(rivals, key=lambda place: (-means.get(place, -math.inf), place))
+            rivals = rivals[: max(1, math.ceil(len(rivals) / 3))]
+            size = min(3 * size, len(pool.select))
+
+    def best(self, pool: Pool) -> int:
+        return believed_best(pool)
+
+    def finals(self, pool: Pool) -> Iterator[Wanted]:
+        return _finals(lambda: self._finalists(pool), self.first, pool)
+
+    def kept(self, pool: Pool) -> int:
+        return self.finalists * len(pool.select) if len(pool) > 1 else 0
+
+    def _finalists(self, pool: Pool) -> list[int]:
+        effects = effects_of(pool)
+        return [effects.places[number] for number in np.argsort(-effects.means, kind="stable")[: self.finalists]]
+
+
+def _finals(finalists: Callable[[], list[int]], first: int, pool: Pool) -> Iterator[Wanted]:
+    """The best few on all tasks; then, where replicates differ, again until each is tried three times."""
+    chosen = finalists()
+    yield [(place, [(task, 0) for task in pool.select]) for place in chosen]
+    chosen = best_of(chosen, pool)[:2]
+    yield [(place, [(task, 1) for task in pool.select[:first]]) for place in chosen]
+    if pool.is_noisy(chosen):
+        for replicate in (1, 2):
+            yield [(place, [(task, replicate) for task in pool.select]) for place in chosen]
 
 
 def best_of(places: Sequence[int], pool: Pool) -> list[int]:

@@ -153,15 +153,18 @@ class Benched:
         if any(cell.run for cell in cells):
             return cells
         with suppress(NotFound):
-            usd = recall(self.store, run_of(cells[0].key)).cost_usd
-            return [replace(cell, cost_usd=cell.cost_usd + usd) for cell in cells]
+            run = recall(self.store, run_of(cells[0].key))
+            usd, tokens = run.cost_usd, run.tokens
+            return [replace(cell, cost_usd=cell.cost_usd + usd, tokens=cell.tokens + tokens) for cell in cells]
         return cells
 
 
-def cost_of(cells: Sequence[Cell]) -> float:
-    """What a run and its scores did cost. Each cell has the cost of the run, and its own."""
-    run = min(cell.cost_usd for cell in cells)
-    return run + sum(cell.cost_usd - run for cell in cells)
+def cost_of(cells: Sequence[Cell]) -> tuple[float, int]:
+    """What a run and its scores did cost, in US dollars and tokens. Each cell has that of the run, and its own."""
+    if len(cells) == 1:
+        return cells[0].cost_usd, cells[0].tokens
+    usd, tokens = min(cell.cost_usd for cell in cells), min(cell.tokens for cell in cells)
+    return usd + sum(cell.cost_usd - usd for cell in cells), tokens + sum(cell.tokens - tokens for cell in cells)
 
 
 def _spot(playbook: Playbook, item: Item) -> Spot:

@@ -76,28 +76,31 @@ def _amount(match: re.Match[str]) -> tuple[str, float] | None:
 
 
 class Account:
-    """What a search has spent and may still spend. Runs are reserved before they are launched; money is held call by
-    call by the ledger."""
+    """What a search has spent and may still spend. Runs are reserved before they are launched; money and tokens are
+    held call by call by the ledger."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.runs = 0
         self.seconds = 0.0
-        self.ledger = Ledger(budget.usd, kept=0.0)
-        self.dearest_usd = 0.0
+        self.ledger = Ledger(budget.usd, budget.tokens, kept=0.0)
+        self.dearest_usd, self.dearest_tokens = 0.0, 0
 
     @property
     def spent(self) -> Json:
-        return {"runs": self.runs, "usd": self.ledger.spent_usd, "seconds": round(self.seconds, 3)}
+        usd, tokens = self.ledger.spent_usd, self.ledger.spent_tokens
+        return {"runs": self.runs, "tokens": tokens, "usd": usd, "seconds": round(self.seconds, 3)}
 
     def runs_left(self, kept: int = 0) -> int | None:
         """How many more runs may be launched if some are `kept` for later; None where nobody limits that.
 
-        With money for a while only it is no more than the dearest run so far would take of it.
+        With money or tokens for a while only it is no more than the dearest run so far would take of them.
         """
         limits = [] if self.budget.runs is None else [self.budget.runs - self.runs - kept]
         if self.budget.usd is not None and self.dearest_usd > 0:
             limits.append(int(self.ledger.left_usd() / self.dearest_usd + 1e-9) - kept)
+        if self.budget.tokens is not None and self.dearest_tokens > 0:
+            limits.append(int(self.ledger.left_tokens() // self.dearest_tokens) - kept)
         return max(0, min(limits)) if limits else None
 
     def is_over(self, kept: int = 0) -> bool:
@@ -112,9 +115,9 @@ class Account:
             raise BudgetSpent(f"found {left} runs left of {self.budget}; expected {runs}. Raise the budget")
         self.runs += runs
 
-    def learn(self, usd: float) -> None:
+    def learn(self, usd: float, tokens: int = 0) -> None:
         """That a run did cost so much: no more are launched at a time than could be paid if all of them did."""
-        self.dearest_usd = max(self.dearest_usd, usd)
+        self.dearest_usd, self.dearest_tokens = max(self.dearest_usd, usd), max(self.dearest_tokens, tokens)
 
 
 __all__ = ["Account", "Budget"]

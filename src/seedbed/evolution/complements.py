@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -96,6 +97,18 @@ def _ancestors(pool: Pool, place: int) -> set[int]:
             found.add(each)
             waiting += [pool.place(parent) for parent in pool.parents[each] if parent in pool]
     return found
+
+
+def merged(base: Playbook, siblings: Sequence[Playbook]) -> dict[str, Any]:
+    """What changes in the base if all that its children have changed is put together, by gene."""
+    own = genes(base)
+    values: dict[str, Any] = {}
+    for sibling in siblings:
+        for path, theirs in genes(sibling).items():
+            if path in own and theirs.value != own[path].value:
+                ours = replace(own[path], value=values.get(path, own[path].value))
+                values[path] = _merged(own[path], ours, theirs)
+    return values
 
 
 def _merged(base: Gene, ours: Gene, theirs: Gene) -> object:

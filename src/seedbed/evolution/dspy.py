@@ -116,15 +116,11 @@ class _Stage:
         return str(demo["output"])
 
     def _playbook(self, program: Any) -> Playbook:
-        """The start with the demos of a program; where a task is there twice, with the first."""
+        """The start with the demos of a program."""
         values = {}
-        for name, predictor in zip(self.steps, program.predictors(), strict=True):
-            found: dict[str, Json] = {}
-            for each in predictor.demos:
-                if demo := self._demo(self.steps[name], each):
-                    found.setdefault(each["task"], demo)
-            if found:
-                values[f"demos.{name}"] = list(found.values())
+        for (name, step), predictor in zip(self.steps.items(), program.predictors(), strict=True):
+            if demos := [demo for each in predictor.demos if (demo := self._demo(step, each))]:
+                values[f"demos.{name}"] = demos
         return child(self._start, values) or self._start
 
     def _demo(self, step: Step, example: Any) -> Json | None:

@@ -85,8 +85,8 @@ _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 def read(answer: str) -> Answer:
     """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
     if len(answer) > LONGEST_ANSWER:
-        found = f"{len(answer):,} characters"
-        return Answer(problems=(Problem("answer", found, f"at most {LONGEST_ANSWER:,}"),))
+        size = f"{len(answer):,} characters"
+        return Answer(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))
     said = _THOUGHT.sub("", answer)
     found = [value for value in _values(said) if _has_edits(value)]
     if not found:

@@ -71,6 +71,7 @@ class Told:
     account: Account
     steps: Sequence[Step]
     cells: int
+    best: int
 
 
 Watcher = Callable[[Told], None]
@@ -101,6 +102,7 @@ class _Searching:
         self.plan, self.arena, self.library, self.because, self.watch = plan, arena, library, because, watch
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
         self.steps: list[Step] = []
+        self._known, self._found = -1, 0
         self.account = Account(plan.budget)
         self.till = Till(self._registered(options), arena, self.account)
         self.search = Search(
@@ -122,7 +124,7 @@ class _Searching:
                 raise
             except BudgetSpent:
                 pass
-            best = self.pool.best()
+            best = self._best()
             self.till.kept = 0
             try:
                 confirmed = await self._confirmed(best)
@@ -189,14 +191,14 @@ class _Searching:
                 return over
             if not offers:
                 return "the optimizer had nothing more to offer"
-            before, runs = self.pool.best(), self.account.runs
+            before, runs = self._best(), self.account.runs
             cells, short = await self._tried(offers)
             self._step(offers, self.account.runs - runs)
             await self.plan.optimizer.tell(cells)
             if short:
                 return over
             if any(offer.tasks is None for offer in offers):  # who only looks cannot find anything
-                idle = 0 if self.pool.best() != before else idle + 1
+                idle = 0 if self._best() != before else idle + 1
             if self.plan.patience is not None and idle >= self.plan.patience:
                 return f"{idle} steps brought nothing better"
             if self.plan.enough is not None and self.steps[-1].score >= self.plan.enough:
@@ -233,10 +235,9 @@ class _Searching:
                 self._tell(len(paid))
 
     def _work(self, wanted: Wanted) -> list[Work]:
-        return [
-            (self.pool.playbooks[place], [(self.tasks[task], replicate) for task, replicate in own])
-            for place, own in wanted
-        ]
+        once = {id(own): own for _, own in wanted}  # most rounds give all candidates one and the same list
+        items = {name: [(self.tasks[task], replicate) for task, replicate in own] for name, own in once.items()}
+        return [(self.pool.playbooks[place], items[id(own)]) for place, own in wanted]
 
     def _keep(self, offers: Sequence[Offer]) -> None:
         """Keep what is offered before its first score: whoever takes a candidate from a search that was interrupted
@@ -258,7 +259,7 @@ class _Searching:
 
     def _step(self, offers: Sequence[Offer], runs: int) -> None:
         """A step is a fact when all of it is paid: whole, or not at all."""
-        best = self.pool.best()
+        best = self._best()
         standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
         offered = tuple(offer.playbook.digest for offer in offers)
         step = Step(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
@@ -267,9 +268,15 @@ class _Searching:
         self.arena.store.append([self.till.fact("step", step.number, body, standing.mean)])
         self._tell(0)
 
+    def _best(self) -> int:
+        """What is believed to be best now; found again only when something was told since."""
+        if self._known != self.pool.told:
+            self._known, self._found = self.pool.told, self.plan.allocation.best(self.pool)
+        return self._found
+
     def _tell(self, cells: int) -> None:
         if self.watch:
-            self.watch(Told(self.pool, self.account, self.steps, cells))
+            self.watch(Told(self.pool, self.account, self.steps, cells, self._best()))
 
     def _transcript(self, run: str) -> Run | None:
         with suppress(NotFound):

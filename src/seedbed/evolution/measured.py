@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from seedbed.evaluation.cells import Asked, Cell, recorded
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics import Better, Metric, Score
-from seedbed.evolution.arena import Fails, Paid, Spot, Work, cost_of, naming_of
+from seedbed.evolution.arena import Fails, Paid, Work, cost_of, naming_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
@@ -30,7 +31,10 @@ Scores: TypeAlias = Score | float | Sequence[Score | float]
 Scoring: TypeAlias = Callable[[Playbook, Task, int], Scores | Awaitable[Scores]]
 """Scores a playbook at a task, in one of its replicates."""
 
-TOGETHER_SECONDS = 0.01
+Turn: TypeAlias = tuple[Playbook, Item, Sequence[str]]
+"""What is to be scored, and the names of its cells."""
+
+TOGETHER_SECONDS = 0.03
 """What a function scores at once becomes durable together, and waits no longer than that."""
 
 
@@ -82,32 +86,41 @@ class Measured:
         return await (self._one_by_one(work, ledger, failed) if waits else self._together(work, ledger, failed))
 
     async def _together(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
-        paid: Paid = {}
-        written, at = 0, time.perf_counter()
-        for playbook, item, names in self._named(work):
+        turns, paid = self._named(work), Paid()
+        while new := self._some(turns, ledger, failed):
+            paid |= new
+            await asyncio.sleep(0)
+        return paid
+
+    def _some(self, turns: Iterator[Turn], ledger: Ledger, failed: Fails) -> Paid:
+        """The next of the turns, as many as there is time for; nothing if there are no more."""
+        new: Paid = {}
+        begun = time.perf_counter()
+        for playbook, item, names in turns:
             try:
-                scores = self.score(playbook, *item)
+                scores = self._scores(self.score(playbook, *item))  # type: ignore[arg-type]
+            except SettingsError:
+                raise
             except Exception as wrong:  # noqa: BLE001 - as the crash of an agent is
                 scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
-            paid[playbook.digest, item[0].id, item[1]] = self._cells(playbook, item, names, scores)  # type: ignore[arg-type]
-            if time.perf_counter() - at > TOGETHER_SECONDS:
-                self._append(list(paid.items())[written:], paid, ledger, failed)
-                written, at = len(paid), time.perf_counter()
-                await asyncio.sleep(0)
-        self._append(list(paid.items())[written:], paid, ledger, failed)
-        return paid
+            new[playbook.digest, item[0].id, item[1]] = self._cells(playbook, item, names, scores)
+            if time.perf_counter() - begun > TOGETHER_SECONDS:
+                break
+        return self._kept(new, ledger, failed) if new else new
 
     async def _one_by_one(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
         paid: Paid = {}
 
-        async def one(turn: tuple[Playbook, Item, Sequence[str]]) -> None:
+        async def one(turn: Turn) -> None:
             playbook, item, names = turn
             try:
-                scores = await self.score(playbook, *item)  # type: ignore[misc]
+                scores = self._scores(await self.score(playbook, *item))  # type: ignore[misc]
+            except SettingsError:
+                raise
             except Exception as wrong:  # noqa: BLE001 - as the crash of an agent is
                 scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
             cells: Sequence[Cell] = self._cells(playbook, item, names, scores)
-            ledger.spend(cost_of(cells))
+            ledger.spend(*cost_of(cells))
             facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
             if not all([await self.journal.add(fact) for fact in facts]):
                 cells = self._agreed(cells)
@@ -120,45 +133,63 @@ class Measured:
                 pass
         return paid
 
-    def _named(self, work: Iterable[Work]) -> Iterator[tuple[Playbook, Item, Sequence[str]]]:
+    def _named(self, work: Iterable[Work]) -> Iterator[Turn]:
         for playbook, items in work:
             naming = naming_of(self, playbook)
             for item in items:
                 yield playbook, item, naming(*item).cells
 
-    def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Scores) -> list[Cell]:
-        told = scores if isinstance(scores, Sequence) else [scores]
-        cells = []
-        for name, metric, score in zip(names, self.metrics, told, strict=True):
-            if not isinstance(score, Score):
-                score = Score(float(score))
-            cells.append(
-                Cell(
-                    key=name,
-                    playbook=playbook.digest,
-                    task=item[0].id,
-                    replicate=item[1],
-                    metric=metric.name,
-                    value=score.value,
-                    reason=score.reason,
-                    answer=score.answer,
-                    cost_usd=score.cost_usd,
-                )
-            )
-        return cells
+    def _scores(self, told: Scores) -> list[Score]:
+        every = [told] if isinstance(told, float) or not isinstance(told, Sequence) else told
+        if len(every) != len(self.metrics):
+            expected = f"{len(self.metrics)}, one for each metric"
+            raise SettingsError([Problem("the scoring function", f"{len(every)} scores", expected)])
+        return [score if isinstance(score, Score) else Score(float(score)) for score in every]
 
-    def _append(self, new: Sequence[tuple[Spot, Sequence[Cell]]], paid: Paid, ledger: Ledger, failed: Fails) -> None:
-        at = self.clock()
-        every = [cell for _, cells in new for cell in cells]
-        facts = [cell.fact(at, self.by) for cell in every if cell.value is not None]
-        if self.store.append(facts) < len(facts):
-            paid |= {spot: self._agreed(cells) for spot, cells in new}
+    def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Sequence[Score]) -> list[Cell]:
+        return [
+            Cell(
+                key=name,
+                playbook=playbook.digest,
+                task=item[0].id,
+                replicate=item[1],
+                metric=metric.name,
+                value=score.value,
+                reason=score.reason,
+                answer=score.answer,
+                cost_usd=score.cost_usd,
+                tokens=score.tokens,
+            )
+            for name, metric, score in zip(names, self.metrics, scores, strict=True)
+        ]
+
+    def _kept(self, new: Paid, ledger: Ledger, failed: Fails) -> Paid:
+        """What is new, when all of it is a fact."""
+        at, by = self.clock(), self.by
+        every = [cell for cells in new.values() for cell in cells]
+        with _undisturbed():
+            facts = [cell.fact(at, by) for cell in every if cell.value is not None]
+            known = len(facts) - self.store.append(facts)
         if len(facts) < len(every):
             failed([cell for cell in every if cell.value is None])
-        if usd := sum(cost_of(cells) for _, cells in new):
-            ledger.spend(usd)
+        costs = [cost_of(cells) for cells in new.values()]
+        ledger.spend(sum(usd for usd, _ in costs), sum(tokens for _, tokens in costs))
+        return {spot: self._agreed(cells) for spot, cells in new.items()} if known else new
 
     def _agreed(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """As they are kept where somebody was quicker: there is one truth."""
         kept = {cell.key: cell for cell in recorded(self.store, cells[0].playbook, [cell.key for cell in cells])}
         return [kept.get(cell.key, cell) for cell in cells]
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without rounds of Python's collector: thousands of facts, all needed until they are written, would be looked
+    through again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

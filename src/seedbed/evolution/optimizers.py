@@ -14,11 +14,12 @@ from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.metrics import call
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.bootstrap import Bootstrap
+from seedbed.evolution.numbers import Numbers, numbers
 from seedbed.evolution.operators import Operator
 from seedbed.evolution.optimizer import Optimizer
 from seedbed.evolution.population import Population
 from seedbed.evolution.portfolio import Portfolio
-from seedbed.evolution.variation import demonstrated, operators, reworded
+from seedbed.evolution.variation import Change, demonstrated, operators, reworded
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -46,6 +47,8 @@ class Means:
     def operators(self) -> list[Operator]:
         """All ways to change the start that need no model."""
         found = operators(self.start, bank=self.bank, tasks=self.tasks, models=self.models)
+        if moved := numbers(self.start):  # all of them together; a nudge of one would add nothing
+            found = [Numbers(), *(each for each in found if not (isinstance(each, Change) and each.path in moved))]
         return [each for each in found if self.gene is None or self.gene in each.name or "." not in each.name]
 
     def candidates(self) -> list[Playbook]:
@@ -111,14 +114,13 @@ def _offered() -> dict[str, EntryPoint]:
 
 def _portfolio(means: Means) -> Optimizer:
     ways = means.operators()
-    arms: dict[str, Optimizer] = {
-        "best_of": BestOf(means.candidates(), operators=ways, brood=8),
-        "population": Population(operators=ways),
-    }
+    arms: dict[str, Optimizer] = {}
+    if means.reflector:
+        arms["reflection"] = _reflection(means, bundle=True, merge=False)
     if means.tasks and any(gene.kind == "demos" for gene in genes(means.start).values()):
         arms["bootstrap"] = Bootstrap()
-    if means.reflector:
-        arms["reflection"] = _reflection(means)
+    arms["best_of"] = BestOf(means.candidates(), operators=ways, brood=6)
+    arms["population"] = Population(operators=ways, offspring=6)
     return Portfolio(arms)
 
 

@@ -12,8 +12,8 @@ from seedbed.evaluation.page import document, figure, grid, safe, tiles
 from seedbed.evaluation.plots import STYLE, Line, Spot, bars, chart, forest, scatter
 from seedbed.evaluation.report import number
 from seedbed.evolution import report as written
-from seedbed.evolution.account import Account
 from seedbed.evolution.evolve import Evolution
+from seedbed.evolution.summary import Summary
 from seedbed.playbooks.changes import Change
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Json, short
@@ -41,22 +41,22 @@ del{color:var(--s5)}ins{color:var(--s0);text-decoration:none;font-weight:600}ins
 
 def to_html(found: Evolution, plan: Json | None = None, better: Mapping[str, Better] | None = None) -> str:
     """All of a report with pictures, for light and dark screens; what is given besides is as in `to_markdown`."""
-    account = Account(found, plan or {}, better or {})
-    parts = [f"<h1>{safe(account.title)}</h1><p class=told>{safe(account.subtitle)}</p>"]
-    kind, badge = BADGES[account.answer]
-    answer = f'<span class="badge {kind}">{badge}</span><p class=answer>{safe(account.sentence)}</p>'
-    parts += [f"<section>{answer}</section>", _tiles(account), _section("How it came about", _course(account))]
-    parts.append(_section("On the tasks that decide, and on others", _levels(account)))
-    parts.append(_section("What changed", "".join(map(_change, account.changes)) or _note("The best is the start.")))
-    parts.append(_section("Lineage of the best", f"<pre class=tree>{safe(chr(10).join(account.lineage))}</pre>"))
-    told = grid(written.ARMS, written.arms(account), numbers=True) + _note(written.GAINS)
-    parts.append(_section("What each arm earned", _note(account.no_arms) if account.no_arms else told))
-    parts.append(_section("Spending", _spending(account)))
-    parts.append(_section("Front", _front(account)))
-    parts.append(_section("Candidates", _candidates(account)))
-    parts.append(_section("Figures", f"<div class=figures>{grid(written.FIGURES, account.figures)}</div>"))
-    parts.append(_section("Registered before anything was run", grid(("what", "value"), written.registered(account))))
-    return document(account.title, parts, STYLE + _MORE)
+    summary = Summary(found, plan or {}, better or {})
+    parts = [f"<h1>{safe(summary.title)}</h1><p class=told>{safe(summary.subtitle)}</p>"]
+    kind, badge = BADGES[summary.answer]
+    answer = f'<span class="badge {kind}">{badge}</span><p class=answer>{safe(summary.sentence)}</p>'
+    parts += [f"<section>{answer}</section>", _tiles(summary), _section("How it came about", _course(summary))]
+    parts.append(_section("On the tasks that decide, and on others", _levels(summary)))
+    parts.append(_section("What changed", "".join(map(_change, summary.changes)) or _note("The best is the start.")))
+    parts.append(_section("Lineage of the best", f"<pre class=tree>{safe(chr(10).join(summary.lineage))}</pre>"))
+    told = grid(written.ARMS, written.arms(summary), numbers=True) + _note(written.GAINS)
+    parts.append(_section("What each arm earned", _note(summary.no_arms) if summary.no_arms else told))
+    parts.append(_section("Spending", _spending(summary)))
+    parts.append(_section("Front", _front(summary)))
+    parts.append(_section("Candidates", _candidates(summary)))
+    parts.append(_section("Figures", f"<div class=figures>{grid(written.FIGURES, summary.figures)}</div>"))
+    parts.append(_section("Registered before anything was run", grid(("what", "value"), written.registered(summary))))
+    return document(summary.title, parts, STYLE + _MORE)
 
 
 def _section(heading: str, inner: str) -> str:
@@ -67,17 +67,17 @@ def _note(text: str) -> str:
     return f"<p class=note>{safe(text)}</p>"
 
 
-def _tiles(account: Account) -> str:
-    sure, optimism = account.found.confirmed, account.optimism
-    start, best = account.standing(0), account.standing(account.best)
+def _tiles(summary: Summary) -> str:
+    sure, optimism = summary.found.confirmed, summary.optimism
+    start, best = summary.standing(0), summary.standing(summary.best)
     doubt = "optimism not known" if optimism is None else f"of which optimism {optimism:+.3f}"
-    shown = [(f"{account.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
+    shown = [(f"{summary.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
     if sure:
         shown.append(_gain("gain, confirmed", sure.gain))
         if sure.over_best_of_n:
             shown.append(_gain("gain over best of N", sure.over_best_of_n))
-    runs = account.found.spent["runs"]
-    tried = f"{len(account.pool) - 1:,} candidates, ${account.found.spent['usd']:.4f}"
+    runs = summary.found.spent["runs"]
+    tried = f"{len(summary.pool) - 1:,} candidates, ${summary.found.spent['usd']:.4f}"
     return tiles([*shown, ("runs", f"{runs:,}", tried)])
 
 
@@ -92,24 +92,24 @@ def _gain(name: str, interval: Interval) -> tuple[str, str, str]:
     return name, mean, f"95 %: {reach}" if reach else "too few tasks for an interval"
 
 
-def _course(account: Account) -> str:
+def _course(summary: Summary) -> str:
     """The best score over the runs that were spent, and how different candidates were from each other."""
-    if not account.curve:
+    if not summary.curve:
         return _note("No step was taken.")
-    spent = account.found.spent["runs"]
-    stairs = _stairs(account.curve)
+    spent = summary.found.spent["runs"]
+    stairs = _stairs(summary.curve)
     lines = [Line("best so far", [(runs, each.mean) for runs, each in stairs], "path")]
-    lines.append(_level("start", account.standing(0), spent, "bound"))
-    if account.found.confirmed:
-        lines.append(_level("best, confirmed", account.found.confirmed.best, spent, "limit"))
+    lines.append(_level("start", summary.standing(0), spent, "bound"))
+    if summary.found.confirmed:
+        lines.append(_level("best, confirmed", summary.found.confirmed.best, spent, "limit"))
     band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
     sure = "with two standard errors of its difference from the start"
     told = sure if band else "how sure each was is not recorded"
     picture = chart(lines, "best score over runs", band=band, zero=False, over="runs")
-    pictures = [figure(f"Best {account.metric}", picture, f"over runs spent, {told}")]
-    if account.diversity:
+    pictures = [figure(f"Best {summary.metric}", picture, f"over runs spent, {told}")]
+    if summary.diversity:
         apart = chart(
-            [Line("apart", account.diversity, "path")], "distance between candidates over steps", over="steps"
+            [Line("apart", summary.diversity, "path")], "distance between candidates over steps", over="steps"
         )
         pictures.append(figure("Diversity", apart, written.APART))
     else:
@@ -127,21 +127,21 @@ def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -
     return Line(name, [(0, at.mean), (end, at.mean)], kind)
 
 
-def _levels(account: Account) -> str:
-    sure = account.found.confirmed
+def _levels(summary: Summary) -> str:
+    sure = summary.found.confirmed
     rows = [
-        ("start, in the search", account.standing(0), 1),
-        ("best, in the search", account.standing(account.best), 1),
+        ("start, in the search", summary.standing(0), 1),
+        ("best, in the search", summary.standing(summary.best), 1),
     ]
     if sure is None:
-        told = account.figures[-3]
-        return figure(account.metric, forest(rows, "scores in the search")) + _note(f"{told[0]}: {told[2]}.")
+        told = summary.figures[-3]
+        return figure(summary.metric, forest(rows, "scores in the search")) + _note(f"{told[0]}: {told[2]}.")
     rows += [("start, confirmed", sure.start, 0)]
     rows += [("best of N, confirmed", sure.best_of_n, 0)] if sure.best_of_n else []
     rows += [("best, confirmed", sure.best, 0)]
     gains = [("over the start", sure.gain, 0)]
     gains += [("over best of N", sure.over_best_of_n, 0)] if sure.over_best_of_n else []
-    levels = figure(account.metric, forest(rows, "scores in the search and confirmed"))
+    levels = figure(summary.metric, forest(rows, "scores in the search and confirmed"))
     drawn = forest(gains, "confirmed gains", line=0.0, told=_signed)
     return levels + figure("Gain of the best", drawn, "on tasks that were opened once, at the end")
 
@@ -155,41 +155,41 @@ def _change(change: Change) -> str:
     return f"<b>{safe(change.path)}</b><p class=change>{pieces}</p>"
 
 
-def _spending(account: Account) -> str:
-    rows = written.spending(account)
+def _spending(summary: Summary) -> str:
+    rows = written.spending(summary)
     limited = [
         (name, spent / limit, f"{row[1]} of {row[2]}")
-        for row, (name, spent, limit) in zip(rows, account.spending, strict=True)
+        for row, (name, spent, limit) in zip(rows, summary.spending, strict=True)
         if limit
     ]
     return bars(limited, "spent of the budget") + grid(written.SPENDING, rows, numbers=True)
 
 
-def _front(account: Account) -> str:
-    if not account.front:
+def _front(summary: Summary) -> str:
+    if not summary.front:
         return ""
-    first, *others = account.pool.metrics
-    places = sorted(account.front, key=lambda place: (not account.front[place], -account.pool.standing(place).mean))
+    first, *others = summary.pool.metrics
+    places = sorted(summary.front, key=lambda place: (not summary.front[place], -summary.pool.standing(place).mean))
     drawn = []
     for other in others:
-        x, y = (f"{name}, {account.better.get(name, 'higher')} is better" for name in (other, first))
-        picture = scatter(_spots(account, places[:SPOTS], other, first), x, y, f"{first} and {other}")
+        x, y = (f"{name}, {summary.better.get(name, 'higher')} is better" for name in (other, first))
+        picture = scatter(_spots(summary, places[:SPOTS], other, first), x, y, f"{first} and {other}")
         drawn.append(figure(f"{first} and {other}", picture))
     key = "<div class=key><span><b class=up>●</b> on the front</span><span>□ beaten by another</span></div>"
-    rows = grid(written.front_heads(account), written.front(account, SPOTS), numbers=True)
+    rows = grid(written.front_heads(summary), written.front(summary, SPOTS), numbers=True)
     return key + "".join(drawn) + rows + _note(written.FRONT)
 
 
-def _spots(account: Account, places: Iterable[int], across: str, up: str) -> Iterable[Spot]:
+def _spots(summary: Summary, places: Iterable[int], across: str, up: str) -> Iterable[Spot]:
     for place in places:
-        member = account.member(place)
-        name = "best" if place == account.best else "start" if place == 0 else short(member.playbook)
-        yield Spot(name, member.scores[across], member.scores[up], account.front[place])
+        member = summary.member(place)
+        name = "best" if place == summary.best else "start" if place == 0 else short(member.playbook)
+        yield Spot(name, member.scores[across], member.scores[up], summary.front[place])
 
 
-def _candidates(account: Account) -> str:
-    more = len(account.pool) - SHOWN
-    rows = grid(written.candidate_heads(account), written.candidates(account, SHOWN))
+def _candidates(summary: Summary) -> str:
+    more = len(summary.pool) - SHOWN
+    rows = grid(written.candidate_heads(summary), written.candidates(summary, SHOWN))
     return rows + (_note(f"and {more:,} more") if more > 0 else "")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from seedbed.errors import DatasetError, Problem, SettingsError, shown
 from seedbed.evaluation.dataset import Dataset
-from seedbed.evolution.allocation import Allocation, Halving
+from seedbed.evolution.allocation import Allocation, Pooling
 from seedbed.evolution.arena import Arena
 from seedbed.evolution.budget import Budget
 from seedbed.evolution.optimizer import Optimizer
@@ -33,7 +33,7 @@ class Plan:
     reflect: Dataset = NONE
     confirm: Dataset = NONE
     budget: Budget = NO_LIMIT
-    allocation: Allocation = field(default_factory=Halving)
+    allocation: Allocation = field(default_factory=Pooling)
     seed: int = 0
     patience: int | None = None
     enough: float | None = None
@@ -92,7 +92,8 @@ class Plan:
 def parted(tasks: Dataset, seed: int, *, reads: bool = True, confirms: bool = True) -> Dataset:
     """The same tasks with splits: those to be read, those that decide, and those that confirm.
 
-    Splits that are named already stay as they are. Else a quarter confirms, and a third of the rest is read.
+    Splits that are named already stay as they are. Else a quarter confirms, and a third of the rest is read. Of a very
+    few tasks none may be left for either.
     """
     if "select" in tasks.splits:
         return tasks
@@ -101,4 +102,4 @@ def parted(tasks: Dataset, seed: int, *, reads: bool = True, confirms: bool = Tr
         splits["confirm"], left = left.split(0.25, seed)
     if reads:
         splits["reflect"], left = left.split(1 / 3, seed)
-    return tasks.with_splits({**splits, "select": left})
+    return tasks.with_splits({name: part for name, part in {**splits, "select": left}.items() if len(part)})

@@ -62,6 +62,11 @@ class Pool:
     def __contains__(self, playbook: Digest) -> bool:
         return playbook in self._places
 
+    @property
+    def told(self) -> int:
+        """How often something was told of a playbook."""
+        return len(self._log)
+
     def place(self, playbook: Digest) -> int:
         return self._places[playbook]
 

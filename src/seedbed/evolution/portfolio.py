@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError
+from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
+from seedbed.evolution.assembly import Assembly
+from seedbed.evolution.effects import effects_of
 from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.storage.store import Json
 
 MEMORY = 0.85
 """What a turn is worth after each later one of the same arm: what helped at first need not help for ever."""
+
+
+ASSEMBLY = "assembly"
+"""The arm of what was put together from the parts of others."""
 
 
 @dataclass(slots=True)
@@ -53,46 +59,76 @@ class Arm:
 class Portfolio:
     """A bandit over other optimizers: each turn goes to the one that is believed to gain most for what it costs.
 
-    What is learned from a candidate only its own arm is told, but all see the same pool. Candidates made without
-    learning should be one of the arms, named best_of: then the report says what learning has added.
+    After each turn of an arm there are `turns` of Assembly, which puts together what all arms have found. Only its own
+    arm is told of a candidate, but all see the same pool. Candidates made without learning should be one of the arms,
+    named best_of: then the report says what learning has added.
     """
 
-    def __init__(self, arms: Mapping[str, Optimizer]) -> None:
-        if not arms:
-            raise SettingsError([Problem("portfolio", "no optimizer", "at least one")])
-        self.optimizers = dict(arms)
+    def __init__(self, arms: Mapping[str, Optimizer], *, turns: int = 2) -> None:
+        problems = [] if arms else [Problem("arms", "no optimizer", "at least one")]
+        if turns < 0:
+            problems.append(Problem("turns", shown(turns), "a number that is not negative"))
+        if problems:
+            raise SettingsError(problems, "portfolio")
+        self.optimizers, self.turns = dict(arms), turns
         self.arms = {name: Arm() for name in arms}
+        self._assembly = Assembly()
 
     @property
     def identity(self) -> Json:
-        return {"optimizer": "portfolio", "arms": {name: each.identity for name, each in self.optimizers.items()}}
+        arms = {name: each.identity for name, each in self.optimizers.items()}
+        return {"optimizer": "portfolio", "arms": arms, "turns": self.turns}
 
     def begin(self, search: Search) -> None:
         self._search = search
         self.arms = {name: Arm() for name in self.optimizers}
         self._left = list(self.optimizers)
-        self._turn, self._now, self._before, self._looks = 0, "", 0.0, False
-        for optimizer in self.optimizers.values():
+        self._turn, self._now, self._to_assemble = 0, "", 0
+        self._before, self._cells = 0.0, 0
+        for optimizer in (*self.optimizers.values(), self._assembly):
             optimizer.begin(search)
 
     async def ask(self) -> Sequence[Offer]:
+        while self._to_assemble:
+            self._to_assemble -= 1
+            if offers := await self._assembly.ask():
+                return [replace(offer, arm=ASSEMBLY) for offer in offers]
+        self._credit()
         while self._left:
             name = self._next()
             offers = await self.optimizers[name].ask()
             if offers:
-                self._now, self._before = name, self._score()
-                self._looks = all(offer.tasks is not None for offer in offers)
+                looks = all(offer.tasks is not None for offer in offers)
+                if not looks:  # who only looks has found nothing yet that could be put together
+                    self._to_assemble = self.turns
+                self._now, self._looks = name, looks
                 return [replace(offer, arm=offer.arm or name) for offer in offers]
             self._left.remove(name)
         return []
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        await self.optimizers[self._now].tell(cells)
-        if not self._looks:  # who only looks has neither found nor missed anything
-            self.arms[self._now].learn(max(0.0, self._score() - self._before), len(cells))
+        self._cells += len(cells)
+        if self._to_assemble == self.turns or self._looks:
+            await self.optimizers[self._now].tell(cells)
+        if not self._to_assemble:
+            self._credit()
+
+    def close(self) -> None:
+        """End what an arm may have under way."""
+        for optimizer in self.optimizers.values():
+            getattr(optimizer, "close", lambda: None)()
+
+    def _credit(self) -> None:
+        """Tell the arm whose turn it was what it has gained, with all that was put together of it."""
+        if self._now and not self._looks:
+            score = self._score()
+            self.arms[self._now].learn(max(0.0, score - self._before), self._cells)
+            self._before, self._cells, self._now = score, 0, ""
 
     def _next(self) -> str:
-        """The arm whose guess is highest; in the first turns each in its order."""
+        """The arm whose guess is highest; in the first turns each in its order. Who has only looked goes on."""
+        if self._now and self._looks and self._now in self._left:
+            return self._now
         chance = self._search.chance("portfolio", self._turn)
         self._turn += 1
         usual = [arm.recent_gain / arm.recent_found for arm in self.arms.values() if arm.recent_found]
@@ -100,4 +136,7 @@ class Portfolio:
         return max(guesses, key=guesses.__getitem__)
 
     def _score(self) -> float:
-        return self._search.pool.standing(self._search.pool.best()).mean
+        """By how much the best is believed to be better than the start."""
+        effects = effects_of(self._search.pool)
+        means = dict(zip(effects.places, effects.means.tolist(), strict=True))
+        return float(max(means.values(), default=0.0) - means.get(0, 0.0))

@@ -14,9 +14,10 @@ import numpy as np
 from seedbed.errors import ModelUnavailable, PlaybookError, Problem, SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.judging import Part, presented
-from seedbed.evolution.checks import LIMITS, Limits
-from seedbed.evolution.complements import Complements
+from seedbed.evolution.checks import LIMITS, Limits, child
+from seedbed.evolution.complements import Complements, merged
 from seedbed.evolution.edits import BOUNDS, FORM, Answer, Bounds, child_of, edited, read
+from seedbed.evolution.effects import believed_best
 from seedbed.evolution.lessons import Failure, Lesson, Lessons, described
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.optimizer import Search
@@ -86,7 +87,9 @@ class Reflection:
     or for that of one `gene`. A parent is first tried on `batch`
     tasks; each proposal reads `cases` of those that it did poorly. Parents are drawn from the best so many `parents`,
     by the chance that they are the best on some task. What helped and what did not is told to whoever proposes next.
-    With `merge` two playbooks that are good at different tasks also have a child with the changes of both.
+    With `merge` two playbooks that are good at different tasks also have a child with the changes of both. With
+    `bundle` all proposals are for the playbook that is believed to be best, and children have several of them at once:
+    one has them all, two have some. That is for a search that finds out what each part is worth, as Assembly does.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Reflection:
         cases: int = 3,
         parents: int = 10,
         merge: bool = True,
+        bundle: bool = False,
         max_tokens: int = 2_000,
         bounds: Bounds = BOUNDS,
         limits: Limits = LIMITS,
@@ -108,9 +112,17 @@ class Reflection:
         if wrong := [Problem(name, str(count), "at least 1") for name, count in counts.items() if count < 1]:
             raise SettingsError(wrong, "Reflection")
         by = {"propose": _named(propose)} if propose else {"model": model}
-        self.identity: Json = {"optimizer": "reflection", **by, **counts, "gene": gene, "merge": merge}
+        self.identity: Json = {
+            "optimizer": "reflection",
+            **by,
+            **counts,
+            "gene": gene,
+            "merge": merge,
+            "bundle": bundle,
+        }
         self.identity |= {"bounds": asdict(bounds), "limits": asdict(limits)}
         self._propose, self._only, self._merge, self._bounds, self._limits = propose, gene, merge, bounds, limits
+        self._bundle = bundle
         self._brood, self._batch, self._cases, self._parents = brood, batch, cases, parents
         role = {"model": model, "system": SYSTEM, "max_tokens": max_tokens}
         self._editor = Playbook.from_document(
@@ -156,6 +168,8 @@ class Reflection:
             ready = [*self._waiting, *(parent for parent in drawn if parent not in looks)]
             self._waiting = [parent for parent in drawn if parent in looks]
             offers = await self._children(ready)
+            if self._bundle:
+                offers = self._bundled(offers)
             if self._merge and (merged := self._complements.offer(self._search.pool, self._best[: self._parents])):
                 offers.setdefault(merged.playbook.digest, merged)
             if looks or offers:
@@ -194,6 +208,8 @@ class Reflection:
         pool, best = self._search.pool, self._best[: self._parents]
         if not best or not count:
             return [self._search.start] * count
+        if self._bundle:
+            return [pool.playbooks[believed_best(pool)]] * count
         chance = self._search.chance(self._name, self._round, "parents")
         rows, rolls = np.stack([pool.row(place) for place in best]), pool.counts()[best]
         return [pool.playbooks[best[place]] for place in pareto(rows, count, chance, rolls=rolls)]
@@ -232,11 +248,26 @@ class Reflection:
             path = request.gene.path
             for change, wrong in answer.refused:
                 self._lessons.refuse(path, change, wrong)
-            for child, text, why in answer.children:
-                if child.digest not in self._search.pool and child.digest not in offers:
-                    offers[child.digest] = Offer(child, (request.parent.digest,), f"edited {path}")
-                    self._lessons.try_out(path, request.gene.value, text, why, request.parent.digest, child.digest)
+            for made, text, why in answer.children:
+                if made.digest not in self._search.pool and made.digest not in offers:
+                    offers[made.digest] = Offer(made, (request.parent.digest,), f"edited {path}")
+                    self._lessons.try_out(path, request.gene.value, text, why, request.parent.digest, made.digest)
         return offers
+
+    def _bundled(self, offers: dict[Digest, Offer]) -> dict[Digest, Offer]:
+        """Children of one parent with the edits of several of these: all of them, and twice a random half."""
+        bundles: dict[Digest, Offer] = {}
+        chance = self._search.chance(self._name, self._round, "bundle")
+        for parent in dict.fromkeys(offer.parents for offer in offers.values()):
+            siblings = [offer.playbook for offer in offers.values() if offer.parents == parent]
+            base = self._search.pool.playbooks[self._search.pool.place(parent[0])]
+            halves = [chance.permutation(len(siblings))[: (len(siblings) + 1) // 2] for _ in range(2)]
+            for some in (range(len(siblings)), *halves):
+                together = merged(base, [siblings[place] for place in sorted(some)])
+                made = child(base, together, self._limits) if together else None
+                if made is not None and made.digest not in self._search.pool:
+                    bundles[made.digest] = Offer(made, parent, f"edited {', '.join(sorted(together))}")
+        return bundles
 
     def _request(self, number: int, parent: Playbook) -> Iterator[_Request]:
         poor = self._poor(parent)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from seedbed.evaluation.metrics import Better
 from seedbed.evaluation.report import inert, table
-from seedbed.evolution.account import Account, Member, Row, level_text
 from seedbed.evolution.evolve import Evolution
+from seedbed.evolution.summary import Member, Row, Summary, level_text
 from seedbed.storage.store import Json, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
@@ -28,33 +28,33 @@ FRONT = (
     "metric, and better than by one, as far as is believed."
 )
 
-_SPENT = {"runs": "{:,.0f}", "usd": "${:.4f}", "seconds": "{:,.0f} s"}
+_SPENT = {"runs": "{:,.0f}", "tokens": "{:,.0f}", "usd": "${:.4f}", "seconds": "{:,.0f} s"}
 
 
 def to_markdown(found: Evolution, plan: Json | None = None, better: Mapping[str, Better] | None = None) -> str:
     """A report to read, or to put into a merge request. What was planned is told if it is given; scores are as metrics
     give them if it is known for which of them lower is `better`."""
-    account = Account(found, plan or {}, better or {})
-    parts = [f"# {inert(account.title)}", f"**{inert(account.sentence, 2000)}**", inert(account.subtitle)]
-    parts.append("## Figures\n\n" + table(FIGURES, account.figures))
-    parts.append("## What each arm earned\n\n" + (account.no_arms or table(ARMS, arms(account)) + f"\n\n{GAINS}"))
-    parts.append("## Spending\n\n" + table(SPENDING, spending(account)))
-    if rows := course(account):
+    summary = Summary(found, plan or {}, better or {})
+    parts = [f"# {inert(summary.title)}", f"**{inert(summary.sentence, 2000)}**", inert(summary.subtitle)]
+    parts.append("## Figures\n\n" + table(FIGURES, summary.figures))
+    parts.append("## What each arm earned\n\n" + (summary.no_arms or table(ARMS, arms(summary)) + f"\n\n{GAINS}"))
+    parts.append("## Spending\n\n" + table(SPENDING, spending(summary)))
+    if rows := course(summary):
         parts.append(f"## Course\n\n{table(COURSE, rows)}\n\n{APART}")
-    parts.append("## What changed\n\n" + _changes(account))
-    parts.append("## Lineage of the best\n\n" + fenced("\n".join(account.lineage)))
-    if account.front:
-        parts.append(f"## Front\n\n{table(front_heads(account), front(account))}\n\n{FRONT}")
-    more = len(account.pool) - SHOWN
-    parts.append("## Candidates\n\n" + table(candidate_heads(account), candidates(account, SHOWN)))
+    parts.append("## What changed\n\n" + _changes(summary))
+    parts.append("## Lineage of the best\n\n" + fenced("\n".join(summary.lineage)))
+    if summary.front:
+        parts.append(f"## Front\n\n{table(front_heads(summary), front(summary))}\n\n{FRONT}")
+    more = len(summary.pool) - SHOWN
+    parts.append("## Candidates\n\n" + table(candidate_heads(summary), candidates(summary, SHOWN)))
     parts += [f"and {more:,} more"] if more > 0 else []
-    parts.append("## Registered\n\n" + table(("what", "value"), registered(account)))
+    parts.append("## Registered\n\n" + table(("what", "value"), registered(summary)))
     return "\n\n".join(parts) + "\n"
 
 
-def arms(account: Account) -> list[Row]:
+def arms(summary: Summary) -> list[Row]:
     """What each arm earned, whoever gained most first."""
-    ordered = sorted(account.arms.items(), key=lambda item: -item[1].gain)
+    ordered = sorted(summary.arms.items(), key=lambda item: -item[1].gain)
     return [
         (
             name,
@@ -69,7 +69,7 @@ def arms(account: Account) -> list[Row]:
     ]
 
 
-def spending(account: Account) -> list[Row]:
+def spending(summary: Summary) -> list[Row]:
     return [
         (
             name,
@@ -77,13 +77,13 @@ def spending(account: Account) -> list[Row]:
             "no limit" if limit is None else _SPENT[name].format(limit),
             f"{100 * spent / limit:.0f} %" if limit else "–",
         )
-        for name, spent, limit in account.spending
+        for name, spent, limit in summary.spending
     ]
 
 
-def course(account: Account) -> list[Row]:
+def course(summary: Summary) -> list[Row]:
     """The search step by step, or some of very many steps."""
-    apart, steps = dict(account.diversity), account.found.steps
+    apart, steps = dict(summary.diversity), summary.found.steps
     every = max(1, -(-len(steps) // SHOWN))
     return [
         (
@@ -93,61 +93,61 @@ def course(account: Account) -> list[Row]:
             level_text(believed),
             f"{apart[place]:.3f}" if place in apart else "–",
         )
-        for place, (runs, believed) in enumerate(account.curve, 1)
+        for place, (runs, believed) in enumerate(summary.curve, 1)
         if place % every == 0 or place in (1, len(steps))
     ]
 
 
-def _changes(account: Account) -> str:
-    if not account.changes:
+def _changes(summary: Summary) -> str:
+    if not summary.changes:
         return "Nothing: the best is the start."
-    return fenced("\n\n".join(map(str, account.changes)))
+    return fenced("\n\n".join(map(str, summary.changes)))
 
 
-def front_heads(account: Account) -> Row:
+def front_heads(summary: Summary) -> Row:
     arrows = {"lower": "↓", "higher": "↑"}
-    metrics = (f"{name} {arrows[account.better.get(name, 'higher')]}" for name in account.pool.metrics)
+    metrics = (f"{name} {arrows[summary.better.get(name, 'higher')]}" for name in summary.pool.metrics)
     return ("playbook", "stands", *metrics, "tasks")
 
 
-def front(account: Account, limit: int = 2 * SHOWN) -> list[Row]:
+def front(summary: Summary, limit: int = 2 * SHOWN) -> list[Row]:
     """Those on the front, then others; the best by the first metric first."""
-    places = sorted(account.front, key=lambda place: (not account.front[place], -account.pool.standing(place).mean))
+    places = sorted(summary.front, key=lambda place: (not summary.front[place], -summary.pool.standing(place).mean))
     rows = []
     for place in places[:limit]:
-        member = account.member(place)
-        mark = "● front" if account.front[place] else "□ beaten"
-        scores = [member.scores[name] for name in account.pool.metrics]
-        rows.append((_called(account, member), mark, *map(level_text, scores), f"{scores[0].n}"))
+        member = summary.member(place)
+        mark = "● front" if summary.front[place] else "□ beaten"
+        scores = [member.scores[name] for name in summary.pool.metrics]
+        rows.append((_called(summary, member), mark, *map(level_text, scores), f"{scores[0].n}"))
     return rows
 
 
-def candidate_heads(account: Account) -> Row:
-    return ("playbook", account.metric, "tasks", "arm", "how", "from")
+def candidate_heads(summary: Summary) -> Row:
+    return ("playbook", summary.metric, "tasks", "arm", "how", "from")
 
 
-def candidates(account: Account, limit: int) -> list[Row]:
+def candidates(summary: Summary, limit: int) -> list[Row]:
     rows: list[Row] = []
-    for member in account.members(limit):
-        score = member.scores[account.metric]
+    for member in summary.members(limit):
+        score = member.scores[summary.metric]
         parents = ", ".join(map(short, member.parents)) or "–"
-        rows.append((_called(account, member), level_text(score), f"{score.n}", member.arm or "–", member.how, parents))
+        rows.append((_called(summary, member), level_text(score), f"{score.n}", member.arm or "–", member.how, parents))
     return rows
 
 
-def _called(account: Account, member: Member) -> str:
-    marks = [mark for mark, place in (("start", 0), ("best", account.best)) if member.place == place]
+def _called(summary: Summary, member: Member) -> str:
+    marks = [mark for mark, place in (("start", 0), ("best", summary.best)) if member.place == place]
     return " ".join([short(member.playbook), *([f"({', '.join(marks)})"] if marks else [])])
 
 
-def registered(account: Account) -> list[Row]:
+def registered(summary: Summary) -> list[Row]:
     """What was fixed before anything was run, as far as it is at hand."""
-    rows = [("search", account.found.search), ("start", account.found.start), ("best", account.found.best)]
-    for name, value in account.plan.items():
+    rows = [("search", summary.found.search), ("start", summary.found.start), ("best", summary.found.best)]
+    for name, value in summary.plan.items():
         if name not in ("start", "budget") and value is not None:
             rows.append((name, value if isinstance(value, str) else canonical(value)))
-    rows.append(("budget", str(account.found.budget)))
-    return [*rows, ("to see it again", f"seedbed search show {short(account.found.search)}")]
+    rows.append(("budget", str(summary.found.budget)))
+    return [*rows, ("to see it again", f"seedbed search show {short(summary.found.search)}")]
 
 
 def fenced(text: str) -> str:

@@ -56,7 +56,7 @@ class Past:
     @property
     def spent(self) -> Json:
         last = self.end or (self.steps[-1] if self.steps else None)
-        return {name: last.body[name] if last else 0 for name in ("runs", "usd", "seconds")}
+        return {name: last.body[name] if last else 0 for name in ("runs", "tokens", "usd", "seconds")}
 
     @property
     def confirmed(self) -> Confirmation | None:

@@ -65,12 +65,16 @@ class Till:
             return []
         before = known(self.arena, [work for work in todo if work[0].digest not in self.fresh], self._lapses)
         todo = self._reserve(todo, before)
-        rest = [(each, [item for item in items if spot(each, item) not in before]) for each, items in todo]
+        rest = todo
+        if before:
+            rest = [(each, [item for item in items if spot(each, item) not in before]) for each, items in todo]
         paid = await self.arena.pay([work for work in rest if work[1]], self.account.ledger, self._failed)
         if self.account.ledger.is_short:
             self.arena.store.append([self.fact("round", f"{self._rounds - 1}/short", {"runs": 0, "tasks": 0})])
+            self.fresh -= {playbook.digest for playbook, _ in todo}  # some of their cells are known by now
             raise BudgetSpent(MONEY_SPENT)
         cells: list[Cell] = []
+        costs: set[tuple[float, int]] = set()  # most are the same
         for playbook, items in todo:
             for item in items:
                 here = spot(playbook, item)
@@ -79,8 +83,10 @@ class Till:
                 if own is None:
                     own = before[here]
                 else:
-                    self.account.learn(cost_of(own))
+                    costs.add(cost_of(own))
                 cells += own
+        for cost in costs:
+            self.account.learn(*cost)
         return cells
 
     def paid_before(self, wanted: Sequence[Work]) -> list[Cell]:
@@ -103,7 +109,7 @@ class Till:
         before = any(self.arena.store.facts(Query(kind="run", key=run)))
         done = await self.arena.perform(run, playbook, inputs, Ledger(kept=0.0, within=self.account.ledger))
         if before:
-            self.account.ledger.spend(done.cost_usd)
+            self.account.ledger.spend(done.cost_usd, done.tokens)
         return done
 
     def fact(self, kind: str, number: int | str, body: Json, value: float | None = None) -> Fact:
@@ -131,8 +137,9 @@ class Till:
         free = {(playbook, task, replicate) for playbook, task, replicate in told["free"]}
         for here in (spot(playbook, item) for playbook, items in todo for item in items):
             if here in before and here not in free:  # paid in an earlier life
-                self.account.learn(cost_of(before[here]))
-                self.account.ledger.spend(cost_of(before[here]))
+                cost = cost_of(before[here])
+                self.account.learn(*cost)
+                self.account.ledger.spend(*cost)
         if f"{self.name}/{number}/short" in self._reserved:
             self.account.ledger.refuse()
             raise BudgetSpent(MONEY_SPENT)

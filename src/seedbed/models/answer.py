@@ -14,7 +14,7 @@ __all__ = ["Answered", "Attempt", "Discard", "Substitution"]
 class Attempt:
     """A try that failed, or was `beaten` by a second one that answered sooner.
 
-    `cost_usd` is what it may have cost at most: a provider may charge for what we never got.
+    `cost_usd` and `tokens` are what it may have taken at most: a provider may charge for what we never got.
     """
 
     model: str
@@ -22,6 +22,7 @@ class Attempt:
     told: str
     seconds: float
     cost_usd: float
+    tokens: int = 0
     beaten: bool = False
 
 
@@ -48,6 +49,11 @@ class Answered:
     substitutions: tuple[Substitution, ...] = ()
     waited_seconds: float = 0.0
     attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def uncounted_tokens(self) -> int:
+        """The most tokens that may have been used beside those that were reported."""
+        return self.reply.uncounted_tokens + sum(attempt.tokens for attempt in self.attempts)
 
     @property
     def cost_usd(self) -> float:

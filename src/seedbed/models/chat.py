@@ -50,7 +50,8 @@ class Reply:
     `model` is the name it is registered under. `usage` is zero if the provider does not report it. The cost is zero
     and `cost_known` false if nobody knows its price, or how much of it was used. `finish_reason` is the provider's
     word, "length" if the answer was cut off. `confidence` is the mean probability of its tokens, if the provider tells.
-    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`.
+    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`. Where no usage is
+    reported, `uncounted_tokens` is the most that there may have been.
     """
 
     text: str
@@ -62,6 +63,11 @@ class Reply:
     cost_known: bool = True
     confidence: float | None = None
     waited_seconds: float = 0.0
+    uncounted_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.usage.prompt_tokens + self.usage.completion_tokens + self.uncounted_tokens
 
 
 async def ask(

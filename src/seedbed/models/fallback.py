@@ -259,7 +259,7 @@ class _Call:
             outcome, others = await first_answer(first, again, lambda each: isinstance(each, Reply), after_seconds=slow)
             for late in others:
                 if isinstance(late, Reply):
-                    self._beaten(model, late.latency_seconds, late.cost_usd)
+                    self._beaten(model, late.latency_seconds, late.cost_usd, late.tokens)
             if self.is_hedged:
                 emit(Hedged(model=model.name, after_seconds=slow, won=outcome is self.second))
         if isinstance(outcome, Reply):
@@ -271,11 +271,12 @@ class _Call:
             self.second = await self._paid(model, messages, line, spare=True)
         return self.second
 
-    def _beaten(self, model: Model, seconds: float, cost_usd: float) -> None:
+    def _beaten(self, model: Model, seconds: float, usd: float, tokens: int) -> None:
         told = f"this request had no answer after {seconds:.1f} s, when the other one had"
-        self.attempts.append(
-            Attempt(model=model.name, why="transient", told=told, seconds=seconds, cost_usd=cost_usd, beaten=True)
+        beaten = Attempt(
+            model=model.name, why="transient", told=told, seconds=seconds, cost_usd=usd, tokens=tokens, beaten=True
         )
+        self.attempts.append(beaten)
 
     def _after(self, model: Model, failure: ModelUnavailable, gone_seconds: float) -> float | None:
         """What follows from a failure: a pause before the next try, or that the model is given up."""
@@ -299,8 +300,8 @@ class _Call:
         try:
             reply = await self._spoken(model, messages, hold.max_tokens)
         except asyncio.CancelledError:
-            hold.spent_usd = self._most_usd(model, hold)
-            self._beaten(model, clock() - started, hold.spent_usd)  # or all of it is given up
+            hold.spent_usd, hold.spent_tokens = self._most(model, hold)
+            self._beaten(model, clock() - started, hold.spent_usd, hold.spent_tokens)  # or all of it is given up
             raise
         except ModelUnavailable as error:
             emit(ModelFailed(model=model.name, why=error.why, seconds=clock() - started))
@@ -308,26 +309,37 @@ class _Call:
                 raise
             if self.said:
                 said = estimated_tokens("".join(self.said))
-                hold.spent_usd = _price(model, self.prompt_tokens, min(said, hold.max_tokens or said))
+                hold.spent_usd, hold.spent_tokens = self._taken(model, min(said, hold.max_tokens or said))
             elif "Timeout" in type(error.__cause__).__name__:  # it may have answered, and want to be paid
-                hold.spent_usd = self._most_usd(model, hold)
+                hold.spent_usd, hold.spent_tokens = self._most(model, hold)
             kept, seconds = self.said and self.midstream == "keep", clock() - started
-            cost = 0.0 if kept else hold.spent_usd  # the cost of what is kept is that of the reply
+            cost, tokens = (0.0, 0) if kept else (hold.spent_usd, hold.spent_tokens)  # what is kept is in the reply
             self.attempts.append(
-                Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost)
+                Attempt(model=model.name, why=error.why, told=str(error), seconds=seconds, cost_usd=cost, tokens=tokens)
             )
             return self._interrupted(model, hold.spent_usd, seconds) if kept else error
-        if not reply.cost_known:  # then it counts as dear as it can be
-            reply = replace(reply, cost_usd=self._most_usd(model, hold))
-        hold.spent_usd = reply.cost_usd
+        if not (reply.cost_known and reply.tokens):  # then it counts as much as it can be
+            usd, tokens = self._most(model, hold)
+            usd, tokens = reply.cost_usd if reply.cost_known else usd, 0 if reply.tokens else tokens
+            reply = replace(reply, cost_usd=usd, uncounted_tokens=tokens)
+        hold.spent_usd, hold.spent_tokens = reply.cost_usd, reply.tokens
         self.answer_tokens = reply.usage.completion_tokens
         return reply
 
-    def _most_usd(self, model: Model, hold: Hold) -> float:
-        """What a try can cost. One without a bound costs what the other one beside it did, if there was one."""
-        if hold.most_usd is not None:
-            return hold.most_usd
-        return _price(model, self.prompt_tokens, hold.max_tokens or self.answer_tokens)
+    def _most(self, model: Model, hold: Hold) -> tuple[float, int]:
+        """What a try can take, in US dollars and tokens. One without a bound takes what the other one beside it did, if
+        there was one."""
+        usd, tokens = self._taken(model, hold.max_tokens or self.answer_tokens)
+        return (
+            usd if hold.most_usd is None else hold.most_usd,
+            tokens if hold.most_tokens is None else hold.most_tokens,
+        )
+
+    def _taken(self, model: Model, answer_tokens: int) -> tuple[float, int]:
+        """What a try takes that is answered with so many tokens, by estimate."""
+        read, written = model.price(self.prompt_tokens) or (0.0, 0.0)
+        usd = (self.prompt_tokens * read + answer_tokens * written) / 1_000_000
+        return usd, self.prompt_tokens + answer_tokens
 
     async def _spoken(self, model: Model, messages: Sequence[Message], max_tokens: int | None) -> Reply:
         if self.hear is None:
@@ -378,8 +390,3 @@ class _Call:
         why = next(why for why in _REMEDIES if why in whys)
         waits = [breaker.rest_seconds for breaker in breakers.values() if breaker.rest_seconds > 0]
         return ModelUnavailable(f"{found}{_REMEDIES[why].format(name=names[0])}", why, min(waits, default=None))
-
-
-def _price(model: Model, prompt_tokens: int, completion_tokens: int | None) -> float:
-    read, written = model.price(prompt_tokens) or (0.0, 0.0)
-    return (prompt_tokens * read + (completion_tokens or 0) * written) / 1_000_000

@@ -42,11 +42,16 @@ WINDOW_SECONDS = 60.0
 
 
 class Hold(Protocol):
-    """Money held for one try: how long its answer may be, the most it can cost if that was counted, and what it did."""
+    """What is held for one try: how long its answer may be, the most it can take if that was counted, and what it did.
+
+    The amounts are US dollars, and tokens read and written.
+    """
 
     max_tokens: int | None
     most_usd: float | None
+    most_tokens: int | None
     spent_usd: float
+    spent_tokens: int
 
 
 class Reserve(Protocol):
@@ -64,7 +69,9 @@ class Reserve(Protocol):
 class _Free:
     max_tokens: int | None
     most_usd: float | None = None
+    most_tokens: int | None = None
     spent_usd: float = 0.0
+    spent_tokens: int = 0
 
 
 def free(

@@ -347,8 +347,7 @@ class _Check:
 
     def locked_problems(self) -> Iterator[Problem]:
         locked = _texts(self.document.get("locked"))
-        # Every step has a gene for its demos, also if it has none yet.
-        paths = [*(named for named, _, _ in leaves(self.document)), *(f"demos.{step}" for step in self._steps())]
+        paths = [*(named for named, _, _ in leaves(self.document)), *self._unwritten()] if locked else []
         for index, pattern in enumerate(locked):
             if not any(locks(pattern, path) for path in paths):
                 near = difflib.get_close_matches(pattern, paths, 1)
@@ -356,6 +355,15 @@ class _Check:
                 yield Problem(
                     f"locked[{index}]", f"{shown(pattern)}, which matches nothing", "the path of a gene", remedy
                 )
+
+    def _unwritten(self) -> Iterator[str]:
+        """Genes that are there also where a document leaves them at their default."""
+        yield from (f"roles.{name}.system" for name in self.roles)
+        yield from (f"demos.{name}" for name in self._steps())
+        for name, step in ((step.get("name"), step) for _, step, _ in self.steps):
+            yield f"steps.{name}.prompt"
+            if "until" in step:
+                yield f"steps.{name}.until.at_most"
 
     def rule_problems(self) -> Iterator[Problem]:
         below = _mapping(self.document.get("rules")).get("confirm_below")

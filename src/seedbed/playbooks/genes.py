@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
@@ -231,7 +232,7 @@ def get(playbook: Playbook, path: str) -> Any:
 
 def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
     """A new playbook with some genes changed. Raises PlaybookError for every value that may not be."""
-    known = genes(playbook)
+    known, flat = _parts(playbook)
     problems: list[Problem] = []
     for path, value in values.items():
         try:
@@ -243,10 +244,16 @@ def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
     if problems:
         raise PlaybookError(problems)
     meta = {"meta": thawed(playbook.meta)} if playbook.meta else {}
-    changed = built({**flattened(playbook), **values, **meta})
+    changed = built({**flat, **values, **meta})
     if loosened := playbook.loosened_by(changed):
         raise PlaybookError(loosened)
     return changed
+
+
+@lru_cache(maxsize=1_000)
+def _parts(playbook: Playbook) -> tuple[Mapping[str, Gene], Mapping[str, Any]]:
+    """Genes and leaves, for those that many others are made from."""
+    return genes(playbook), flattened(playbook)
 
 
 def _known(known: Mapping[str, Gene], path: str, playbook: Playbook) -> Gene:

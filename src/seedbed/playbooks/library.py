@@ -91,7 +91,7 @@ class Library:
                 if parent not in known and parent not in new:
                     self.entry(parent)
             if playbook.digest not in known:
-                new.setdefault(playbook.digest, (Playbook.from_document(playbook.document()), parents, how))
+                new.setdefault(playbook.digest, (playbook.read_again(), parents, how))
         put_all(self.store, "playbook", [playbook.content() for playbook, _, _ in new.values()])
         self.store.append(self._derivation(*each, because) for each in new.values())
         return set(new)

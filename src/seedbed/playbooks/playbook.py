@@ -176,6 +176,10 @@ class Playbook(Frozen):
         found = [*known_problems, *checking.placed(problems, document, lines)]
         if playbook is None or found:
             raise PlaybookError(found, source)
+        content = playbook.content()
+        playbook.__dict__["digest"] = digest("playbook", content)
+        if isinstance(document, dict) and {**document, "meta": None} == {**content, "meta": None}:
+            playbook.__dict__["_as_written"] = True
         return playbook
 
     @model_validator(mode="after")
@@ -206,6 +210,11 @@ class Playbook(Frozen):
     def document(self) -> Json:
         """The whole playbook as plain values; `from_document` gives it back."""
         return {**self.content(), "meta": thawed(self.meta)} if self.meta else self.content()
+
+    def read_again(self) -> Playbook:
+        """What `from_document` makes of its document. Raises PlaybookError for one that no document can say, which only
+        a call of the class can make."""
+        return self if "_as_written" in self.__dict__ else Playbook.from_document(self.document())
 
     def to_yaml(self) -> str:
         return documents.to_yaml(self.document())
@@ -266,6 +275,8 @@ class Playbook(Frozen):
     def loosened_by(self, other: Playbook) -> list[Problem]:
         """What `other` would allow that this playbook does not: rules it drops, a threshold it lowers, wherever that
         stands. Only a person may do that."""
+        if not (self.rules.never or self.rules.confirm or self.rules.prefer_confirm):
+            return []
         return self.rules.fixed(self._values()).loosened_by(other.rules.fixed(other._values()))
 
     def _values(self) -> dict[str, object]:

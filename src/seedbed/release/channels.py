@@ -1,24 +1,53 @@
-"""Move a channel: release a playbook through its gates, and take it back."""
+"""Move a channel: release a playbook through its gates, to a share first or to all; promote it; take it back; stop.
+
+What may happen is decided in `states`; here it is read, and moved if nobody was quicker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
 
-from seedbed.errors import NotFound, ReleaseRefused, shown
+from seedbed.errors import NotFound, Problem, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
 from seedbed.release.gates import Change, Gate, Refusal
-from seedbed.storage.store import Digest, Query, Ref, Store
+from seedbed.release.ramp import Ramp
+from seedbed.release.states import (
+    Canary,
+    Event,
+    Freeze,
+    Promote,
+    Release,
+    Rollback,
+    State,
+    Unfreeze,
+    after,
+    canary_of,
+    document,
+    replayed,
+    stable_of,
+)
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief
+
+AT_ONCE = Ramp()
 
 
 def stable(store: Store, channel: str) -> Digest | None:
     """What a channel serves, if anything."""
     ref = store.ref(f"channels/{channel}")
-    return _served(ref) if ref else None
+    return stable_of(ref.target) if ref else None
 
 
-def _served(ref: Ref) -> Digest:
-    return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
+def state(store: Store, channel: str) -> State:
+    """What a channel serves, what is tried beside it, and what it could return to."""
+    return replayed(_moves(store, channel))
+
+
+def settled(store: Store, channel: str) -> list[Digest]:
+    """The releases that still stand, oldest first: a rollback takes the newest of them away."""
+    return list(state(store, channel).standing)
 
 
 async def release(
@@ -29,43 +58,149 @@ async def release(
     *,
     verdict: Verdict | None,
     because: str,
+    share: float | None = None,
+    ramp: Ramp = AT_ONCE,
 ) -> Ref:
-    """Put a candidate on a channel. Raises ReleaseRefused with what every gate says against it."""
+    """Put a candidate on a channel: for a share of those who are served, if asked for or if the ramp says so.
+
+    Raises ReleaseRefused with what every gate says against it. A first release is for all: nothing else is there.
+    """
     store = library.store
-    name = checked_ref(f"channels/{channel}")
+    checked_ref(f"channels/{channel}")
     library.entry(candidate)
-    current = store.ref(name)
-    change = Change(channel, candidate, _served(current) if current else None, verdict, library)
-    if change.incumbent == candidate:
-        raise ReleaseRefused([Refusal("redundant", "the playbook that is there already", "another one")])
-    refusals = [refusal for gate in gates if (refusal := await gate(change))]
-    if refusals:
+    current, now = store.ref(f"channels/{channel}"), state(store, channel)
+    first = ramp.first(share) if now.standing else 1.0 if share is None else share
+    event = Release(candidate, 1.0 if isinstance(first, Problem) else first)
+    then = first if isinstance(first, Problem) else after(now, event)
+    refusals = [then] if isinstance(then, Problem) else []
+    if candidate != now.stable:
+        change = Change(channel, candidate, now.stable, verdict, library, event.share)
+        refusals += [refusal for gate in gates if (refusal := await gate(change))]
+    if isinstance(then, Problem) or refusals:
         raise ReleaseRefused(refusals)
-    target = {"stable": candidate, "how": "release", "verdict": verdict.experiment if verdict else None}
-    return store.move(name, target, expected=current, because=because, by=library.by)
-
-
-def rollback(library: Library, channel: str, *, because: str) -> Ref:
-    """Return a channel to what it served before, and again to the one before that. No gate can forbid it."""
-    store = library.store
-    current = store.ref(f"channels/{channel}")
-    if current is None:
-        known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
-        raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
-    past = settled(store, channel)
-    if len(past) < 2:
-        raise ReleaseRefused([Refusal(f"channels/{channel}", "a first release", "an earlier one to return to")])
-    target = {"stable": past[-2], "how": "rollback"}
+    target = {**document(then, event), "verdict": verdict.experiment if verdict else None}
     return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
 
 
-def settled(store: Store, channel: str) -> list[Digest]:
-    """The releases that still stand, oldest first: a rollback takes the newest of them away."""
-    standing: list[Digest] = []
-    for fact in store.facts(Query(kind="move", subject=f"channels/{channel}")):
-        target = fact.body["to"]
-        if target["how"] == "rollback":
-            standing.pop()
-        else:
-            standing.append(target["stable"])
-    return standing
+async def promote(
+    library: Library,
+    channel: str,
+    gates: Sequence[Gate] = (),
+    *,
+    because: str,
+    share: float | None = None,
+    ramp: Ramp = AT_ONCE,
+) -> Ref:
+    """Give the canary of a channel its next share; after the last it is what the channel serves.
+
+    The gates are those that look at how many it is for. Each step takes as many runs of the canary as the ramp says. If
+    it wants an approval, the step to everybody is for somebody else than who released it or wrote it: that is asked
+    last, so that nobody approves what is not known yet.
+    """
+    store = library.store
+    current, moves = _known(store, channel), _moves(store, channel)
+    now = replayed(moves)
+    canary = now.canary
+    step = ramp.after(canary.share, share) if canary else 1.0
+    event = Promote(1.0 if isinstance(step, Problem) else step)
+    then = step if isinstance(step, Problem) else after(now, event)
+    if isinstance(then, Problem):
+        raise ReleaseRefused([then])
+    assert canary  # or it had been refused
+    came, grew = _began(moves, canary)
+    change = Change(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
+    refusals = [refusal for gate in gates if (refusal := await gate(change))]
+    seen = _exposed(store, channel, canary, grew, ramp.hold) if ramp.hold else 0
+    if seen < ramp.hold:
+        remedy = "Wait for them, or roll it back."
+        refusals.append(Refusal("hold", f"{seen} runs of the canary at this share", f"{ramp.hold}", remedy))
+    last = ramp.approval and event.share == 1
+    if last and not refusals and library.by in (came.by, library.entry(canary.playbook).by):
+        found = f"{library.by}, who released or wrote it"
+        refusals.append(Refusal("approval", found, "another person", "Ask somebody else to promote it."))
+    if refusals:
+        raise ReleaseRefused(refusals)
+    return _move(library, current, then, event, because)
+
+
+def rollback(library: Library, channel: str, *, because: str) -> Ref:
+    """Return a channel to what was settled last, and again to the one before that. No gate can forbid it."""
+    return _happen(library, channel, Rollback(), because)
+
+
+def freeze(library: Library, channel: str, *, because: str) -> Ref:
+    """Let a channel move no more, but back: the emergency stop."""
+    return _happen(library, channel, Freeze(), because)
+
+
+def unfreeze(library: Library, channel: str, *, because: str) -> Ref:
+    """Let a frozen channel move again."""
+    return _happen(library, channel, Unfreeze(), because)
+
+
+def rollout(store: Store, channel: str) -> tuple[State, Fact | None]:
+    """The state of a channel, and the move with which its canary came, if it has one."""
+    moves = _moves(store, channel)
+    now = replayed(moves)
+    return now, _began(moves, now.canary)[0] if now.canary else None
+
+
+def seen_by_canary(store: Store, channel: str) -> int:
+    """How many were given the canary since it has the share that it has now."""
+    moves = _moves(store, channel)
+    canary = replayed(moves).canary
+    return _exposed(store, channel, canary, _began(moves, canary)[1], None) if canary else 0
+
+
+def _happen(library: Library, channel: str, event: Event, because: str) -> Ref:
+    current = _known(library.store, channel)
+    then = after(state(library.store, channel), event)
+    if isinstance(then, Problem):
+        raise ReleaseRefused([then])
+    return _move(library, current, then, event, because)
+
+
+def _move(library: Library, current: Ref, then: State, event: Event, because: str) -> Ref:
+    target: Json = document(then, event)
+    if not isinstance(event, Rollback) and isinstance(current.target, dict) and "verdict" in current.target:
+        target["verdict"] = current.target["verdict"]
+    return library.store.move(current.name, target, expected=current, because=because, by=library.by)
+
+
+def _known(store: Store, channel: str) -> Ref:
+    # Read before the moves are: whoever moves in between makes the compare-and-swap fail, and nothing is lost.
+    ref = store.ref(f"channels/{channel}")
+    if ref is None:
+        known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
+        raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+    return ref
+
+
+def _moves(store: Store, channel: str) -> list[Fact]:
+    return list(store.facts(Query(kind="move", subject=f"channels/{channel}")))
+
+
+def _began(moves: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
+    """The moves with which the canary came, and with which it got the share it has."""
+    told = [(move, canary_of(move.body["to"] or {})) for move in reversed(moves)]
+    since = list(takewhile(lambda each: each[1] is not None and each[1].playbook == canary.playbook, told))
+    return since[-1][0], [move for move, was in since if was == canary][-1]
+
+
+def _evidence(store: Store, channel: Ref) -> Verdict | None:
+    """The verdict that a channel's canary was released with."""
+    named = channel.target.get("verdict") if isinstance(channel.target, dict) else None
+    with suppress(NotFound):  # for the gates to tell
+        return Verdict.recall(store, named) if named else None
+    return None
+
+
+def _exposed(store: Store, channel: str, canary: Canary, began: Fact, at_most: int | None) -> int:
+    query = Query(
+        kind="exposure",
+        subject=f"channels/{channel}",
+        tag=canary.playbook,
+        after=began.number,
+        limit=at_most,
+    )
+    return sum(1 for _ in in_brief(store, query))

@@ -5,6 +5,7 @@ Gates are named under `channels.<name>.require` in seedbed.yaml. Missing evidenc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from seedbed.experiments.replay import is_replayed
 from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_number
+from seedbed.release.panel import Panel
 from seedbed.storage.store import Digest, Json, Query, Store, short
 
 Refusal = Problem
@@ -30,10 +34,12 @@ class Change:
     incumbent: Digest | None
     verdict: Verdict | None
     library: Library
+    share: float = 1.0
+    """Of those who are served, how many it is for."""
 
 
 class Gate(Protocol):
-    """Passes with None, or says what is missing and what to do."""
+    """Passes with None, or says what is missing and what to do. It looks, and changes nothing."""
 
     async def __call__(self, change: Change) -> Refusal | None: ...
 
@@ -44,35 +50,27 @@ class Better:
 
     `error` is the highest error rate it may have. Only the first comparison on the same tasks counts, answered or not:
     who begins again, in another order or by a laxer rule, finds something in the end. Replays prove nothing of live
-    runs. If a judge gave the scores, it has to be trusted: `agreement` is what the lower end of its kappa with people
-    has to reach.
+    runs, and count only where `replays` says so. If a judge gave the scores, it has to be trusted: `agreement` is what
+    the lower end of its kappa with people has to reach.
 
     While the A/A sentinel is alarmed, nobody passes.
     """
 
     error: float = 0.05
     agreement: float = AGREEMENT
+    replays: bool = False
 
     async def __call__(self, change: Change) -> Refusal | None:
         if change.incumbent is None:
             return None  # a first release has nothing to be better than
-        verdict = change.verdict
-        remedy = f"Run: seedbed compare {short(change.incumbent)} {short(change.candidate)} --on DATASET"
+        remedy = f"Run: {compare_command(change)}"
         expected = f"a verdict that {short(change.candidate)} is better than {short(change.incumbent)}"
-        if verdict is None:
-            return Refusal("better", "no verdict", expected, remedy)
-        if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
-            found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
-            return Refusal("better", found, expected, remedy)
-        store = change.library.store
-        if not _is_recorded(verdict, store):
-            return Refusal("better", "a verdict that this store does not hold", expected, remedy)
-        try:
-            plan = store.get(verdict.experiment)
-        except NotFound:
-            found, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
-            return Refusal("better", found, "the one of the verdict", f"{again}, or compare again here.")
-        if any(map(is_replayed, plan["models"].values())):
+        if refusal := stray(change, "better", expected):
+            return refusal
+        verdict, store = change.verdict, change.library.store
+        assert verdict
+        plan = store.get(verdict.experiment)
+        if not self.replays and any(map(is_replayed, plan["models"].values())):
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
         if verdict.alpha > self.error:
             found = f"a verdict with an error rate of {verdict.alpha:g}"
@@ -117,14 +115,69 @@ async def held_out(change: Change) -> Refusal | None:
     return None
 
 
-async def rules_kept(change: Change) -> Refusal | None:
-    """No rule of the incumbent is dropped or loosened."""
-    if change.incumbent is None:
-        return None
-    loosened = change.library.get(change.incumbent).loosened_by(change.library.get(change.candidate))
-    if loosened:
-        found = "; ".join(f"{problem.path}: {problem.found}" for problem in loosened)
-        return Refusal("rules_kept", found, "every rule of the incumbent", "Put the rules back.")
+@dataclass(frozen=True, slots=True)
+class RulesKept:
+    """No rule of the incumbent is dropped or loosened, and no number leaves the bounds that it has there.
+
+    With a `panel` a person may let it pass.
+    """
+
+    panel: Panel | None = None
+
+    async def __call__(self, change: Change) -> Refusal | None:
+        if change.incumbent is None:
+            return None
+        before, after = change.library.get(change.incumbent), change.library.get(change.candidate)
+        loosened, escaped = before.loosened_by(after), list(beyond_bounds(before, after))
+        if not loosened and not escaped:
+            return None
+        if self.panel and self.panel.objection(change.library, change.channel, change.candidate) is None:
+            return None
+        found = "; ".join(f"{problem.path}: {problem.found}" for problem in (*loosened, *escaped))
+        expected = ["every rule of the incumbent"] * bool(loosened) + ["numbers within its bounds"] * bool(escaped)
+        remedy = ["Put the rules back."] * bool(loosened) + ["Bring the numbers back."] * bool(escaped)
+        return Refusal("rules_kept", found, " and ".join(expected), " ".join(remedy))
+
+
+rules_kept = RulesKept()
+
+
+def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
+    """Numbers that leave the bounds they had: whoever changes a playbook may have moved the bounds with them."""
+    for name, was in before.parameters.items():
+        now = after.parameters.get(name)
+        if now is None or not is_number(now.value):
+            continue
+        below = was.low is not None and now.value < was.low
+        above = was.high is not None and now.value > was.high
+        if below or above:
+            found = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
+            yield Problem(f"parameters.{name}", found, "a number within its bounds")
+
+
+# Verdicts
+
+
+def compare_command(change: Change) -> str:
+    """What gives the verdict that a change needs."""
+    return f"seedbed compare {short(change.incumbent or '')} {short(change.candidate)} --on DATASET"
+
+
+def stray(change: Change, gate: str, expected: str) -> Refusal | None:
+    """Why the verdict of a change is no evidence about it: none, another pair's, forged, or without its experiment."""
+    verdict, remedy = change.verdict, f"Run: {compare_command(change)}"
+    if verdict is None:
+        return Refusal(gate, "no verdict", expected, remedy)
+    if (verdict.candidate, verdict.control) != (change.candidate, change.incumbent):
+        found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
+        return Refusal(gate, found, expected, remedy)
+    if not _is_recorded(verdict, change.library.store):
+        return Refusal(gate, "a verdict that this store does not hold", expected, remedy)
+    try:
+        change.library.store.get(verdict.experiment)
+    except NotFound:
+        found, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
+        return Refusal(gate, found, "the one of the verdict", f"{again}, or compare again here.")
     return None
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from seedbed.runs.run import Child, Run, Turn
+from seedbed.runs.run import Child, Failure, Run, Turn
 from seedbed.storage.store import Json, Query, Store, canonical, short
 
 COSTS = ("model", "turns", "tokens", "US$", "seconds", "waited")
@@ -79,17 +79,22 @@ def costs(run: Run) -> list[tuple[str, ...]]:
     for turn in run.turns:
         by_model.setdefault(turn.model, []).append(turn)
     groups = sorted(by_model.items(), key=lambda group: -sum(turn.cost_usd for turn in group[1]))
-    tokens, usd = (sum(getattr(child, field) for child in run.children) for field in ("tokens", "cost_usd"))
+    tokens, usd = _sums(run.children)
+    lost_tokens, lost_usd = _sums(run.failures)
     rows = [_cost(name, turns) for name, turns in groups]
-    if lost := sum(failure.cost_usd for failure in run.failures):
-        rows.append(("not answered", "–", "–", f"{lost:.4f}", "–", "–"))
+    if run.failures:
+        rows.append(("not answered", "–", f"{lost_tokens:,}", f"{lost_usd:.4f}", "–", "–"))
     if run.children:
         rows.append(("runs it opened", "–", f"{tokens:,}", f"{usd:.4f}", "–", "–"))
-    return [*rows, _cost("all", run.turns, tokens, usd + lost)]
+    return [*rows, _cost("all", run.turns, tokens + lost_tokens, usd + lost_usd)]
+
+
+def _sums(used: Sequence[Child] | Sequence[Failure]) -> tuple[int, float]:
+    return sum(each.tokens for each in used), sum(each.cost_usd for each in used)
 
 
 def _cost(name: str, turns: Sequence[Turn], tokens: int = 0, usd: float = 0.0) -> tuple[str, ...]:
-    tokens += sum(turn.prompt_tokens + turn.completion_tokens for turn in turns)
+    tokens += sum(turn.tokens for turn in turns)
     usd += sum(turn.cost_usd for turn in turns)
     seconds, waited = (sum(getattr(turn, field) for turn in turns) for field in ("latency_seconds", "waited_seconds"))
     return (name, str(len(turns)), f"{tokens:,}", f"{usd:.4f}", f"{seconds:.2f}", f"{waited:.2f}")

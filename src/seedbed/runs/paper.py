@@ -92,11 +92,10 @@ def _document(run: Run, routing: Sequence[Json]) -> Json:
 
 
 def _turn(turn: Turn) -> Json:
-    tokens = turn.prompt_tokens + turn.completion_tokens
     return {
         "step": _breakable(turn.step or turn.role, LONGEST_WORD),
         "speaker": _breakable(f"{turn.role} · {turn.model}", LONGEST_WORD),
-        "spent": f"{tokens:,} tokens, US$ {turn.cost_usd:.4f}, {turn.latency_seconds:.2f} s",
+        "spent": f"{turn.tokens:,} tokens, US$ {turn.cost_usd:.4f}, {turn.latency_seconds:.2f} s",
         "notices": [_breakable(notice, LONGEST_WORD) for notice in turn.notices],
         "said": _written(turn.text),
     }

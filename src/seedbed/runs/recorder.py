@@ -27,6 +27,9 @@ the clock and chance, log lines."""
 ABOUT = ("inputs", "seed", "models", "parent", "max_cost_usd")
 """What is known of a run when it starts."""
 
+TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
+"""Where turns and failures say how many they took."""
+
 NOBODY = ""
 
 How = Callable[[], Json]
@@ -116,14 +119,16 @@ class Recorder:
         return _cost_usd(self.turns, self.failures, self.children)
 
     @property
-    def paid_before_usd(self) -> float:
-        """What is known to have been paid for this run and all under it, also those that have not ended."""
+    def paid_before(self) -> tuple[float, int]:
+        """The US dollars and tokens known to have been used by this run and all under it, also those not ended."""
         store, family = self._journal.store, {self.id}
         for start in store.facts(Query(kind="start", since=self._started)):  # whoever opens a run started before it
             if start.body["parent"] in family:
                 family.add(start.key)
         paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
-        return sum(float(fact.body["cost_usd"]) for query in paid for fact in store.facts(query))
+        bodies = [fact.body for query in paid for fact in store.facts(query)]
+        tokens = sum(int(body.get(name, 0)) for body in bodies for name in TOKENS)
+        return sum(float(body["cost_usd"]) for body in bodies), tokens
 
     async def start(self) -> None:
         """Accept the run: from here on it can be taken up again. Raises RunTaken if another worker has accepted it."""
@@ -242,7 +247,7 @@ class Recorder:
             decisions=tuple(self.decisions),
             children=tuple(self.children),
             failures=tuple(self.failures),
-            tokens=_tokens(self.turns, self.children),
+            tokens=_tokens(self.turns, self.failures, self.children),
             cost_usd=self.cost_usd,
             latency_seconds=self._seconds(),
             **self._about,
@@ -273,7 +278,7 @@ class Recorder:
         """Tell those who listen how it ended, and what was paid since it was last taken up."""
         if listeners:
             seconds = self._seconds()
-            turns, tokens = len(self.turns), _tokens(self.turns, ())
+            turns, tokens = len(self.turns), _tokens(self.turns, self.failures, ())
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self._paid_usd, latency_seconds=seconds))
 
     def check(self) -> None:
@@ -311,7 +316,7 @@ def recall(store: Store, run: str) -> Run:
         turns=turns,
         children=children,
         failures=failures,
-        tokens=_tokens(turns, children),
+        tokens=_tokens(turns, failures, children),
         cost_usd=_cost_usd(turns, failures, children),
         calls=tuple(Call(**body) for body in entries["call"]),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
@@ -370,8 +375,8 @@ def _run(fact: Fact, **entries: Any) -> Run:
     )
 
 
-def _tokens(turns: Sequence[Turn], children: Sequence[Child]) -> int:
-    return sum(turn.prompt_tokens + turn.completion_tokens for turn in turns) + sum(child.tokens for child in children)
+def _tokens(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> int:
+    return sum(sum(each.tokens for each in used) for used in (turns, failures, children))
 
 
 def _cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> float:

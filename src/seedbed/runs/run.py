@@ -17,7 +17,8 @@ class Turn:
     """One contribution: who was asked what by which step, and what came back at what price.
 
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` tell
-    the user what was not as planned, such as another model answering.
+    the user what was not as planned, such as another model answering. `uncounted_tokens` is the most that nobody
+    reported: of tries that failed, or where the provider says nothing.
     """
 
     step: str
@@ -34,6 +35,11 @@ class Turn:
     waited_seconds: float = 0.0
     confidence: float | None = None
     notices: tuple[str, ...] = ()
+    uncounted_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens + self.uncounted_tokens
 
     def body(self) -> Json:
         told = {name: getattr(self, name) for name in self.__slots__}
@@ -53,6 +59,7 @@ class Failure:
     role: str
     error: str
     cost_usd: float
+    tokens: int = 0
 
     def body(self) -> Json:
         return asdict(self)

@@ -90,10 +90,11 @@ class House:
         *,
         max_cost_usd: float | None = None,
         hear: Hear | None = None,
+        run: str = "",
     ) -> Run:
         async with self._door:  # before any work: a thousand that come at once come in one by one
             self._keep(playbook)
-            recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
+            recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd, run=run)
             return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
 
     def _keep(self, playbook: Playbook) -> None:

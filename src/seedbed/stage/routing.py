@@ -53,7 +53,7 @@ async def chosen(
             prompt_tokens=estimated_tokens(*(message.text for message in messages)),
             most_prompt_tokens=most_prompt_tokens(messages),
             max_tokens=wish.max_tokens or USUAL_TOKENS,
-            affordable=ledger.left_usd(last=last, held=held) if ledger.is_limited else None,
+            affordable=ledger.left_usd(last=last, held=held) if ledger.needs_prices else None,
             quality=wish.quality,
             max_cost_usd=wish.max_cost_usd,
             seed=seed,
@@ -77,7 +77,7 @@ def most_prompt_tokens(messages: Sequence[Message]) -> int:
 def price(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
     """US dollars for a million tokens read and written. Raises SettingsError if a limit needs one that nobody knows."""
     known = model.price(prompt_tokens)
-    if known is None and ledger.is_limited:
+    if known is None and ledger.needs_prices:
         found = "a limit on costs and no price"
         remedy = "Set usd_per_million on its card, or install the extra prices."
         raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])

@@ -79,7 +79,7 @@ class Stage:
         self._open_run = open_run
         self._draws = count()
         if recorder.resumed and not depth and self.ledger.is_limited:
-            self.ledger.spend(recorder.paid_before_usd)  # at once: what is asked anew may not count on that money
+            self.ledger.spend(*recorder.paid_before)  # at once: what is asked anew may not count on it
 
     @property
     def seed(self) -> int:
@@ -121,9 +121,10 @@ class Stage:
                     got = await self._answered(ledger, asked, wished, model, messages, last, name or role, role)
                     _tell(role, got)
             except Exception as wrong:
-                if ledger.spent_usd:
+                if ledger.spent_usd or ledger.spent_tokens:
                     told = str(wrong).encode(errors="replace").decode()
-                    paid = Failure(step=name, role=role, error=told, cost_usd=ledger.spent_usd)
+                    usd, tokens = ledger.spent_usd, ledger.spent_tokens
+                    paid = Failure(step=name, role=role, error=told, cost_usd=usd, tokens=tokens)
                     await self.recorder.failure(paid)
                 raise
             return Turn(
@@ -141,6 +142,7 @@ class Stage:
                 waited_seconds=got.waited_seconds,
                 confidence=got.reply.confidence,
                 notices=_notices(got),
+                uncounted_tokens=got.uncounted_tokens,
             )
 
         def how() -> Json:

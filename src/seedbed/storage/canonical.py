@@ -45,8 +45,11 @@ def _quick(value: Any) -> Any:
             value.encode()
         return value
     if kind is dict:
+        # Most keys and items need no call of their own, which would take longer than all else here.
         return {
-            _quick(key) if type(key) is str else _odd(): item if type(item) is str and item.isascii() else _quick(item)
+            key if type(key) is str and key.isascii() else _key(key): item
+            if (kind := type(item)) is int or (kind is str and item.isascii())
+            else _quick(item)
             for key, item in value.items()
         }
     if kind is list or kind is tuple:
@@ -56,6 +59,10 @@ def _quick(value: Any) -> Any:
     if kind is float and math.isfinite(value):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return _odd()
+
+
+def _key(key: Any) -> Any:
+    return _quick(key) if type(key) is str else _odd()
 
 
 def _odd() -> NoReturn:

@@ -29,6 +29,7 @@ from seedbed.storage.rows import digest_of, to_content, to_fact, to_ref
 from seedbed.storage.search import Narrowed, beginning, narrowed, selection
 from seedbed.storage.store import (
     CHAINED,
+    EPOCH,
     GENESIS,
     Content,
     Digest,
@@ -122,7 +123,7 @@ class SqlStore:
         batch = checked(facts)
         if len(batch) == 1 and not batch[0].tags and batch[0].kind not in CHAINED:
             # One statement is a transaction of its own, and to repeat this one is harmless.
-            return self._read(lambda db: self._dialect.add_facts(db, [_row(batch[0])]))
+            return self._read(lambda db: self._dialect.add_facts(db, _rows(batch)))
         return self._write(lambda db: self._add(db, batch)) if batch else 0
 
     def facts(self, query: Query) -> Iterator[Fact]:
@@ -195,22 +196,31 @@ class SqlStore:
         if any(fact.kind in CHAINED for fact in facts):
             self._dialect.lock_chain(db)
             facts = list(self._chained(db, facts))
-        return sum(self._dialect.add_facts(db, [_row(fact) for fact in some]) for some in _chunks(facts))
+        return sum(self._dialect.add_facts(db, _rows(some)) for some in _chunks(facts))
 
     def _chained(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
         """The facts without the chained ones already known, each of the others bound to the one before."""
         last = db.scalar(text("SELECT link FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")) or GENESIS
-        known = text("SELECT 1 FROM facts WHERE kind = :kind AND key = :key")
-        seen = set()
+        seen = self._seen(db, [(fact.kind, fact.key) for fact in facts if fact.kind in CHAINED])
         for fact in facts:
             if fact.kind in CHAINED:
                 name = (fact.kind, fact.key)
-                if name in seen or db.scalar(known, {"kind": fact.kind, "key": fact.key}):
+                if name in seen:
                     continue
                 seen.add(name)
                 last = link(last, fact)
                 fact = replace(fact, link=last)
             yield fact
+
+    def _seen(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of the names, by kind and key, of which there is a fact."""
+        sql = text(f"SELECT kind, key FROM facts WHERE kind = :kind AND key {self._dialect.texts.format('keys')}")
+        seen: set[tuple[str, str]] = set()
+        for kind in {kind for kind, _ in names}:
+            for some in _chunks(key for each, key in names if each == kind):
+                rows = db.execute(sql, {"kind": kind, "keys": self._dialect.given(some)})
+                seen |= {(row.kind, row.key) for row in rows}
+        return seen
 
     def _load_contents(self, db: Connection, contents: Sequence[Content]) -> None:
         at = micros(self._clock())
@@ -220,7 +230,7 @@ class SqlStore:
     def _load_facts(self, db: Connection, facts: Sequence[Fact]) -> None:
         if any(fact.kind in CHAINED for fact in facts):
             self._dialect.lock_chain(db)
-        self._dialect.add_facts(db, [_row(fact) for fact in facts])
+        self._dialect.add_facts(db, _rows(facts))
         _point(db, [fact for fact in facts if fact.kind == "move"])
 
     def _bodies(self, kind: str | None) -> Iterator[tuple[Digest, str, str]]:
@@ -346,19 +356,27 @@ def _point(db: Connection, moves: Sequence[Fact]) -> None:
         db.execute(upsert, {**given, "by": ref.by, "because": ref.because})
 
 
-def _row(fact: Fact) -> Row:
-    return (
-        fact.kind,
-        fact.key,
-        fact.subject,
-        micros(fact.at),
-        fact.by,
-        fact.value,
-        canonical(fact.body),
-        canonical(fact.parents) if fact.parents else None,
-        canonical(fact.tags) if fact.tags else None,
-        fact.link or None,
-    )
+def _rows(facts: Sequence[Fact]) -> list[Row]:
+    rows: list[Row] = []
+    at, moment = EPOCH, 0
+    for fact in facts:
+        if fact.at is not at:  # many happened at once
+            at, moment = fact.at, micros(fact.at)
+        rows.append(
+            (
+                fact.kind,
+                fact.key,
+                fact.subject,
+                moment,
+                fact.by,
+                fact.value,
+                canonical(fact.body),
+                canonical(fact.parents) if fact.parents else None,
+                canonical(fact.tags) if fact.tags else None,
+                fact.link or None,
+            )
+        )
+    return rows
 
 
 def _chunks(items: Iterable[_Item], size: int = CHUNK) -> Iterator[list[_Item]]:

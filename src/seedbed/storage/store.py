@@ -26,9 +26,8 @@ Target: TypeAlias = str | Json
 Told: TypeAlias = tuple[str, float | None, str]
 """A fact in brief: its key, its value, and its body as JSON text."""
 
-CHAINED = frozenset(
-    {"move", "approval", "key", "verdict", "trial", "agreement", "reservation", "comparison", "sentinel"}
-)
+CHAINED = frozenset({"move", "approval", "refusal", "request", "key", "verdict", "trial"})
+CHAINED |= {"agreement", "reservation", "comparison", "sentinel"}
 """Kinds of fact whose order and text must be provable later: what decides what is released. All are rare."""
 
 GENESIS = "b2:" + "0" * 64
@@ -241,16 +240,19 @@ def checked(facts: Iterable[Fact]) -> list[Fact]:
         names = (fact.kind, fact.key, fact.subject, fact.by, *fact.parents, *fact.tags)
         if not all(map(nameable, names)):
             raise StoreError(f"{fact.kind} fact {shown(fact.key)}: found names that cannot be; expected {A_NAME}")
-        if type(fact.value) is not float or not math.isfinite(fact.value):
-            canonical(fact.value)  # the body is checked as it is written
-        elif fact.at.tzinfo is UTC and fact.parents == () == fact.tags and not (fact.number or fact.link):
+        value = fact.value
+        if value is not None and (type(value) is not float or not math.isfinite(value)):
+            canonical(value)  # the body is checked as it is written
+        elif (
+            fact.at.tzinfo is UTC and type(fact.parents) is type(fact.tags) is tuple and not (fact.number or fact.link)
+        ):
             batch.append(fact)  # as nearly all are
             continue
         batch.append(
             replace(
                 fact,
                 at=fact.at.astimezone(UTC),
-                value=None if fact.value is None else float(fact.value),
+                value=None if value is None else float(value),
                 parents=tuple(fact.parents),
                 tags=tuple(fact.tags),
                 number=0,
@@ -286,7 +288,9 @@ A_NAME = f"text of at most {NAME_BYTES:,} bytes without NUL and lone surrogates"
 def nameable(name: object) -> bool:
     """Whether every store can keep and index it as a key, a subject, an author, a tag or the name of a ref."""
     try:
-        return isinstance(name, str) and "\0" not in name and len(name.encode()) <= NAME_BYTES
+        if not isinstance(name, str) or "\0" in name:
+            return False
+        return (len(name) if name.isascii() else len(name.encode())) <= NAME_BYTES
     except UnicodeEncodeError:
         return False
 

@@ -9,25 +9,28 @@ An optimizer proves itself by a class that inherits OptimizerContract and gives 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seedbed.errors import RunError, SeedbedError
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.metrics import Better
 from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.measured import Measured
-from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.measured import Measure, Measured
+from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.evolution.optimizers import Means
 from seedbed.evolution.plan import Plan
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query, canonical
+from seedbed.storage.store import Json, Query, canonical
 
 __all__ = ["BANK", "START", "Make", "OptimizerContract", "World"]
 
@@ -62,24 +65,57 @@ class World:
     """Scores playbooks by what they say, the same each time; tells what it was asked, and may give up at some point.
 
     Texts of the bank, bold numbers and a warm tone are good; long texts are not. A third of the tasks nobody can do.
+    Where it `fails`, it does so in one of `share` calls.
     """
 
-    def __init__(self, *, fails: bool = False, dies_after: int | None = None) -> None:
+    def __init__(self, *, fails: bool = False, share: int = 5, dies_after: int | None = None) -> None:
         self.asked: list[tuple[str, str, int]] = []
-        self._fails, self._dies_after = fails, dies_after
+        self._fails, self._share, self._dies_after = fails, share, dies_after
 
     def __call__(self, playbook: Playbook, task: Task, replicate: int) -> float:
         self.asked.append((playbook.digest, task.id, replicate))
         if self._dies_after is not None and len(self.asked) > self._dies_after:
             raise asyncio.CancelledError  # as if the process had ended: nothing in here may mistake it for a failure
         luck = blake2b(f"{playbook.digest}/{task.id}".encode(), digest_size=2).digest()
-        if self._fails and luck[1] % 5 == 0:
+        if self._fails and luck[1] % self._share == 0:
             raise RunError("it broke down")
         found = genes(playbook)
         text = found["roles.writer.system"].value
         worth = 0.2 + 0.2 * sum(each in text for each in BANK) - len(text) / 2_000
         worth += 0.3 * float(found["parameters.bold"].value) + 0.1 * (found["parameters.tone"].value == "warm")
         return 0.0 if int(task.id[1:]) % 3 == 0 else float(luck[0] / 256 < worth)
+
+
+class Watched:
+    """Another optimizer, and what is wrong with what it offers."""
+
+    def __init__(self, inner: Optimizer) -> None:
+        self.inner, self.offered, self.wrong = inner, 0, list[str]()
+
+    @property
+    def identity(self) -> Json:
+        return self.inner.identity
+
+    def begin(self, search: Search) -> None:
+        self._pool = search.pool
+        self.inner.begin(search)
+
+    async def ask(self) -> Sequence[Offer]:
+        offers = await self.inner.ask()
+        self.offered += len(offers)
+        digests = [offer.playbook.digest for offer in offers]
+        for offer, named in zip(offers, digests, strict=True):
+            tried = named in self._pool and self._pool.counts()[self._pool.place(named)].any()
+            if offer.tasks is None and (tried or digests.count(named) > 1):
+                self.wrong.append(f"{offer.how}: offered twice")
+            if not {*(offer.tasks or ())} <= {*self._pool.select, *self._pool.reflect}:
+                self.wrong.append(f"{offer.how}: on tasks that are not there")
+            if not offer.how.strip():
+                self.wrong.append("offered without a word of how it was made")
+        return offers
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        await self.inner.tell(cells)
 
 
 class OptimizerContract:
@@ -89,18 +125,24 @@ class OptimizerContract:
     """The budget of a search."""
 
     async def search(
-        self, make: Make, world: World, store: Any = None, *, start: Playbook = START, **more: Any
+        self,
+        make: Make,
+        world: World,
+        store: Any = None,
+        *,
+        start: Playbook = START,
+        better: Better = "higher",
+        **more: Any,
     ) -> Evolution:
         means = Means(start, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
         held = store if store is not None else MemoryStore()
         plan = Plan(
             start=start,
-            select=DECIDING,
-            reflect=READ,
             optimizer=make(means),
-            **{"budget": Budget(runs=self.runs), "seed": 7, **more},
+            **{"select": DECIDING, "reflect": READ, "budget": Budget(runs=self.runs), "seed": 7, **more},
         )
-        return await evolve(plan, Measured(world, held, "ann"), Library(held, "ann"), because="contract")
+        arena = Measured(world, held, "ann", [Measure(better=better)])
+        return await evolve(plan, arena, Library(held, "ann"), because="contract")
 
     def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
         means = Means(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
@@ -114,9 +156,59 @@ class OptimizerContract:
         assert len(world.asked) == found.spent["runs"] <= self.runs
         assert len({*world.asked}) == len(world.asked)
 
+    @pytest.mark.parametrize("runs", [1, 5, 13, 40])
+    async def test_a_small_budget_ends_it_and_nothing_else(self, make: Make, runs: int) -> None:
+        world = World()
+        found = await self.search(make, world, budget=Budget(runs=runs))
+        assert len(world.asked) == found.spent["runs"] <= runs
+
+    async def test_what_it_offers_is_new_unless_it_names_tasks_which_are_there(self, make: Make) -> None:
+        watched: list[Watched] = []
+
+        def made(means: Means) -> Optimizer:
+            watched.append(Watched(make(means)))
+            return watched[-1]
+
+        await self.search(made, World())
+        assert watched[0].offered
+        assert not watched[0].wrong
+
     async def test_the_same_seed_makes_the_same_search(self, make: Make) -> None:
         one, other = [await self.search(make, World()) for _ in range(2)]
         assert told(one) == told(other)
+
+    async def test_after_a_search_it_is_what_it_was_and_can_begin_another(self, make: Make) -> None:
+        kept: list[Optimizer] = []
+
+        def same(means: Means) -> Optimizer:
+            kept.append(kept[0] if kept else make(means))
+            return kept[-1]
+
+        one = await self.search(same, World())
+        identity = canonical(kept[0].identity)
+        other = await self.search(same, World())
+        assert told(one) == told(other)
+        assert one.search == other.search
+        assert canonical(kept[0].identity) == identity
+
+    async def test_where_lower_is_better_it_searches_downwards(self, make: Make) -> None:
+        found = await self.search(make, World(), better="lower")
+        best = found.pool.place(found.best)
+        assert len(found.pool) > 1
+        assert np.nanmean(found.pool.row(best)) >= np.nanmean(found.pool.row(0))
+        assert (found.pool.table()[~np.isnan(found.pool.table())] <= 0).all()
+
+    async def test_where_every_run_fails_the_start_stays(self, make: Make) -> None:
+        found = await self.search(make, World(fails=True, share=1), budget=Budget(runs=60))
+        assert found.best == START.digest
+
+    async def test_without_tasks_to_read_it_searches_all_the_same_or_says_so(self, make: Make) -> None:
+        world = World()
+        try:
+            found = await self.search(make, world, reflect=Dataset(()))
+        except SeedbedError:
+            return
+        assert len(world.asked) == found.spent["runs"] <= self.runs
 
     async def test_the_result_is_no_worse_than_the_start_where_it_was_tried(self, make: Make) -> None:
         found = await self.search(make, World())

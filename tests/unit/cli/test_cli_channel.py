@@ -85,24 +85,113 @@ def test_a_gate_that_nobody_knows_is_told(space: Path, seedbed: Seedbed) -> None
         assert "held_up" in done.err
 
 
-# approve
+# Canary
 
 
-def test_somebody_else_approves_and_it_can_be_rehearsed(
-    kept: str, space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(space, seedbed__yaml=WORKSPACE.replace("[better, held_out, rules_kept]", "[{review: {when: always}}]"))
-    release = ("release", "sorter.yaml", "--to", "production")
-    approve = ("channel", "approve", "production", "sorter.yaml", "--because", "read it")
-    assert "seedbed channel approve production" in seedbed(*release).err
-    own = seedbed(*approve)
-    assert own.code == 1
-    assert "another person" in own.err
-    monkeypatch.setenv("SEEDBED_BY", "bob")
+RAMP = WORKSPACE.replace(
+    "{require: [better, held_out, rules_kept]}", "{require: [], canary: {shares: [5%, 25%], hold: 1 run}}"
+)
+
+
+@pytest.fixture
+def ramped(served: list[str], space: Path, seedbed: Seedbed) -> list[str]:
+    """The two releases, and a canary that has its first share."""
+    write(space, seedbed__yaml=RAMP)
+    child = ("derive", served[0], "--set", "parameters.caution=0.7", "--because", "x")
+    digest = seedbed("playbook", *child, "--json").json["playbook"]
+    done = seedbed("release", digest, "--to", "production", "--because", "try it", "--json")
+    assert keeps_promise(done.json, "release")
+    assert (done.json["playbook"], done.json["canary"]) == (served[1], {"playbook": digest, "share": 0.05})
+    return [*served, digest]
+
+
+def met(ramped: list[str], share: float, seedbed: Seedbed) -> str:
+    """Somebody who meets the canary."""
+    from seedbed.release.assignment import place
+
+    return next(f"user {n}" for n in range(9999) if place("production", ramped[2], f"user {n}") < share)
+
+
+def test_a_canary_is_promoted_step_by_step(ramped: list[str], seedbed: Seedbed) -> None:
+    early = seedbed("channel", "promote", "production", "--because", "at once")
+    assert early.code == 1
+    assert "0 runs of the canary at this share" in early.err
+    key = met(ramped, 0.05, seedbed)
+    assert seedbed("run", "production", "--key", key, "text=x", "--json").json["playbook"] == ramped[2]
     before = held()
-    rehearsed = seedbed(*approve, "--dry-run", "--json")
-    assert keeps_promise(rehearsed.json, "channel", "approve")
-    assert (rehearsed.code, rehearsed.json["playbook"], held()) == (0, kept, before)
-    assert seedbed(*approve).code == 0
-    monkeypatch.setenv("SEEDBED_BY", "ann")
-    assert seedbed(*release).code == 0
+    promote = ("channel", "promote", "production", "--because", "no complaints", "--json")
+    rehearsed = seedbed(*promote, "--dry-run")
+    assert keeps_promise(rehearsed.json, "channel", "promote")
+    assert (rehearsed.code, rehearsed.json["canary"]["share"], held()) == (0, 0.25, before)
+    assert seedbed(*promote).json["canary"]["share"] == 0.25
+    seedbed("run", "production", "--key", key, "text=x")
+    done = seedbed(*promote)
+    assert (done.json["playbook"], done.json["canary"]) == (ramped[2], None)
+
+
+def test_show_tells_of_the_canary_and_rollback_takes_it_away(ramped: list[str], seedbed: Seedbed) -> None:
+    document = seedbed("channel", "show", "production", "--json").json
+    assert document["canary"] == {"playbook": ramped[2], "share": 0.05, "runs": 0}
+    assert document["ramp"] == {"shares": [0.05, 0.25], "hold": 1, "approval": False}
+    out = " ".join(seedbed("channel", "show", "production").out.split())
+    assert f"{ramped[1][3:13]} + 5 % {ramped[2][3:13]}" in out
+    assert "5 %, 25 %, 1 runs each; 0 runs of the canary so far" in out
+    assert f"takes the canary {ramped[2][3:13]} away" in out
+    assert "+ 5 %" in seedbed("channel", "list").out
+    assert "+ 5 %" in seedbed("channel", "log", "production", "--markdown").out
+    done = seedbed("rollback", "production", "--because", "complaints", "--json")
+    assert (done.json["playbook"], done.json["canary"]) == (ramped[1], None)
+
+
+def test_a_share_is_typed_as_people_write_it(served: list[str], seedbed: Seedbed) -> None:
+    release = ("release", served[0], "--to", "production", "--because", "x", "--dry-run", "--json")
+    for written in ("12.5%", "0.125"):
+        assert seedbed(*release, "--share", written).json["canary"]["share"] == 0.125
+    wrong = seedbed(*release, "--share", "5")
+    assert wrong.code == 64
+    assert "a share above 0 % and up to 100 %" in " ".join(wrong.err.replace("│", " ").split())
+
+
+def test_a_frozen_channel_says_so_and_moves_only_back(ramped: list[str], seedbed: Seedbed) -> None:
+    before = held()
+    assert seedbed("channel", "freeze", "production", "--because", "x", "--dry-run").code == 0
+    assert held() == before
+    done = seedbed("channel", "freeze", "production", "--because", "strange answers", "--json")
+    assert keeps_promise(done.json, "channel", "freeze")
+    assert done.json["frozen"] is True
+    assert ", frozen" in seedbed("channel", "show", "production").out
+    refused = seedbed("channel", "promote", "production", "--because", "x")
+    assert refused.code == 1
+    assert "unfreeze it first" in " ".join(refused.err.split())
+    assert seedbed("rollback", "production", "--because", "x").code == 0
+    done = seedbed("channel", "unfreeze", "production", "--because", "understood", "--json")
+    assert keeps_promise(done.json, "channel", "unfreeze")
+    assert done.json["frozen"] is False
+
+
+def test_assign_shows_whom_somebody_meets_and_writes_nothing_down(ramped: list[str], seedbed: Seedbed) -> None:
+    before, key = held(), met(ramped, 0.05, seedbed)
+    done = seedbed("channel", "assign", "production", key, "--json")
+    assert keeps_promise(done.json, "channel", "assign")
+    assert (done.json["arm"], done.json["playbook"], done.json["propensity"]) == ("canary", ramped[2], 0.05)
+    assert f"{key} meets {ramped[2][3:13]}, as canary" in seedbed("channel", "assign", "production", key).out
+    assert held() == before
+
+
+def test_compare_shows_the_canary_beside_its_control(ramped: list[str], seedbed: Seedbed) -> None:
+    before = held()
+    done = seedbed("channel", "compare", "production", "--json")
+    assert keeps_promise(done.json, "channel", "compare")
+    assert (done.code, done.json["finding"], done.json["canary"]["playbook"]) == (2, "inconclusive", ramped[2])
+    assert "inconclusive after 0 pairs" in seedbed("channel", "compare", "production").out
+    assert held() == before
+    seedbed("run", "production", "--key", met(ramped, 0.05, seedbed), "text=x")
+    assert seedbed("channel", "compare", "production", "--json").json["canary"]["units"] == 1
+    seedbed("rollback", "production", "--because", "enough")
+    assert 'no canary on channel "production"' in " ".join(seedbed("channel", "compare", "production").err.split())
+
+
+def test_a_key_is_for_a_channel_as_it_is(ramped: list[str], seedbed: Seedbed) -> None:
+    changed = ("--set", "parameters.caution=0.1")
+    assert seedbed("run", "production", "--key", "anna", "text=x", *changed).code == 64
+    assert seedbed("run", "production", "key=anna").code == 64

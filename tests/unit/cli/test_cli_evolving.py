@@ -38,9 +38,9 @@ async def told(**given: object) -> list[Told]:
     return heard
 
 
-def printed(account: object) -> str:
+def printed(summary: object) -> str:
     with output.console().capture() as out:
-        output.console().print(account)
+        output.console().print(summary)
     return out.get()
 
 
@@ -49,24 +49,23 @@ def printed(account: object) -> str:
 
 async def test_a_search_so_far_is_told_in_a_few_lines() -> None:
     last = (await told())[-1]
-    account = evolving.so_far(last)
-    best, first, *rest = printed(evolving.progress_view(account)).splitlines()
-    level = account.standing(account.best)
-    assert re.match(
-        rf"best {level.mean:.3f} \[0\.\d+, \d\.\d+\] on {level.n} of 40 tasks \| start 0\.275 \| step 13", best
-    )
-    assert re.match(rf"runs +━+╌* {last.account.runs} of 900$", first)
-    assert rest[0].split() == ["usd", "$0.00"]
-    assert re.match(r"arms +best_of \d+ turns \+0\.\d+, population \d turns \+0\.\d+$", rest[2])
-    assert len(rest) == 3
+    summary = evolving.so_far(last)
+    best, first, *rest = printed(evolving.progress_view(summary)).splitlines()
+    level = summary.standing(summary.best)
+    assert re.match(rf"best {level.mean:.3f} \[0\.\d+, \d\.\d+\] on {level.n} of 40 tasks \| start 0\.275 \|", best)
+    assert best.endswith(f"| step {len(last.steps)} | {len(last.pool) - 1} tried")
+    assert re.match(rf"runs +━+╌* {last.account.runs} runs of 900 runs$", first)
+    free, arms = rest
+    assert re.match(r"besides 0 tokens, \$0\.00, \d+ seconds$", free)
+    assert re.match(r"arms +best_of \d+ turns \+0\.\d+, population \d+ turns \+0\.\d+$", arms)
 
 
 async def test_every_limit_has_a_bar() -> None:
-    last = (await told(budget=Budget(runs=900, usd=2.0, seconds=600)))[-1]
-    lines = printed(evolving.progress_view(evolving.so_far(last))).splitlines()[1:4]
-    assert [line.split()[0] for line in lines] == ["runs", "usd", "seconds"]
+    last = (await told(budget=Budget(runs=900, tokens=1000, usd=2.0, seconds=600)))[-1]
+    lines = printed(evolving.progress_view(evolving.so_far(last))).splitlines()[1:5]
+    assert [line.split()[0] for line in lines] == ["runs", "tokens", "usd", "seconds"]
     assert all(len(re.findall("[━╌]", line)) == evolving.WIDE for line in lines)
-    assert lines[1].endswith("$0.00 of $2.00")
+    assert lines[2].endswith("$0.00 of $2.00")
 
 
 async def test_several_metrics_show_their_front_as_it_grows() -> None:
@@ -81,7 +80,7 @@ async def test_several_metrics_show_their_front_as_it_grows() -> None:
 )
 def test_a_bar_is_full_only_when_all_is_spent(spent: float, limit: float, full: int) -> None:
     assert evolving.bar(spent, limit).count("━") == full
-    assert evolving.bar(spent, None).strip() == ""
+    assert len(evolving.bar(spent, limit)) == evolving.WIDE
 
 
 @pytest.mark.usefixtures("looked_at")
@@ -91,7 +90,7 @@ async def test_whoever_looks_sees_it_live_on_the_error_stream(capsys: pytest.Cap
     out, err = capsys.readouterr()
     assert out == ""
     assert "portfolio within 900 runs: 0 tasks to read, 40 to decide, 40 to confirm" in err
-    assert "on 40 of 40 tasks" in err or "best " in err
+    assert re.search(r"best 0\.\d+ \[.*\] on \d+ of 40 tasks", err)
 
 
 @pytest.mark.usefixtures("looked_at")
@@ -106,7 +105,8 @@ async def test_it_is_drawn_no_more_often_than_one_can_read(
         now += evolving.EVERY_SECONDS
         watch(heard[-1])
         watch(heard[-1])
-    assert capsys.readouterr().err.count("| start ") == 2
+    assert len(heard) > 20
+    assert capsys.readouterr().err.count("| start ") == 3  # at first, after a while, and when it is wiped away
 
 
 async def test_where_nobody_looks_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_the_document_keeps_its_promise(mail: Path, seedbed: Seedbed) -> None:
     assert found["tried"][0]["playbook"] == found["start"]
     assert found["spent"]["runs"] <= 200 == found["budget"]["runs"]
     assert found["steps"][-1]["runs"] <= found["spent"]["runs"]
-    assert set(found["arms"]) <= {"best_of", "population", "the start alone"}
+    assert found["arms"]["best_of"]["turns"] > 0
 
 
 def test_people_see_the_best_what_changed_and_what_to_believe(mail: Path, seedbed: Seedbed) -> None:
@@ -140,9 +140,7 @@ def test_people_see_the_best_what_changed_and_what_to_believe(mail: Path, seedbe
     assert f"start   {short(found['start'])}" in out
     assert BETTER.removesuffix("{text}").strip() in out
     assert "what each arm earned" in out
-    assert re.search(
-        r"^Yes: on 10 tasks that the search had not seen, the best scores 1.000 and the start 0.000", out, re.M
-    )
+    assert "Yes: on 10 tasks that the search had not seen, the best scores 1.000 and the start 0.000" in out
     assert "optimism" in out
     assert out.splitlines()[-1] == f"search {short(found['search'])}"
 

@@ -57,14 +57,14 @@ READ_ONLY = {
     *(("evidence", "sentinel"), ("runs", "replay")),  # as are these
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
-    ("sessions", "compare"),  # it stores nothing
+    *(("sessions", "compare"), ("channel", "compare")),  # they store nothing
 }
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
     looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
-    looks |= {"specialised", "verify", "stats", "tail", "budget", "screen"}
+    looks |= {"specialised", "verify", "stats", "tail", "budget", "screen", "assign"}
     dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 

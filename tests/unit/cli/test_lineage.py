@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from seedbed.cli import lineage, options
 from seedbed.errors import NotFound
+from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.storage.store import Fact
 
 
 def grown(space: Any, parent: str, *values: float) -> list[str]:
@@ -60,6 +63,40 @@ def test_a_merged_playbook_hangs_under_its_first_parent_and_names_the_other(kept
     assert by_digest[one]["children"][0]["playbook"] == merged
     assert by_digest[one]["children"][0]["also_from"] == [other]
     assert by_digest[other]["children"] == []
+
+
+def test_scores_that_a_search_chose_by_and_others_are_told_apart(kept: str) -> None:
+    at = datetime.now(UTC)
+    chosen_by = Dataset((Task("a", {"text": "a"}), Task("b", {"text": "b"})))
+
+    def cell(playbook: str, task: str, replicate: int, value: float) -> Fact:
+        key = f"{playbook}/{task}/{replicate}"
+        about = {"task": task, "replicate": replicate, "metric": "exact_match"}
+        return Fact(kind="cell", key=key, subject=playbook, at=at, by="ann", body=about, value=value)
+
+    with options.opened(None) as space:
+        (child,) = grown(space, kept, 0.1)
+        body = {"dataset": space.store.put("dataset", chosen_by.content())}
+        space.store.append([Fact(kind="trial", key="one", subject=child, at=at, by="ann", body=body)])
+        found = [cell(child, "a", 0, 1.0), cell(child, "a", 1, 0.0), cell(child, "b", 0, 1.0), cell(child, "c", 0, 0.0)]
+        space.store.append([*found, cell(kept, "a", 0, 0.25), cell(kept, "c", 0, 0.75)])
+        tree = lineage.document(space, kept, limit=12, depth=20)
+    assert tree["scores"] == {"exact_match": {"mean": 0.25, "tasks": 1}}
+    assert tree["held_out"] == {"exact_match": {"mean": 0.75, "tasks": 1}}
+    (below,) = tree["children"]
+    assert below["scores"] == {"exact_match": {"mean": 0.75, "tasks": 2}}  # replicates are not more tasks
+    assert below["held_out"] == {"exact_match": {"mean": 0.0, "tasks": 1}}
+    told = lineage.view(tree).label.plain
+    assert "exact_match 0.250 on 1 task; exact_match 0.750 on 1 task held out" in told
+
+
+def test_where_nothing_was_searched_for_all_scores_are_together(kept: str) -> None:
+    about = {"task": "a", "replicate": 0, "metric": "exact_match"}
+    with options.opened(None) as space:
+        at = datetime.now(UTC)
+        space.store.append([Fact(kind="cell", key="a", subject=kept, at=at, by="ann", body=about, value=1.0)])
+        tree = lineage.document(space, kept, limit=12, depth=20)
+    assert (tree["scores"], tree["held_out"]) == ({"exact_match": {"mean": 1.0, "tasks": 1}}, {})
 
 
 def test_a_ref_is_found_by_its_short_name_even_after_it_is_gone(kept: str) -> None:

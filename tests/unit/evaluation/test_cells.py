@@ -12,7 +12,7 @@ import pytest
 
 from seedbed import ExactMatch, metric
 from seedbed.errors import StoreDamaged
-from seedbed.evaluation.cells import FEW, Cell, Cells, Naming, recorded
+from seedbed.evaluation.cells import ALIKE, FEW, Cell, Cells, Naming, recorded
 from seedbed.evaluation.dataset import Task
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -29,6 +29,7 @@ CELL = Cell(
     answer="ü",
     run="r0",
     cost_usd=0.25,
+    tokens=7,
     latency_seconds=1.5,
     reused=True,
 )
@@ -48,6 +49,7 @@ def test_columns_give_every_cell_back_as_it_was() -> None:
     assert cells[1:] == Cells(PLAYBOOK, [UNSCORED])
     assert list(cells.of("contains")) == [UNSCORED]
     assert cells.column("cost_usd").tolist() == [0.25, 0.25]
+    assert cells.column("tokens").tolist() == [7, 7]
     assert cells.column("reused").tolist() == [True, False]
     assert cells.texts("reason") == ["half", "no answer"]
 
@@ -99,6 +101,16 @@ def test_another_metric_or_expected_answer_names_the_same_run_and_another_input_
     named = Naming(PLAYBOOK, {}, [ExactMatch().identity])
     assert len({first.run, named(task, 1).run, named(Task("t0", {"q": "how"}, "so"), 0).run}) == 3
     assert Naming(PLAYBOOK, {"fast": {"use": "other"}}, [ExactMatch().identity])(task, 0).run != first.run
+
+
+def test_the_runs_of_a_playbook_lie_together_by_name_and_apart_from_those_of_others() -> None:
+    tasks = [Task(f"t{number}", {"q": str(number)}) for number in range(200)]
+    names = [[Naming(f"b2:{playbook}", {}, [])(task, 0).run for task in tasks] for playbook in range(3)]
+    runs = [run for own in names for run in own]
+    assert [{run[:ALIKE] for run in own} for own in names] == [{own[0][:ALIKE]} for own in names]
+    assert len({own[0][:ALIKE] for own in names}) == 3
+    assert len({run[:10] for run in runs}) == len(runs)
+    assert {len(run) for run in runs} == {32}
 
 
 @pytest.mark.parametrize("more", [0, FEW], ids=["by name", "by looking through all"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.evaluation.plots import forest, histogram
+from seedbed.evaluation.plots import bars, forest, histogram
 from seedbed.stats.estimates import Interval
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,6 +37,17 @@ def test_what_has_no_interval_is_a_point_and_what_has_no_score_a_word() -> None:
     assert len(list(picture.iter("circle"))) == 1
     assert not [line for line in picture.iter("line") if line.get("class")]
     assert "no score" in "".join(picture.itertext())
+
+
+def test_bars_are_shares_of_the_whole_and_never_longer() -> None:
+    picture = drawn(bars([("half", 0.5, "5 of 10"), ("more", 1.5, "15 of 10"), ("none", 0.0, "0 of 10")], "spent"))
+    wide = {
+        kind: [float(each.get("width", 0)) for each in picture.iter("rect") if each.get("class") == kind]
+        for kind in ("whole", "s1")
+    }
+    assert [part / whole for part, whole in zip(wide["s1"], wide["whole"], strict=True)] == [0.5, 1.0, 0.0]
+    assert "15 of 10" in "".join(picture.itertext())
+    assert bars([], "spent") == ""
 
 
 def test_a_histogram_counts_every_value_once() -> None:

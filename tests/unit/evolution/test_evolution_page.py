@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 from search_samples import START, playbook, searched
 
-from seedbed.evolution.account import Account
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.page import to_html
 from seedbed.evolution.plan import NONE
+from seedbed.evolution.summary import Summary
 
 HOSTILE = 'Sort.</pre></p><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -52,14 +52,14 @@ def ends(picture: ElementTree.Element, kind: str) -> list[tuple[float, float]]:
 
 async def test_the_page_tells_all_that_the_report_does() -> None:
     found = await searched()
-    page, account = to_html(found), Account(found)
+    page, summary = to_html(found), Summary(found)
     text = " ".join(Reader(page).text)
-    assert account.sentence in text
-    for row in account.figures:
+    assert summary.sentence in text
+    for row in summary.figures:
         assert all(cell in text for cell in row), row
-    for line in account.lineage:
+    for line in summary.lineage:
         assert line in text
-    for name, each in account.arms.items():
+    for name, each in summary.arms.items():
         assert f"{name} {each.turns} {each.found} {each.gain:+.3f}" in text
     headings = re.findall("<h2>(.*?)</h2>", page)
     assert headings == [

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from search_samples import START, planned, playbook, searched
 
-from seedbed.evolution.account import Account
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.budget import Budget
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.plan import NONE
 from seedbed.evolution.report import fenced, to_markdown
+from seedbed.evolution.summary import Summary
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import short
 
@@ -34,12 +34,12 @@ async def test_a_report_tells_all_of_a_search() -> None:
     store = MemoryStore()
     found = await searched(store)
     report = to_markdown(found, store.get(found.search))
-    account = Account(found)
+    summary = Summary(found)
     assert headings(report) == ALL
     assert report.startswith(f"# Search from {short(START.digest)}\n\n**Yes: on 40 tasks")
     for told in ("optimism", "gain, confirmed", "gain over best of N", "the budget was spent"):
         assert told in section(report, "Figures")
-    for name, each in account.arms.items():
+    for name, each in summary.arms.items():
         row = f"| {name.replace('_', chr(92) + '_')} | {each.turns} | {each.found} | {each.gain:+.3f} | {each.runs} |"
         assert row in section(report, "What each arm earned")
     share = 100 * found.spent["runs"] / 900

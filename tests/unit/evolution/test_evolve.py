@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched
+from search_samples import planned, right, tasks
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.budget import Budget
-from seedbed.evolution.evolve import Evolution, Told
+from seedbed.evolution.evolve import Evolution, Told, evolve
+from seedbed.evolution.measured import Measured
 from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.evolution.variation import reworded
 from seedbed.experiments.held_out import evolved_on
@@ -20,6 +23,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
+from seedbed.testing.optimizer import told
 
 TEN = numbers(10)
 START = agent("[0-2]")
@@ -288,3 +292,37 @@ async def test_a_spent_quota_interrupts_a_search_and_what_was_paid_stays() -> No
     assert count(store, "evolution") == 0
     assert (await evolved(store)).spent["runs"] == 40
     assert count(store, "run") == 40
+
+
+async def test_a_search_with_a_limit_of_time_is_the_same_when_it_is_done_again() -> None:
+    """Its steps had their time; else it would be over before it began."""
+    store, at = MemoryStore(), [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    def clock() -> datetime:
+        at[0] += timedelta(seconds=1)
+        return at[0]
+
+    async def found() -> Evolution:
+        arena = Measured(right, store, "ann", clock=clock)
+        plan = planned(budget=Budget(seconds=100), confirm=tasks(1, "c"))
+        return await evolve(plan, arena, Library(store, "ann"), because="x")
+
+    first = await found()
+    assert (first.ended, len(first.steps) > 3) == ("the budget was spent", True)
+    assert first.confirmed is not None  # by one task, of which no interval can be told, and that is recorded, too
+    again = await found()
+    assert told(again) == told(first)
+    assert again.ended == first.ended
+    assert count(store, "evolution") == 1
+
+
+async def test_when_the_money_does_not_last_to_the_end_what_was_found_is_told_all_the_same() -> None:
+    """Answers to what confirms are so much dearer that there is not enough for them."""
+    store = MemoryStore()
+    dear = " ".join(["dear"] * 60)
+    oracle = {"use": "scripted", "args": {"replies": {"^..$": dear, ".": "hm"}}, "usd_per_million": [0, 1_000_000]}
+    given = {"confirm": numbers(10, first=20), "budget": Budget(usd=200.0), "bench": bench(store, oracle=oracle)}
+    found = await evolved(store, **given)
+    assert (found.best, found.confirmed) == (CANDIDATES[1].digest, None)
+    assert count(store, "evolution") == 1
+    assert sum(fact.body["cost_usd"] for fact in store.facts(Query(kind="turn"))) <= 200.0

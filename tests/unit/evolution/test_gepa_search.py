@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from driven import Driven, playbook
+from test_reflection import editor
 
+from model_server import Answer
 from seedbed.errors import BudgetSpent, PlaybookError, SeedbedError, SettingsError
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evolution.best_of import BestOf
@@ -21,7 +23,8 @@ from seedbed.evolution.evolve import Evolution, evolve
 from seedbed.evolution.gepa import GEPA
 from seedbed.evolution.lessons import Failure
 from seedbed.evolution.measured import Measured
-from seedbed.evolution.optimizer import Search
+from seedbed.evolution.offer import Offer
+from seedbed.evolution.optimizer import Performs, Search
 from seedbed.evolution.optimizers import Means
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
@@ -140,23 +143,48 @@ async def test_proposals_may_take_their_time() -> None:
     assert (await searched(GEPA(propose=later))).improved
 
 
-async def test_a_model_writes_the_texts_and_one_that_finds_no_money_left_ends_the_search() -> None:
-    prompts: list[str] = []
+class Models:
+    """A search in which a model writes, on one task to read that only the word alpha can do."""
 
+    def __init__(self, perform: Performs) -> None:
+        start = playbook(locked=["steps"])
+        self.driven = Driven(BestOf(()), start, lambda found, task: float("alpha" in found.roles["agent"].system))
+        self.optimizer = GEPA()
+        self.optimizer.begin(Search(start, self.driven.search.reflect, self.driven.pool, perform=perform))
+
+    async def step(self) -> Sequence[Offer]:
+        offers = await self.optimizer.ask()
+        await self.optimizer.tell(self.driven.pay(offers))
+        return offers
+
+
+async def test_a_model_is_shown_what_failed_and_writes_the_texts() -> None:
+    with editor(lambda request: Answer("Like this:\n```\nBe brief. Say alpha.\n```")) as (perform, asked):
+        models = Models(perform)
+        first, second = await models.step(), await models.step()
+    assert [offer.playbook for offer in first] == [models.driven.start]
+    assert [offer.playbook.roles["agent"].system for offer in second] == ["Be brief. Say alpha."]
+    assert "Be brief." in asked[0]
+    assert "score 0" in asked[0]
+
+
+async def test_an_answer_that_was_cut_is_never_paid_for() -> None:
+    answers = iter([Answer("```\nBe brief and alpha", finish_reason="length"), Answer("```\nSay alpha.\n```")])
+    with editor(lambda request: next(answers)) as (perform, _):
+        models = Models(perform)
+        offers = [*await models.step(), *await models.step()]
+    assert [offer.playbook.roles["agent"].system for offer in offers] == ["Be brief.", "Say alpha."]
+
+
+async def test_a_model_that_finds_no_money_left_ends_the_search() -> None:
     async def perform(name: str, by: Playbook, inputs: Any) -> Any:
-        prompts.append(inputs["prompt"])
         raise BudgetSpent("nothing left")
 
-    driven = Driven(BestOf(()), playbook(), lambda found, task: 0.0)
-    search = Search(driven.start, driven.search.reflect, driven.pool, perform=perform)
-    optimizer = GEPA()
-    optimizer.begin(search)
-    (offer,) = await optimizer.ask()
-    await optimizer.tell(driven.pay([offer]))
+    models = Models(perform)
+    await models.step()
     with pytest.raises(BudgetSpent):
-        await optimizer.ask()
-    assert "Be brief." in prompts[0]
-    assert list(await optimizer.ask()) == []
+        await models.step()
+    assert list(await models.optimizer.ask()) == []
 
 
 def threads_during(found: set[threading.Thread]) -> Any:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from search_samples import START, playbook, right, searched, tasks
+from search_samples import START, OtherModels, playbook, right, searched, tasks
 
 from seedbed.errors import NotFound
 from seedbed.evaluation.dataset import Task
 from seedbed.evaluation.report import number
-from seedbed.evolution.account import Account
 from seedbed.evolution.allocation import Uniform
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import Told
+from seedbed.evolution.measured import Measured
 from seedbed.evolution.plan import NONE
 from seedbed.evolution.searches import past, recalled, searches
+from seedbed.evolution.summary import Summary
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, short
@@ -40,7 +41,7 @@ async def test_a_search_is_told_again_as_it_was() -> None:
     again = recalled(store, only, {"length": "lower"})
     same = ("search", "start", "best", "budget", "spent", "ended", "optimism", "confirmed")
     assert [getattr(again, name) for name in same] == [getattr(found, name) for name in same]
-    one, other = Account(found, better={"length": "lower"}), Account(again, better={"length": "lower"})
+    one, other = Summary(found, better={"length": "lower"}), Summary(again, better={"length": "lower"})
     assert (one.sentence, one.changes, one.front) == (other.sentence, other.changes, other.front)
     assert one.diversity == other.diversity
     assert [(step.offered, step.runs, step.best, step.score) for step in again.steps] == [
@@ -68,9 +69,9 @@ async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None
     assert (only.ended, only.end, only.confirmed, len(only.steps)) == ("", None, None, 2)
     found = recalled(store, only)
     assert found.spent["runs"] == sum(step.runs for step in found.steps) > 0
-    account = Account(found)
-    assert account.unconfirmed == "Nothing is confirmed: the search has not ended."
-    assert ("ended", "not yet", "why the search came to an end") in account.figures
+    summary = Summary(found)
+    assert summary.unconfirmed == "Nothing is confirmed: the search has not ended."
+    assert ("ended", "not yet", "why the search came to an end") in summary.figures
 
 
 async def test_scores_that_came_later_change_nothing() -> None:
@@ -84,10 +85,11 @@ async def test_scores_that_came_later_change_nothing() -> None:
     assert again.pool.standing(half) == found.pool.standing(half)
 
 
-async def test_scores_by_another_metric_are_not_mixed_in() -> None:
+@pytest.mark.parametrize("arena", [Measured, OtherModels])
+async def test_scores_by_another_metric_are_not_mixed_in(arena: type[Measured]) -> None:
     store = MemoryStore()
-    await searched(store, several=True, optimizer=BestOf(SET))
-    found = await searched(store, optimizer=BestOf(SET))
+    await searched(store, several=True, optimizer=BestOf(SET), arena=arena)
+    found = await searched(store, optimizer=BestOf(SET), arena=arena)
     again = recalled(store, past(store, found.search))
     assert again.pool.metrics == ["score"]
     assert [again.pool.standing(place) for place in range(3)] == [found.pool.standing(place) for place in range(3)]

@@ -74,6 +74,15 @@ async def test_without_tasks_the_search_decides_which_and_only_once() -> None:
     assert driven.offers == [Offer(ONE)]
 
 
+async def test_what_fails_wherever_it_is_tried_is_offered_only_once() -> None:
+    def work(line: Line) -> None:
+        line.tried(Trial(ONE, None))
+        line.tried(Trial(OTHER, ("t0",)))
+
+    driven = await Driven(Working(work), playbook(), lambda found, task: None, better="lower").run(9)
+    assert driven.offers == [Offer(ONE), Offer(OTHER, tasks=("t0",))]
+
+
 async def test_other_questions_are_answered_in_the_search() -> None:
     answers: list[Any] = []
     driven = Driven(Working(lambda line: answers.append(line.asked("good"))), playbook(), scored)

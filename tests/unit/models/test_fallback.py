@@ -277,6 +277,7 @@ class Purse:
     def __init__(self, limit_usd: float) -> None:
         self.ledger = Ledger(limit_usd, kept=0.0)
         self.paid: list[tuple[str, float]] = []
+        self.tokens: list[int] = []
 
     @asynccontextmanager
     async def __call__(
@@ -287,6 +288,7 @@ class Purse:
         async with self.ledger.reserved(10, price, wanted) as held:
             yield held
         self.paid.append((model.name, held.spent_usd))
+        self.tokens.append(held.spent_tokens)
 
 
 async def test_who_cannot_be_paid_is_passed_over(lines: Lines) -> None:
@@ -324,6 +326,8 @@ async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: Lines) -> N
     assert [each.cost_usd for each in got.attempts] == [pytest.approx(0.004)] * 3
     assert [each.why for each in got.attempts] == ["transient"] * 3
     assert purse.ledger.spent_usd == pytest.approx(got.cost_usd) == pytest.approx(0.0121)
+    assert (got.uncounted_tokens, got.reply.tokens) == (3 * (10 + 40), 11)
+    assert purse.ledger.spent_tokens == 161
 
 
 class Unpriced(Actor):
@@ -350,6 +354,7 @@ async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(pa
         answered(lambda _: model, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40), return_exceptions=True
     )
     assert purse.paid[0] == ("fast", pytest.approx(50.0))
+    assert purse.tokens[0] == 50
 
 
 async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: Lines) -> None:
@@ -360,7 +365,7 @@ async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: Lines) 
         await asyncio.sleep(0)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    assert purse.ledger.spent_usd == pytest.approx(50.0)
+    assert (purse.ledger.spent_usd, purse.ledger.spent_tokens) == (pytest.approx(50.0), 50)
 
 
 async def test_a_try_that_was_refused_costs_nothing(lines: Lines) -> None:

@@ -134,3 +134,13 @@ def test_problems_carry_file_and_line(tmp_path: Path) -> None:
 def test_demos_may_be_locked_before_there_are_any(pattern: str) -> None:
     playbook = Playbook.from_document({"roles": {"w": {"system": "s"}}, "locked": [pattern]})
     assert "demos.w" not in genes(playbook)
+
+
+@pytest.mark.parametrize("path", ["roles.w.system", "steps.second.prompt", "steps.second.until.at_most"])
+def test_a_gene_at_its_default_stays_locked_when_the_playbook_is_read_again(path: str) -> None:
+    first = {"name": "first", "role": "w", "prompt": "Go on."}
+    second = {"name": "second", "role": "w", "prompt": "", "sees": ["first"], "until": {"at_most": 3, "says": "done"}}
+    document = {"roles": {"w": {"system": "", "model": "m"}}, "steps": [first, second], "locked": [path]}
+    again = Playbook.from_document(Playbook.from_document(document).document())
+    assert again.locked == (path,)
+    assert path not in genes(again)

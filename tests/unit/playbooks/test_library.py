@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import MergeClash, NotFound, PlaybookError, RefMoved
+from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.merging import mean
 from seedbed.playbooks.playbook import Playbook, Role, Step
@@ -267,3 +268,38 @@ def test_a_tag_can_be_typed(library: Library, tag: str) -> None:
     with pytest.raises(PlaybookError, match="printable"):
         library.tag(digest, "fine", tag)
     assert library.tags(digest) == []
+
+
+# Many at once
+
+
+def test_many_are_kept_together_with_their_parents_and_only_the_new_ones_are_told(library: Library) -> None:
+    root = library.keep(START, because="first")
+    child = with_genes(START, {"parameters.warmth": 0.9})
+    grandchild = with_genes(child, {"parameters.depth": 0.1})
+    grown = [(child, (root,), "warmer"), (grandchild, (child.digest, root), "deeper"), (START, (), "again")]
+    assert library.keep_all(grown, because="a search") == {child.digest, grandchild.digest}
+    assert library.keep_all(grown, because="again") == set()
+    assert library.get(grandchild.digest) == grandchild
+    entry = library.entry(grandchild.digest)
+    assert (entry.parents, entry.how, entry.because) == ((child.digest, root), "deeper", "a search")
+    assert [each.digest for each in library.children(root)] == [child.digest, grandchild.digest]
+
+
+def test_the_same_twice_at_once_is_kept_as_the_first(library: Library) -> None:
+    root = library.keep(START, because="first")
+    child = with_genes(START, {"parameters.warmth": 0.9})
+    library.keep_all([(child, (root,), "one way"), (child, (), "another")], because="x")
+    assert (library.entry(child.digest).how, library.entry(child.digest).parents) == ("one way", (root,))
+
+
+def test_if_one_of_many_cannot_be_kept_none_is(library: Library) -> None:
+    root = library.keep(START, because="first")
+    child, other = (with_genes(START, {"parameters.warmth": warmth}) for warmth in (0.7, 0.9))
+    with pytest.raises(NotFound, match="not in this store"):
+        library.keep_all([(child, (root,), "fine"), (other, ("b2:" + "0" * 64,), "orphan")], because="x")
+    with pytest.raises(NotFound, match="not in this store"):
+        library.keep_all([(child, (other.digest,), "too early"), (other, (root,), "late")], because="x")
+    with pytest.raises(PlaybookError, match="because"):
+        library.keep_all([(child, (root,), "fine")], because=" ")
+    assert library.children(root) == []

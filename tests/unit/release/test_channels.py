@@ -10,8 +10,9 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import release, rollback, settled, stable
+from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, unfreeze
 from seedbed.release.gates import Better, Change, Refusal
+from seedbed.release.ramp import Ramp
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Ref
@@ -125,6 +126,88 @@ async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: boo
     assert count(library.store, "move") == (1 if first else 2)
 
 
+# Canary
+
+
+async def test_a_canary_leaves_what_is_stable_where_it_is(library: Library) -> None:
+    await put(library, A)
+    ref = await release(library, "production", B, [], verdict=None, because="try it", share=0.05)
+    canary = {"playbook": B, "share": 0.05}
+    assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None}
+    assert (stable(library.store, "production"), settled(library.store, "production")) == (A, [A])
+
+
+async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_about_its_share() -> None:
+    store = MemoryStore()
+    library = Library(store, "ada")
+    old, new = agent("x"), agent(".*")
+    for playbook in (old, new):
+        library.keep(playbook, because="written")
+    await put(library, old.digest)
+    verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
+    asked: list[Change] = []
+
+    async def far(change: Change) -> Refusal | None:
+        asked.append(change)
+        return Refusal("far", f"{change.share:g}", "at most 0.5") if change.share > 0.5 else None
+
+    given = {"verdict": verdict, "because": str(verdict)}
+    await release(library, "production", new.digest, [Better(), far], share=0.05, **given)  # type: ignore[arg-type]
+    ref = await promote(library, "production", [far], because="well", share=0.5)
+    assert isinstance(ref.target, dict)
+    assert (ref.target["how"], ref.target["verdict"]) == ("promote", verdict.experiment)
+    with pytest.raises(ReleaseRefused, match=r"far: found 1; expected at most 0\.5"):
+        await promote(library, "production", [far], because="well")
+    assert [(each.share, each.verdict, each.incumbent) for each in asked] == [
+        (share, verdict, old.digest) for share in (0.05, 0.5, 1.0)
+    ]
+
+
+async def test_a_ramp_leads_a_release_step_by_step_and_a_first_one_at_once(library: Library) -> None:
+    steps = Ramp((0.05, 0.25, 1.0))
+
+    def share(ref: Ref) -> float:
+        assert isinstance(ref.target, dict)
+        return float(ref.target["canary"]["share"]) if "canary" in ref.target else 1.0
+
+    assert share(await release(library, "staging", A, [], verdict=None, because="first", share=1, ramp=steps)) == 1
+    assert share(await release(library, "production", A, [], verdict=None, because="first", ramp=steps)) == 1
+    with pytest.raises(ReleaseRefused, match="share: found 50 %; expected at most 5 %, its first step"):
+        await release(library, "production", B, [], verdict=None, because="fast", share=0.5, ramp=steps)
+    assert share(await release(library, "production", B, [], verdict=None, because="try", ramp=steps)) == 0.05
+    with pytest.raises(ReleaseRefused, match="share: found 100 %; expected at most 25 %, its next step"):
+        await promote(library, "production", because="fast", share=1.0, ramp=steps)
+    assert [share(await promote(library, "production", because="well", ramp=steps)) for _ in range(2)] == [0.25, 1]
+    assert settled(library.store, "production") == [A, B]
+
+
+async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(library: Library) -> None:
+    for each in (A, B):
+        await put(library, each)
+    await release(library, "production", C, [], verdict=None, because="try it", share=0.5)
+    freeze(library, "production", because="complaints")
+    with pytest.raises(ReleaseRefused, match="frozen: found a frozen channel"):
+        await promote(library, "production", because="well")
+    assert rollback(library, "production", because="worse").target == {"stable": B, "how": "rollback", "frozen": True}
+    assert rollback(library, "production", because="worse").target == {"stable": A, "how": "rollback", "frozen": True}
+    with pytest.raises(ReleaseRefused, match="frozen: found a frozen channel"):
+        await put(library, D)
+    unfreeze(library, "production", because="understood")
+    await put(library, D)
+    assert settled(library.store, "production") == [A, D]
+
+
+async def test_a_frozen_channel_says_so_beside_what_the_gates_say(library: Library) -> None:
+    async def no(change: Change) -> Refusal:
+        return Refusal("no", "anything", "nothing", "Stop.")
+
+    await put(library, A)
+    freeze(library, "production", because="stop")
+    with pytest.raises(ReleaseRefused) as refused:
+        await release(library, "production", B, [no], verdict=None, because="try it")
+    assert [refusal.path for refusal in refused.value.refusals] == ["frozen", "no"]
+
+
 # Rollback
 
 
@@ -144,7 +227,7 @@ async def test_at_the_bottom_there_is_nothing_to_return_to(library: Library) -> 
     rollback(library, "production", because="back")
     with pytest.raises(ReleaseRefused) as refused:
         rollback(library, "production", because="further back")
-    assert refused.value.refusals == (Refusal("channels/production", "a first release", "an earlier one to return to"),)
+    assert refused.value.refusals == (Refusal("rollback", "a first release", "an earlier one to return to"),)
     assert stable(library.store, "production") == A
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,12 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, rollback
 from seedbed.release.gates import Change, Gate
-from seedbed.release.limits import Cooldown, MaxChange
+from seedbed.release.limits import Cooldown, MaxChange, drift
+from seedbed.release.review import approve
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest
 
-DESK = {
+DESK: dict[str, Any] = {
     "roles": {"writer": {"system": "Answer in one short sentence."}},
     "parameters": {"warmth": {"value": 0.5, "low": 0, "high": 1}, "words": {"value": 60, "low": 0, "high": 200}},
 }
@@ -84,3 +87,31 @@ def test_the_wait_ends_at_its_very_end(library: Library, start: Digest) -> None:
     early = Cooldown(hour, clock=lambda: ref.at + hour - timedelta(microseconds=1))
     assert asyncio.run(early(change))
     assert asyncio.run(Cooldown(hour, clock=lambda: ref.at + hour)(change)) is None
+
+
+def test_small_steps_do_not_lead_far_from_what_was_reviewed(library: Library, start: Digest) -> None:
+    gate = MaxChange(number=0.1, since_last_review=0.15)
+    put(library, start, gate)
+    step = child(library, start, parameters__warmth=0.6)
+    put(library, step, gate)
+    far = child(library, start, parameters__warmth=0.7)
+    with pytest.raises(ReleaseRefused, match=r"parameters.warmth: 20% away from .*at most 15%.*seedbed review request"):
+        put(library, far, gate)
+    approve(replace(library, by="ben"), "production", step, because="read it")
+    put(library, far, gate)
+
+
+def test_who_reviewed_the_drift_itself_lets_it_pass(library: Library, start: Digest) -> None:
+    gate = MaxChange(since_last_review=0.15)
+    put(library, start, gate)
+    far = child(library, start, roles__writer__system="Answer in many long and winding sentences.")
+    with pytest.raises(ReleaseRefused, match=r"roles\.writer\.system"):
+        put(library, far, gate)
+    approve(replace(library, by="ben"), "production", far, because="as we want it")
+    put(library, far, gate)
+
+
+def test_a_gene_that_is_new_or_gone_has_drifted_all_the_way(library: Library, start: Digest) -> None:
+    shorter = Playbook.from_document({**DESK, "parameters": {"warmth": DESK["parameters"]["warmth"]}})
+    assert drift(library.get(start), shorter)["parameters.words"] == 1
+    assert not any(drift(shorter, shorter).values())

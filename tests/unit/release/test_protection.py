@@ -10,14 +10,89 @@ import pytest
 from seedbed.errors import SettingsError
 from seedbed.experiments.budget import Terms
 from seedbed.playbooks.formats import import_document
-from seedbed.release.gates import Better, held_out, rules_kept
+from seedbed.release.content import Content
+from seedbed.release.form import redundant, schema
+from seedbed.release.gates import Better, RulesKept, held_out, rules_kept
+from seedbed.release.guardrails import NotWorse
 from seedbed.release.limits import Cooldown, MaxChange
-from seedbed.release.protection import budget_terms, required
+from seedbed.release.panel import Panel
+from seedbed.release.protection import budget_terms, panel, required
 from seedbed.release.review import Review
+from seedbed.release.risk import Risk
+from seedbed.release.trust import ReplayFidelity, error_budget
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:
     assert required("production", {}) == [Better(), held_out, rules_kept]
+
+
+def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
+    listed: list[Any] = [
+        "schema",
+        {"not_worse": {"metrics": ["safety", "cost_usd"], "margin": 0.01}},
+        {"not_worse": {"metrics": {"safety": 0.01, "cost_usd": 0.002}, "error": 0.01}},
+        {"max_change": {"number": 0.1, "text": 400, "since_last_review": 0.3}},
+        "redundant",
+        "content",
+        {"content": {"constant": 0.9, "offence": 0.5, "allow": ["an address"]}},
+        "risk",
+        {"risk": {"impact": 0.3, "allow": ["models"]}},
+        {"rules_kept": {"unless": "reviewed"}},
+        {"better": {"replays": True}},
+        {"replay_fidelity": 0.95},
+        "error_budget",
+        {"review": {"roles": ["safety"], "expires": "30 days"}},
+    ]
+    jury = Panel({"ann": ("safety",), "ben": ()}, ("safety",), timedelta(days=30))
+    assert required("production", {"require": listed, "reviewers": {"ann": ["safety"], "ben": []}}) == [
+        schema,
+        NotWorse({"safety": 0.01, "cost_usd": 0.01}),
+        NotWorse({"safety": 0.01, "cost_usd": 0.002}, 0.01),
+        MaxChange(0.1, 400, 0.3, jury),
+        redundant,
+        Content(),
+        Content(0.9, 0.5, ("an address",)),
+        Risk(panel=jury),
+        Risk(0.3, ("models",), jury),
+        RulesKept(jury),
+        Better(replays=True),
+        ReplayFidelity(0.95),
+        error_budget,
+        Review("always", jury),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("protection", "told"),
+    [
+        ({"require": [{"not_worse": {"metrics": ["safety"]}}]}, "require[0].not_worse"),
+        ({"require": [{"not_worse": {"metrics": [], "margin": 0.1}}]}, "require[0].not_worse"),
+        ({"require": [{"not_worse": {"metrics": {"safety": -1}}}]}, "require[0].not_worse"),
+        ({"require": [{"risk": {"allow": ["fun"]}}]}, "require[0].risk"),
+        ({"require": [{"content": {"constant": 2.0}}]}, "require[0].content"),
+        ({"require": [{"content": {"allow": ["lies"]}}]}, "require[0].content"),
+        ({"require": [{"replay_fidelity": 1}]}, "require[0].replay_fidelity"),
+        ({"require": [{"rules_kept": {"unless": "urgent"}}]}, "require[0].rules_kept"),
+        ({"require": [{"review": {"expires": "soon"}}]}, "require[0].review.expires"),
+        ({"require": [{"review": {"roles": "safety"}}]}, "require[0].review.roles"),
+        ({"require": [{"review": {"roles": ["safety"]}}]}, "require[0].review.roles"),
+        ({"require": [], "reviewers": ["ann"]}, "reviewers"),
+        ({"require": [], "reviewers": {"ann": "safety"}}, "reviewers"),
+        ({"require": [{"better": {"replays": True}}]}, "require"),
+    ],
+)
+def test_a_setting_that_a_gate_cannot_have_is_told(protection: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        required("production", protection)
+    assert [problem.path for problem in caught.value.problems] == [f"channels.production.{told}"]
+
+
+def test_the_panel_of_a_channel_is_that_of_its_review_or_all_reviewers() -> None:
+    people = {"ann": ["safety"]}
+    assert panel("production", {"reviewers": people, "require": []}) == Panel({"ann": ("safety",)})
+    listed = [{"review": {"roles": ["safety"]}}]
+    assert panel("production", {"reviewers": people, "require": listed}).roles == ("safety",)
+    assert panel("production", {}) == Panel()
 
 
 def test_a_channel_that_requires_nothing_has_no_gates() -> None:

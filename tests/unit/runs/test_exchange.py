@@ -150,7 +150,7 @@ def test_costs_are_told_by_model_the_dearest_first_and_all_together() -> None:
 
 
 def test_what_was_paid_for_no_answer_is_part_of_the_costs() -> None:
-    failure = Failure(step="answer", role="writer", error="too slow", cost_usd=0.75)
+    failure = Failure(step="answer", role="writer", error="too slow", cost_usd=0.75, tokens=1200)
     rows = costs(replace(RUN, failures=(failure,), cost_usd=3.25))
-    assert rows[-2] == ("not answered", "–", "–", "0.7500", "–", "–")
+    assert rows[-2] == ("not answered", "–", "1,200", "0.7500", "–", "–")
     assert rows[-1][3] == "3.2500"

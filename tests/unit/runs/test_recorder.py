@@ -227,7 +227,7 @@ async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:
     assert [each.status for each in recent(store, 5)] == ["completed"]
 
 
-FAILURE = Failure(step="answer", role="writer", error="too slow", cost_usd=0.25)
+FAILURE = Failure(step="answer", role="writer", error="too slow", cost_usd=0.25, tokens=40)
 
 
 async def test_what_was_paid_for_no_answer_is_counted_too_and_once() -> None:
@@ -239,7 +239,7 @@ async def test_what_was_paid_for_no_answer_is_counted_too_and_once() -> None:
     assert (failed.cost_usd, failed.failures) == (0.5, (FAILURE,))
     assert recall(store, failed.id) == failed
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert again.paid_before_usd == 0.5
+    assert again.paid_before == (0.5, failed.tokens)
     await again.start()
     await again.turn(TURN.step, TURN.text, never)
     await again.failure(FAILURE)

@@ -100,7 +100,7 @@ async def test_only_what_was_live_was_paid_before_a_replay_was_taken_up_again() 
     for label, key in (("exact", "1"), ("live", "2")):
         recorder._label_of[key] = label  # type: ignore[assignment]
         await recorder._add("turn", key, recorder.id, {"cost_usd": 0.25})
-    assert recorder.paid_before_usd == 0.25
+    assert recorder.paid_before[0] == 0.25
 
 
 async def test_a_replay_that_is_taken_up_again_counts_the_same_labels() -> None:

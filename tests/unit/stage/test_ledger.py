@@ -154,6 +154,96 @@ def test_calls_at_the_same_time_never_spend_more_than_the_limit(seed: int, limit
     assert ledger.spent_usd <= limit
 
 
+# Tokens
+
+
+FREE = (0.0, 0.0)
+
+
+async def test_a_limit_in_tokens_holds_for_the_prompt_and_the_answer_also_of_a_free_model() -> None:
+    ledger = Ledger(limit_tokens=100, kept=0.0)
+    async with ledger.reserved(40, FREE, 1000) as held:
+        assert held.max_tokens in (59, 60)
+        assert held.most_tokens == 40 + held.max_tokens
+        held.spent_tokens = 50
+    assert (ledger.spent_tokens, ledger.left_tokens(), ledger.is_short) == (50, 50, False)
+    with pytest.raises(BudgetSpent, match=r"found 50 tokens left of 100 tokens; expected enough for another answer"):
+        async with ledger.reserved(40, FREE, 1000):
+            pass
+    assert ledger.is_short
+
+
+async def test_the_scarcer_of_money_and_tokens_decides() -> None:
+    async with Ledger(50.0, 100, kept=0.0).reserved(10, DOLLAR, 1000) as held:
+        assert held.max_tokens in (39, 40)
+    async with Ledger(100.0, 50, kept=0.0).reserved(10, DOLLAR, 1000) as held:
+        assert held.max_tokens in (39, 40)
+        assert held.most_usd == pytest.approx(10 + held.max_tokens)
+
+
+async def test_a_ledger_within_another_holds_the_tokens_of_both() -> None:
+    above = Ledger(limit_tokens=100, kept=0.0)
+    own = Ledger(5.0, kept=0.0, within=above)
+    async with own.reserved(10, FREE, 60) as held:
+        assert above.left_tokens() == 30
+        held.spent_tokens = 20
+    assert (own.spent_tokens, above.spent_tokens) == (20, 20)
+    with pytest.raises(BudgetSpent, match="80 tokens left"):
+        async with own.reserved(70, FREE, 60):
+            pass
+    assert above.is_short
+
+
+async def test_who_finds_the_tokens_held_by_others_waits_for_what_they_leave() -> None:
+    ledger = Ledger(limit_tokens=100, kept=0.0)
+    order = []
+
+    async def spend(name: str) -> None:
+        async with ledger.reserved(50, FREE, 40) as held:
+            order.append(name)
+            await asyncio.sleep(0)
+            order.append(name)
+            held.spent_tokens = 10
+
+    await asyncio.gather(spend("first"), spend("second"))
+    assert order == ["first", "first", "second", "second"]
+    assert (ledger.spent_tokens, ledger.refused) == (20, False)
+
+
+async def test_only_a_limit_in_money_needs_prices() -> None:
+    assert not Ledger(limit_tokens=10).needs_prices
+    assert Ledger(within=Ledger(1.0)).needs_prices
+
+
+@given(st.integers(0, 2**32), st.integers(0, 9000), st.integers(1, 12))
+def test_calls_at_the_same_time_never_take_more_tokens_than_the_limit(seed: int, limit: int, calls: int) -> None:
+    chance = random.Random(seed)
+    above = Ledger(chance.choice([None, 1.0]), limit, kept=chance.random())
+    taken = 0
+
+    async def call() -> None:
+        nonlocal taken
+        ledger = Ledger(None, chance.choice([None, 2000]), within=above)
+        prompt, prices = chance.randrange(2000), (chance.uniform(0, 100), chance.uniform(0, 1000))
+        try:
+            async with ledger.reserved(prompt, prices, chance.choice([None, 30]), last=chance.random() < 0.2) as held:
+                assert held.max_tokens is not None
+                await asyncio.sleep(0)
+                if chance.random() < 0.2:
+                    raise ZeroDivisionError  # it was not even asked
+                held.spent_tokens = chance.randint(0, prompt) + chance.randint(0, held.max_tokens)
+                taken += held.spent_tokens
+            assert ledger.spent_tokens <= 2000 or ledger.limit_tokens is None
+        except (BudgetSpent, ZeroDivisionError):
+            pass
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(call() for _ in range(calls)))
+
+    asyncio.run(all_of_them())
+    assert above.spent_tokens == taken <= limit
+
+
 @given(st.text())
 def test_no_tokenizer_makes_more_of_a_text_than_its_bytes(text: str) -> None:
     assert most_tokens(text) >= len(text.encode(errors="replace"))

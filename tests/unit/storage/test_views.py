@@ -26,6 +26,8 @@ from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import specialise
+from seedbed.release.assignment import choose, feedback
+from seedbed.release.readers import Reader
 from seedbed.release.review import approve
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
@@ -87,7 +89,7 @@ async def use(store: Store) -> None:
             return turn
 
         await recorder.turn("say", answer, said)
-        await recorder.failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25))
+        await recorder.failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25, tokens=4))
         stage = Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]))
         await stage.call("look", at="it")
         await recorder.once("routing", "say", "x", routing)
@@ -122,7 +124,7 @@ async def use(store: Store) -> None:
     told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
     store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])
     told = {"cell": "c", "playbook": "b2:p", "task": "t", "replicate": 0, "metric": "f1", "reason": "too slow"}
-    body = {**told, "run": "", "cost_usd": 0.0}
+    body = {**told, "run": "", "cost_usd": 0.0, "tokens": 0}
     store.append([Fact(kind="lapse", key="l", subject="b2:e", at=AT, by="ann", body=body)])
     body = {"id": "t", "inputs": {}, "expected": "x", "playbook": "b2:p", "score": 0.5}
     store.append([Fact(kind="example", key="e", subject="branches/main", at=AT, by="ann", body=body, value=0.5)])
@@ -138,6 +140,8 @@ async def use(store: Store) -> None:
     specialise(library, "law", "qa", "main", because="another kind of question")
     ref = store.move("channels/production", {"stable": start.digest}, expected=None, because="first", by="ann")
     store.move("channels/production", {"stable": better.digest}, expected=ref, because="better", by="bob")
+    reader = Reader(library, "production")
+    feedback(library, (await choose(reader, "user 1")).exposure, 0.5, "so so")
     at = AT
     approve(Library(store, "eva"), "production", better.digest, because="fine")
     store.append([Fact(kind="key", key="new", subject="keyring", at=at, by="eva", body={"generation": 2})])
@@ -191,7 +195,7 @@ async def test_views_show_times_numbers_and_texts_as_such(sql_store: SqlStore, s
         assert str(at).startswith("2026-01-02 03:04:05.678")
         run = db.execute(text("SELECT * FROM runs WHERE turns > 0 ORDER BY number")).first()
         assert run is not None
-        assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 5, 0.5, 1)
+        assert (run.status, run.output, run.tokens, run.cost_usd, run.turns) == ("completed", "0", 9, 0.5, 1)
         verdict = db.execute(
             text("SELECT finding, difference, 1.0 * wins / tasks AS won FROM verdicts WHERE wins > 4")
         ).one()

@@ -8,7 +8,6 @@ from math import inf, isinf
 import pytest
 from search_samples import GOOD, START, playbook, searched, tasks
 
-from seedbed.evolution.account import ANCESTORS, LOOKS, NO_ARM, Account, Earned, earned
 from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.confirmation import Confirmation
 from seedbed.evolution.evolve import Step
@@ -16,6 +15,7 @@ from seedbed.evolution.measured import Measure
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.plan import NONE
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.summary import ANCESTORS, LOOKS, NO_ARM, Earned, Summary, earned
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.estimates import Interval
@@ -24,8 +24,8 @@ from seedbed.storage.store import short
 SET = [playbook(f"Sort the mail. {' '.join(GOOD[:count])}") for count in (1, 2, 3)]
 
 
-async def of_set(**given: object) -> Account:
-    return Account(await searched(optimizer=BestOf(SET), **given))
+async def of_set(**given: object) -> Summary:
+    return Summary(await searched(optimizer=BestOf(SET), **given))
 
 
 # Who earned what
@@ -56,13 +56,13 @@ def test_a_gain_belongs_to_whoever_brought_the_new_best() -> None:
 
 
 async def test_what_arms_earned_adds_up_to_the_search() -> None:
-    account = Account(found := await searched())
-    assert set(account.arms) == {"best_of", "population"}
-    assert sum(each.turns for each in account.arms.values()) == len(found.steps)
-    assert sum(each.runs for each in account.arms.values()) == sum(step.runs for step in found.steps)
-    assert sum(each.candidates for each in account.arms.values()) == len(found.pool) - 1
+    summary = Summary(found := await searched())
+    assert set(summary.arms) == {"best_of", "population"}
+    assert sum(each.turns for each in summary.arms.values()) == len(found.steps)
+    assert sum(each.runs for each in summary.arms.values()) == sum(step.runs for step in found.steps)
+    assert sum(each.candidates for each in summary.arms.values()) == len(found.pool) - 1
     gained = found.steps[-1].score - found.pool.standing(0).mean
-    assert sum(each.gain for each in account.arms.values()) == pytest.approx(gained)
+    assert sum(each.gain for each in summary.arms.values()) == pytest.approx(gained)
 
 
 # The answer
@@ -84,36 +84,36 @@ def confirmed(low: float, mean: float, high: float) -> Confirmation:
     ],
 )
 async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, float], answer: str) -> None:
-    account = await of_set()
-    found = Account(replace(account.found, confirmed=confirmed(*bounds)))
+    summary = await of_set()
+    found = Summary(replace(summary.found, confirmed=confirmed(*bounds)))
     assert found.answer == answer
     assert found.sentence.startswith({"yes": "Yes", "no": "No:", "open": "Not known"}[answer])
     assert "inf" not in found.sentence
 
 
 async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
-    account = await of_set(confirm=NONE)
-    assert account.found.improved
-    assert account.answer == "open"
-    assert "proves little" in account.sentence
-    assert account.unconfirmed == "Nothing is confirmed: no other tasks were kept for that."
+    summary = await of_set(confirm=NONE)
+    assert summary.found.improved
+    assert summary.answer == "open"
+    assert "proves little" in summary.sentence
+    assert summary.unconfirmed == "Nothing is confirmed: no other tasks were kept for that."
 
 
 async def test_a_search_that_found_nothing_says_so() -> None:
-    account = Account(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
-    assert (account.answer, account.changes) == ("nothing", [])
-    assert account.sentence == "Nothing was found that is better than the start, among 1 candidate."
-    assert ("gain, confirmed", "–", "There was nothing to confirm: nothing better was found.") in account.figures
+    summary = Summary(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
+    assert (summary.answer, summary.changes) == ("nothing", [])
+    assert summary.sentence == "Nothing was found that is better than the start, among 1 candidate."
+    assert ("gain, confirmed", "–", "There was nothing to confirm: nothing better was found.") in summary.figures
 
 
 async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
-    account = await of_set()
-    told = {name: value for name, value, _ in account.figures}
-    assert float(told["optimism"]) == pytest.approx(account.found.optimism, abs=5e-4)
-    less = account.standing(account.best).mean - account.found.optimism
+    summary = await of_set()
+    told = {name: value for name, value, _ in summary.figures}
+    assert float(told["optimism"]) == pytest.approx(summary.found.optimism, abs=5e-4)
+    less = summary.standing(summary.best).mean - summary.found.optimism
     assert float(told["score less optimism"]) == pytest.approx(less, abs=5e-4)
     pool, _ = pool_of("a")
-    nobody = Account(replace(account.found, pool=pool, best=START.digest, steps=()))
+    nobody = Summary(replace(summary.found, pool=pool, best=START.digest, steps=()))
     assert nobody.optimism is None
     assert {name: value for name, value, _ in nobody.figures}["optimism"] == "–"
 
@@ -123,18 +123,18 @@ async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
 
 async def test_scores_are_told_as_the_metric_gives_them() -> None:
     found = await searched(several=True)
-    account = Account(found, better={"length": "lower"})
+    summary = Summary(found, better={"length": "lower"})
     place = found.pool.place(found.best)
-    assert found.pool.standing(place, 1).mean < 0 < account.standing(place, 1).mean
-    assert account.standing(place, 1).low < account.standing(place, 1).mean < account.standing(place, 1).high
-    assert isinf(account.standing(0).high)  # the others are seen from the start: what is unsure is how far they are
+    assert found.pool.standing(place, 1).mean < 0 < summary.standing(place, 1).mean
+    assert summary.standing(place, 1).low < summary.standing(place, 1).mean < summary.standing(place, 1).high
+    assert isinf(summary.standing(0).high)  # the others are seen from the start: what is unsure is how far they are
 
 
 async def test_the_front_is_whoever_nobody_beats() -> None:
-    account = Account(await searched(several=True), better={"length": "lower"})
-    lit = {place for place, on in account.front.items() if on}
+    summary = Summary(await searched(several=True), better={"length": "lower"})
+    lit = {place for place, on in summary.front.items() if on}
     scores = {
-        place: [account.pool.standing(place, metric).mean for metric in (0, 1)] for place in account.front
+        place: [summary.pool.standing(place, metric).mean for metric in (0, 1)] for place in summary.front
     }  # both turned: higher is better
 
     def beaten(place: int) -> bool:
@@ -143,7 +143,7 @@ async def test_the_front_is_whoever_nobody_beats() -> None:
 
     assert lit == {place for place in scores if not beaten(place)}
     assert 0 in lit  # nothing is as short as the start
-    assert 1 < len(lit) < len(account.front)
+    assert 1 < len(lit) < len(summary.front)
 
 
 async def test_with_one_metric_there_is_no_front() -> None:
@@ -151,9 +151,9 @@ async def test_with_one_metric_there_is_no_front() -> None:
 
 
 async def test_those_told_first_are_the_best_and_the_start_is_never_left_out() -> None:
-    account = Account(await searched())
-    members = account.members(5)
-    assert members[0].playbook == account.found.best
+    summary = Summary(await searched())
+    members = summary.members(5)
+    assert members[0].playbook == summary.found.best
     means = [member.scores["score"].mean for member in members[:5]]
     assert means == sorted(means, reverse=True)
     assert [member.place for member in members].count(0) == 1
@@ -163,27 +163,27 @@ async def test_those_told_first_are_the_best_and_the_start_is_never_left_out() -
 
 
 async def test_the_curve_is_over_runs_and_ends_at_the_last_step() -> None:
-    account = Account(found := await searched())
-    runs = [n for n, _ in account.curve]
+    summary = Summary(found := await searched())
+    runs = [n for n, _ in summary.curve]
     assert runs == sorted(runs)
     assert runs[-1] == sum(step.runs for step in found.steps) <= found.spent["runs"]
-    last = account.curve[-1][1]
+    last = summary.curve[-1][1]
     assert (last.mean, last.high) == (found.steps[-1].score, found.steps[-1].score + 2 * found.steps[-1].deviation)
 
 
 async def test_diversity_is_the_mean_distance_between_the_newest() -> None:
-    account = await of_set()
+    summary = await of_set()
     apart = [distance(one, other) for place, one in enumerate(SET) for other in SET[:place]]
-    assert account.diversity == [(1, pytest.approx(sum(apart) / len(apart)))]
-    alone = Account(await searched(optimizer=BestOf(SET[:1])))
+    assert summary.diversity == [(1, pytest.approx(sum(apart) / len(apart)))]
+    alone = Summary(await searched(optimizer=BestOf(SET[:1])))
     assert alone.diversity == []
 
 
 async def test_of_very_many_steps_only_some_are_looked_at() -> None:
-    account = await of_set()
-    (step,) = account.found.steps
+    summary = await of_set()
+    (step,) = summary.found.steps
     many = [replace(step, number=number) for number in range(20 * LOOKS + 7)]
-    looked = Account(replace(account.found, steps=tuple(many))).diversity
+    looked = Summary(replace(summary.found, steps=tuple(many))).diversity
     assert len(looked) <= LOOKS + 1
     assert looked[-1][0] == len(many)
 
@@ -202,7 +202,7 @@ def family(*parents: tuple[int, ...]) -> tuple[Pool, list[Playbook]]:
 
 
 async def lineage(pool: Pool, best: Playbook) -> list[str]:
-    return Account(replace((await of_set()).found, pool=pool, best=best.digest)).lineage
+    return Summary(replace((await of_set()).found, pool=pool, best=best.digest)).lineage
 
 
 async def test_the_family_tree_has_every_parent_and_how_each_was_made() -> None:
@@ -242,8 +242,8 @@ async def test_what_was_there_before_the_search_is_named() -> None:
 
 
 async def test_few_tasks_that_confirm_give_no_range() -> None:
-    account = await of_set(confirm=tasks(2, "c"))
-    assert account.found.confirmed is not None
-    one = replace(account.found.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
-    told = {name: value for name, value, _ in Account(replace(account.found, confirmed=one)).figures}
+    summary = await of_set(confirm=tasks(2, "c"))
+    assert summary.found.confirmed is not None
+    one = replace(summary.found.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
+    told = {name: value for name, value, _ in Summary(replace(summary.found, confirmed=one)).figures}
     assert told["gain, confirmed"] == "+1.000"

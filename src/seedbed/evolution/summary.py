@@ -1,4 +1,4 @@
-"""Account: all that is told of a search, as plain texts and numbers. Reports, pages and the terminal only set it."""
+"""Summary: all that is told of a search, as plain texts and numbers. Reports, pages and the terminal only set it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Account:
+class Summary:
     """All that is told of a search.
 
     `plan` is what was registered, if it is at hand. Scores are turned back to what metrics give, as far as `better`
@@ -181,7 +181,7 @@ class Account:
             yield "gain over best of N", "–", "no candidates were made without learning"
             return
         yield "best of N, confirmed", level_text(sure.best_of_n), "the best of those made without learning anything"
-        why = "the best is one of those" if self.pool.arms[self.best] == "best_of" else "what learning has added"
+        why = "what learning has added; nothing, if the best is itself one of those"
         yield "gain over best of N", gain_text(sure.over_best_of_n), why
 
     def _counts(self) -> Iterator[Row]:
@@ -213,7 +213,7 @@ class Account:
         budget, spent = self.found.budget, self.found.spent
         return [
             (name, float(spent[name]), None if (limit := getattr(budget, name)) is None else float(limit))
-            for name in ("runs", "usd", "seconds")
+            for name in ("runs", "tokens", "usd", "seconds")
         ]
 
     @cached_property

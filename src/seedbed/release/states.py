@@ -1,0 +1,169 @@
+"""The states of a channel, and what may happen to it: a pure function from a state and an event to the next state.
+
+    nothing ──release──▶ settled ──release with a share──▶ canary ──promote──▶ a larger share, or settled
+                            ▲                                │
+                            └────────────rollback────────────┘     and once more: the one settled before
+
+Each of them can be frozen: nothing then moves but back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from seedbed.errors import Problem
+from seedbed.storage.store import Digest, Fact, Json, Target, short
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A candidate that a share of those who are served meets."""
+
+    playbook: Digest
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What stands of all that was ever settled, oldest first: the last is served. And what is being tried beside it."""
+
+    standing: tuple[Digest, ...] = ()
+    canary: Canary | None = None
+    frozen: bool = False
+
+    @property
+    def stable(self) -> Digest | None:
+        return self.standing[-1] if self.standing else None
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    playbook: Digest
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """The canary gets a larger share; with all of it, it is settled."""
+
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unfreeze: ...
+
+
+Event: TypeAlias = Release | Promote | Rollback | Freeze | Unfreeze
+
+
+def after(state: State, event: Event) -> State | Problem:
+    """The state after an event, or why it cannot happen."""
+    match event:
+        case Rollback():
+            return _back(state)
+        case Freeze():
+            if state.frozen:
+                return Problem("freeze", "a frozen channel", "one that moves")
+            return replace(state, frozen=True)
+        case Unfreeze():
+            if not state.frozen:
+                return Problem("unfreeze", "a channel that is not frozen", "a frozen one")
+            return replace(state, frozen=False)
+    if state.frozen:
+        return Problem("frozen", "a frozen channel", "one that moves", "Roll it back, or unfreeze it first.")
+    if not 0 < event.share <= 1:
+        return Problem("share", f"{event.share:g}", "more than 0 % and at most 100 %")
+    return _released(state, event) if isinstance(event, Release) else _promoted(state, event)
+
+
+def _back(state: State) -> State | Problem:
+    if state.canary:
+        return replace(state, canary=None)
+    if len(state.standing) < 2:
+        return Problem("rollback", "a first release", "an earlier one to return to")
+    return replace(state, standing=state.standing[:-1])
+
+
+def _released(state: State, event: Release) -> State | Problem:
+    if event.playbook == state.stable:
+        return Problem("redundant", "the playbook that is there already", "another one")
+    if state.canary:
+        found = f"the canary {short(state.canary.playbook)} at {percent(state.canary.share)}"
+        return Problem("canary", found, "none under way", "Promote it or roll it back first.")
+    if event.share == 1:
+        return replace(state, standing=(*state.standing, event.playbook))
+    if not state.standing:
+        return Problem("share", percent(event.share), "100 % for a first release", "Nothing else is there to serve.")
+    return replace(state, canary=Canary(event.playbook, event.share))
+
+
+def _promoted(state: State, event: Promote) -> State | Problem:
+    if not state.canary:
+        return Problem("promote", "no canary", "one under way", "Release a playbook with a share first.")
+    if event.share <= state.canary.share:
+        now = percent(state.canary.share)
+        return Problem("share", percent(event.share), f"more than {now}", "Roll it back to take it from people.")
+    if event.share == 1:
+        return State((*state.standing, state.canary.playbook))
+    return replace(state, canary=replace(state.canary, share=event.share))
+
+
+# What a ref holds
+
+
+def document(state: State, event: Event) -> Json:
+    """What the ref of a channel points at. Only what is so is said: no canary, no key."""
+    target: Json = {"stable": state.stable, "how": type(event).__name__.lower()}
+    if state.canary:
+        target["canary"] = {"playbook": state.canary.playbook, "share": state.canary.share}
+    if state.frozen:
+        target["frozen"] = True
+    return target
+
+
+def canary_of(target: Target) -> Canary | None:
+    told = target.get("canary") if isinstance(target, Mapping) else None
+    return Canary(**told) if isinstance(told, Mapping) else None
+
+
+def stable_of(target: Target) -> Digest:
+    return target if isinstance(target, str) else str(target["stable"])
+
+
+def replayed(moves: Iterable[Fact]) -> State:
+    """The state that the moves of a channel, oldest first, lead to."""
+    state = State()
+    for move in moves:
+        target: Any = move.body["to"]
+        if not target:  # the channel was removed, and begins anew
+            state = State()
+            continue
+        standing, stable = state.standing, stable_of(target)
+        if stable != state.stable:
+            back = isinstance(target, Mapping) and target.get("how") == "rollback" and stable in standing
+            standing = _until(standing, stable) if back else (*standing, stable)
+        frozen = isinstance(target, Mapping) and bool(target.get("frozen"))
+        state = State(standing, canary_of(target), frozen)
+    return state
+
+
+def _until(standing: tuple[Digest, ...], stable: Digest) -> tuple[Digest, ...]:
+    """What stands up to where something was settled for the last time."""
+    return standing[: len(standing) - standing[::-1].index(stable)]
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:g} %"

@@ -1,0 +1,97 @@
+"""What a gate must keep to.
+
+A gate proves itself by a class that inherits GateContract and gives it three fixtures:
+    class TestMyGate(GateContract):
+        @pytest.fixture
+        def gate(self): return my_gate
+        @pytest.fixture
+        def passing(self): return a_change(...)
+        @pytest.fixture
+        def refused(self): return a_change(...)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seedbed.errors import Problem
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.gates import Change, Gate
+from seedbed.storage.memory import MemoryStore
+from seedbed.testing.store import everything
+
+__all__ = ["INCUMBENT", "GateContract", "a_change"]
+
+INCUMBENT: dict[str, Any] = {
+    "roles": {"writer": {"model": "fast", "system": "Answer in one line."}},
+    "parameters": {"caution": {"value": 0.5, "low": 0, "high": 1}},
+    "rules": {"never": ["send_money"], "confirm": ["delete_message"]},
+}
+
+
+def a_change(candidate: dict[str, Any], incumbent: dict[str, Any] | None = None, **more: Any) -> Change:
+    """A change from INCUMBENT, or from another document, to the candidate, in a store of its own, without a verdict."""
+    library = Library(MemoryStore(), "ann")
+    before = library.keep(Playbook.from_document(incumbent or INCUMBENT), because="start")
+    after = library.keep(Playbook.from_document(candidate), because="try", parents=[before])
+    told: dict[str, Any] = {"channel": "production", "candidate": after, "incumbent": before, "verdict": None}
+    return Change(**{**told, "library": library, **more})
+
+
+class GateContract:
+    """Asks a gate about changes and looks at what it says."""
+
+    needs_verdict = False
+    """Whether it judges a verdict: then it lets nothing pass without one, but for a first release."""
+
+    @pytest.fixture
+    def gate(self) -> Gate:
+        raise NotImplementedError("a class that inherits GateContract gives a fixture called gate")
+
+    @pytest.fixture
+    def passing(self) -> Change:
+        raise NotImplementedError("a class that inherits GateContract gives a change that the gate lets pass")
+
+    @pytest.fixture
+    def refused(self) -> Change:
+        raise NotImplementedError("a class that inherits GateContract gives a change that the gate refuses")
+
+    async def test_it_lets_pass_what_it_should(self, gate: Gate, passing: Change) -> None:
+        assert await gate(passing) is None
+
+    async def test_it_says_what_was_found_what_was_expected_and_what_to_do(self, gate: Gate, refused: Change) -> None:
+        refusal = await gate(refused)
+        assert isinstance(refusal, Problem)
+        for part in (refusal.path, refusal.found, refusal.expected, refusal.remedy):
+            assert part.strip() == part
+            assert part, f"found {refusal}; expected a path, what was found and expected, and a remedy"
+
+    async def test_it_says_the_same_when_it_is_asked_again(self, gate: Gate, passing: Change, refused: Change) -> None:
+        first = await gate(refused)
+        assert await gate(passing) is None
+        assert await gate(refused) == first
+
+    async def test_it_changes_nothing(self, gate: Gate, passing: Change, refused: Change) -> None:
+        for change in (passing, refused):
+            store: Any = change.library.store
+            before = everything(store)
+            await gate(change)
+            assert everything(store) == before
+
+    async def test_it_has_an_answer_for_a_first_release(self, gate: Gate, passing: Change, refused: Change) -> None:
+        for change in (passing, refused):
+            answer = await gate(replace(change, incumbent=None, verdict=None))
+            assert answer is None or isinstance(answer, Problem)
+
+    async def test_it_never_passes_without_the_verdict_that_it_needs(self, gate: Gate, passing: Change) -> None:
+        if self.needs_verdict:
+            assert isinstance(await gate(replace(passing, verdict=None)), Problem)
+
+    async def test_it_never_passes_with_a_verdict_about_others(self, gate: Gate, passing: Change) -> None:
+        if self.needs_verdict and passing.verdict and passing.incumbent:
+            turned = replace(passing, candidate=passing.incumbent, incumbent=passing.candidate)
+            assert isinstance(await gate(turned), Problem)
