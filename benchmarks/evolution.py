@@ -33,15 +33,13 @@ from gepa.core.adapter import EvaluationBatch
 from simulator import GENES, SETTINGS, Evaluator, Setting, Texts, World
 
 from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import Told, evolve
 from seedbed.evolution.lessons import Failure
 from seedbed.evolution.measured import Measured
 from seedbed.evolution.optimizers import Means
+from seedbed.evolution.optimizers import optimizer as named
 from seedbed.evolution.plan import Plan
-from seedbed.evolution.population import Population
-from seedbed.evolution.portfolio import Portfolio
 from seedbed.evolution.reflection import Reflection
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.library import Library
@@ -89,11 +87,9 @@ def by_seedbed(world: World, budget: int, *, alone: bool = False) -> Outcome:
 
     def watch(told: Told) -> None:
         if told.account.runs <= budget:
-            outcome.found(told.account.runs, _texts(told.pool.playbooks[told.pool.best()]))
+            outcome.found(told.account.runs, _texts(told.pool.playbooks[told.best]))
 
-    ways, reflection = Means(start).operators(), Reflection(propose=propose)
-    arms = {"best_of": BestOf(operators=ways, brood=8), "population": Population(operators=ways)}
-    optimizer = reflection if alone else Portfolio({**arms, "reflection": reflection})
+    optimizer = Reflection(propose=propose) if alone else named("portfolio", Means(start, reflector=propose))
     plan = Plan(
         start=start,
         optimizer=optimizer,

@@ -72,6 +72,7 @@ STORY = (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
                 *("--bank", "instructions.txt", "--demos", "4", "--branch", "better"),
+                *("--budget", "200 runs", "--confirm", "none"),
             ),
         ),
     ),

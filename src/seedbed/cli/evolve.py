@@ -146,7 +146,7 @@ def evolve(
 
 def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
     """The plan that the options make, and how its candidates are scored."""
-    from seedbed.errors import SettingsError
+    from seedbed.errors import PlaybookError, SettingsError
     from seedbed.evolution.budget import Budget
     from seedbed.evolution.optimizers import Means, optimizer
     from seedbed.evolution.plan import Plan, parted
@@ -169,6 +169,10 @@ def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
     except SettingsError as wrong:
         option = wrong.problems[0].path.partition(" ")[0]
         raise typer.BadParameter(str(wrong), param_hint=f"--{option}") from None
+    except PlaybookError as wrong:
+        if wrong.problems[0].path != "gene":  # the others are about the playbook, not about what was typed
+            raise
+        raise typer.BadParameter(str(wrong), param_hint="--gene") from None
     plan = Plan.of(start, tasks, chosen, confirm=others, seed=seed, budget=limit, patience=given["patience"])
     return plan, [options.metric(space, name) for name in given["metric"]]
 
@@ -189,7 +193,8 @@ def _named(space: Workspace, plan: Plan, given: Json) -> Json:
     """The options with what they named: files may change until the search is taken up again."""
     from seedbed.evaluation.dataset import Dataset
 
-    whole = Dataset((*plan.reflect, *plan.select)).with_splits({"reflect": plan.reflect, "select": plan.select})
+    parts = {name: part for name, part in (("reflect", plan.reflect), ("select", plan.select)) if len(part)}
+    whole = Dataset((*plan.reflect, *plan.select)).with_splits(parts)
     return {
         **given,
         "playbook": space.library.keep(plan.start, because="evolved"),

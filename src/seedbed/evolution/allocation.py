@@ -157,6 +157,12 @@ class Pooling:
     few: int = 6
     finalists: int = 2
 
+    def __post_init__(self) -> None:
+        numbers = {"first": self.first, "few": self.few, "finalists": self.finalists}
+        wrong = [Problem(f"pooling.{name}", shown(n), "at least 1") for name, n in numbers.items() if n < 1]
+        if wrong:
+            raise SettingsError(wrong)
+
     @property
     def identity(self) -> Json:
         return {"allocation": "pooling", **asdict(self)}
@@ -170,9 +176,9 @@ class Pooling:
             tried = (pool.counts() > 0).sum(axis=0)
             order = [(pool.select[place], 0) for place in np.argsort(tried, kind="stable").tolist()]
             known = set(tasks)
-            tasks += [task for task in order if task not in known][: size - len(tasks)]
+            tasks = tasks + [task for task in order if task not in known][: size - len(tasks)]
             # The start is what others are seen from; it need not be known any better than they are.
-            with_start = [0] if tried[0] < 1 or len(pool) <= self.first else []
+            with_start = [0] if not pool.counts()[0].any() or len(pool) <= self.first else []
             yield [(place, tasks) for place in dict.fromkeys((*with_start, *rivals))]
             if len(rivals) <= self.few or size >= len(pool.select):
                 return
@@ -189,11 +195,12 @@ class Pooling:
         return _finals(lambda: self._finalists(pool), self.first, pool)
 
     def kept(self, pool: Pool) -> int:
-        return self.finalists * len(pool.select) if len(pool) > 1 else 0
+        return (1 + self.finalists) * len(pool.select) if len(pool) > 1 else 0
 
     def _finalists(self, pool: Pool) -> list[int]:
         effects = effects_of(pool)
-        return [effects.places[number] for number in np.argsort(-effects.means, kind="stable")[: self.finalists]]
+        best = [effects.places[number] for number in np.argsort(-effects.means, kind="stable")[: self.finalists]]
+        return [*dict.fromkeys((0, *best))]
 
 
 def _finals(finalists: Callable[[], list[int]], first: int, pool: Pool) -> Iterator[Wanted]:

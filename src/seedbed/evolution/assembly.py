@@ -15,6 +15,7 @@ from seedbed.evolution.optimizer import Offer, Search
 from seedbed.evolution.sentences import split
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.prompts import placeholders
 from seedbed.storage.store import Digest, Json, canonical
 
 TRIES = 6
@@ -44,9 +45,9 @@ class Assembly:
     async def ask(self) -> Sequence[Offer]:
         pool = self._search.pool
         self._turn += 1
-        if len(pool) < LEAST:
-            return []
         effects = effects_of(pool)
+        if len(effects.places) < LEAST:
+            return []
         base = pool.playbooks[effects.places[int(np.argmax(effects.means))]]
         offers: dict[Digest, Offer] = {}
         for number in range(self.brood):
@@ -79,7 +80,8 @@ class Assembly:
 
 
 def _changed(gene: Gene, worth: Mapping[str, float]) -> Any:
-    """The value of a gene with all parts that are worth something and none that are not."""
+    """The value of a gene with all parts that are worth something and none that are not. Sentences with placeholders
+    stay, and none come from others: the same would be told twice."""
     match gene.kind:
         case "text":
             text = split(gene.value)
@@ -87,7 +89,7 @@ def _changed(gene: Gene, worth: Mapping[str, float]) -> Any:
                 if worth.get(text.texts[place], 0.0) < 0 and len(text.texts) > 1:
                     text = text.without(place)
             for sentence, value in sorted(worth.items(), key=lambda each: -each[1]):
-                if value > 0 and sentence not in text.texts:
+                if value > 0 and sentence not in text.texts and not any(placeholders(sentence)):
                     text = text.having(text.body(), sentence)
             return str(text)
         case "choice":

@@ -16,7 +16,7 @@ TRIES = 20
 
 
 class BestOf:
-    """Offers a set of candidates; after those, if there are operators, variations of the start, `brood` at a time.
+    """Offers a set of candidates at once; then, if there are operators, variations of the start, `brood` at a time.
 
     Each variation is the start changed by one operator up to `changes` times, whatever others scored.
     """
@@ -26,11 +26,11 @@ class BestOf:
         candidates: Iterable[Playbook] = (),
         *,
         operators: Sequence[Operator] = (),
-        brood: int | None = None,
+        brood: int = 8,
         changes: int = 3,
     ) -> None:
         for name, number in (("brood", brood), ("changes", changes)):
-            if number is not None and number < 1:
+            if number < 1:
                 raise SettingsError([Problem(f"best_of.{name}", shown(number), "at least 1")])
         self._candidates = tuple(dict.fromkeys(candidates))
         self._operators, self._brood, self._changes = operators, brood, changes
@@ -55,10 +55,9 @@ class BestOf:
 
     async def ask(self) -> Sequence[Offer]:
         left = [each for each in self._waiting if each.digest not in self._search.pool]
-        size = self._brood or max(8, len(left))
-        self._waiting = left[size:]
-        chosen = [(each, "one of a set") for each in left[:size]]
-        while self._operators and len(chosen) < size:
+        self._waiting = []
+        chosen = [(each, "one of a set") for each in left]
+        while self._operators and not left and len(chosen) < self._brood:
             made = await self._varied({each.digest for each, _ in chosen})
             if made is None:
                 break

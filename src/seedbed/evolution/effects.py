@@ -132,9 +132,14 @@ def effects_of(pool: Pool) -> Effects:
 
 
 def believed_best(pool: Pool) -> int:
-    """The playbook that all scores together say is best; of equals the earliest."""
+    """The playbook that all scores together say is best, of those that were no worse than the start where both were
+    tried; of equals the earliest."""
     effects = effects_of(pool)
-    return effects.places[int(np.argmax(np.round(effects.means, 12)))] if effects.places else 0
+    if 0 not in effects.places:
+        return 0
+    means, _, _ = pool.standings(places=effects.places)
+    fair = np.round(means, 12) >= np.round(means[effects.places.index(0)], 12)
+    return effects.places[int(np.argmax(np.where(fair, np.round(effects.means, 12), -np.inf)))]
 
 
 def _chosen(pool: Pool, metric: int) -> list[int]:

@@ -26,6 +26,9 @@ from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, digest
 
+LAST = 0.25
+"""The share of the runs of a search that is kept at most to be sure of the best at its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -115,23 +118,13 @@ class _Searching:
         confirming = 3 * len(plan.confirm)
         self._expect_room(confirming)
         plan.optimizer.begin(self.search)
-        async with self.arena.present():
-            ended = await self._searched(confirming)
-            self.till.kept = confirming
-            try:
-                await self._rounds(plan.allocation.finals(self.pool))
-            except QuotaSpent:
-                raise
-            except BudgetSpent:
-                pass
-            best = self._best()
-            self.till.kept = 0
-            try:
+        try:
+            async with self.arena.present():
+                ended = await self._searched(confirming)
+                best = await self._last(confirming)
                 confirmed = await self._confirmed(best)
-            except QuotaSpent:
-                raise
-            except BudgetSpent:  # of the money; there are always runs for that
-                confirmed = None
+        finally:
+            getattr(plan.optimizer, "close", lambda: None)()
         evolution = Evolution(
             self.till.name,
             plan.start.digest,
@@ -146,6 +139,18 @@ class _Searching:
         )
         self._record(evolution)
         return evolution
+
+    async def _last(self, confirming: int) -> int:
+        """The best, after all that was kept to be sure of it."""
+        self.till.kept = confirming
+        try:
+            await self._rounds(self.plan.allocation.finals(self.pool))
+        except QuotaSpent:
+            raise
+        except BudgetSpent:
+            pass
+        self.till.kept = 0
+        return self._best()
 
     # Before the first run
 
@@ -179,10 +184,13 @@ class _Searching:
     async def _searched(self, confirming: int) -> str:
         """Ask and tell until there is a reason to stop, which it gives."""
         idle, over = 0, "the budget was spent"
+        room = self.account.runs_left(confirming)
         while True:
-            self.till.kept = confirming + self.plan.allocation.kept(self.pool)
+            last = self.plan.allocation.kept(self.pool)
+            self.till.kept = confirming + (last if room is None else min(last, int(LAST * room)))
             if self.till.is_empty(len(self.steps)):
                 return over
+            before, runs = self._best(), self.account.runs
             try:
                 offers = await self.plan.optimizer.ask()
             except QuotaSpent:
@@ -191,7 +199,6 @@ class _Searching:
                 return over
             if not offers:
                 return "the optimizer had nothing more to offer"
-            before, runs = self._best(), self.account.runs
             cells, short = await self._tried(offers)
             self._step(offers, self.account.runs - runs)
             await self.plan.optimizer.tell(cells)
@@ -264,7 +271,8 @@ class _Searching:
         offered = tuple(offer.playbook.digest for offer in offers)
         step = Step(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
         self.steps.append(step)
-        body = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
+        body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
+        body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
         self.arena.store.append([self.till.fact("step", step.number, body, standing.mean)])
         self._tell(0)
 
@@ -293,7 +301,12 @@ class _Searching:
         sampled = best_of_n(self.pool)
         chosen = dict.fromkeys(place for place in (0, best, sampled) if place is not None)
         playbooks = [self.pool.playbooks[place] for place in chosen]
-        cells = await self.till.pay([(playbook, [(task, 0) for task in tasks]) for playbook in playbooks])
+        try:
+            cells = await self.till.pay([(playbook, [(task, 0) for task in tasks]) for playbook in playbooks])
+        except QuotaSpent:
+            raise
+        except BudgetSpent:  # of the money; there are always runs for that
+            return None
         first = self.arena.metrics[0]
         own = {
             each.digest: [cell for cell in cells if cell.playbook == each.digest and cell.metric == first.name]

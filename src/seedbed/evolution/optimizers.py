@@ -19,6 +19,7 @@ from seedbed.evolution.operators import Operator
 from seedbed.evolution.optimizer import Optimizer
 from seedbed.evolution.population import Population
 from seedbed.evolution.portfolio import Portfolio
+from seedbed.evolution.reflection import Propose, Reflection
 from seedbed.evolution.variation import Change, demonstrated, operators, reworded
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
@@ -32,7 +33,7 @@ class Means:
     """What candidates can be made from.
 
     `bank` has texts for the gene `gene`, or for all; `tasks` may be shown as worked examples, `demos` at a time; roles
-    may ask any of `models`; `reflector` is the model that reads transcripts and proposes edits, if there is one.
+    may ask any of `models`; `reflector` is the model, or the function, that reads poor runs and proposes edits.
     """
 
     start: Playbook
@@ -41,7 +42,7 @@ class Means:
     tasks: Sequence[Task] = ()
     demos: int = 0
     models: tuple[str, ...] = ()
-    reflector: str | None = None
+    reflector: str | Propose | None = None
     seed: int = 0
 
     def operators(self) -> list[Operator]:
@@ -49,10 +50,11 @@ class Means:
         found = operators(self.start, bank=self.bank, tasks=self.tasks, models=self.models)
         if moved := numbers(self.start):  # all of them together; a nudge of one would add nothing
             found = [Numbers(), *(each for each in found if not (isinstance(each, Change) and each.path in moved))]
-        return [each for each in found if self.gene is None or self.gene in each.name or "." not in each.name]
+        others = [each.path for each in genes(self.start).values() if each.kind == "text" and each.path != self.gene]
+        return [each for each in found if self.gene is None or not any(each.name.endswith(path) for path in others)]
 
     def candidates(self) -> list[Playbook]:
-        """The start with each text of the bank, and each of those with worked examples, too."""
+        """The start with worked examples, then with each text of the bank, alone and with worked examples, too."""
         if not self.bank:
             return []
         path = self.gene or only_text(self.start)
@@ -63,7 +65,7 @@ class Means:
         shown = [
             demonstrated(each, step, self.tasks, count=self.demos, seed=self.seed) for each in (self.start, *words)
         ]
-        return [*words, *shown]
+        return [shown[0], *(each for pair in zip(words, shown[1:], strict=True) for each in pair)]
 
 
 def only_text(playbook: Playbook) -> str:
@@ -115,12 +117,15 @@ def _offered() -> dict[str, EntryPoint]:
 def _portfolio(means: Means) -> Optimizer:
     ways = means.operators()
     arms: dict[str, Optimizer] = {}
-    if means.reflector:
+    if means.reflector:  # whoever reads what went wrong does better than chance
         arms["reflection"] = _reflection(means, bundle=True, merge=False)
+        arms["best_of"] = _reflection(means, bundle=True, merge=False, from_start=True)
+    if means.bank or not means.reflector:
+        arms["bank" if means.reflector else "best_of"] = BestOf(means.candidates(), operators=ways, brood=6)
     if means.tasks and any(gene.kind == "demos" for gene in genes(means.start).values()):
         arms["bootstrap"] = Bootstrap()
-    arms["best_of"] = BestOf(means.candidates(), operators=ways, brood=6)
-    arms["population"] = Population(operators=ways, offspring=6)
+    if not means.reflector:
+        arms["population"] = Population(operators=ways, offspring=6)
     return Portfolio(arms)
 
 
@@ -129,17 +134,34 @@ def _best_of(means: Means, **options: Any) -> Optimizer:
     return BestOf(found, operators=() if found else means.operators(), **options)
 
 
-def _reflection(means: Means, **options: Any) -> Optimizer:
-    from seedbed.evolution.reflection import Reflection
+def _by(reflector: str | Propose) -> dict[str, Any]:
+    return {"model": reflector} if isinstance(reflector, str) else {"propose": reflector}
 
+
+def _reflection(means: Means, **options: Any) -> Optimizer:
     if not means.reflector:
         remedy = "Name a model that writes well with --reflector."
         raise SettingsError([Problem("optimizer reflection", "no model that reads and proposes", "one", remedy)])
-    return Reflection(model=means.reflector, gene=means.gene, **options)
+    return Reflection(**_by(means.reflector), gene=means.gene, **options)
 
 
 def _bootstrap(means: Means, **options: Any) -> Optimizer:
     return Bootstrap(**options)
+
+
+def _gepa(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.gepa import GEPA
+
+    if not means.reflector:
+        remedy = "Name a model that writes well with --reflector."
+        raise SettingsError([Problem("optimizer gepa", "no model that reads and proposes", "one", remedy)])
+    return GEPA(**_by(means.reflector), **options)
+
+
+def _dspy(means: Means, **options: Any) -> Optimizer:
+    from seedbed.evolution.dspy import DSPy
+
+    return DSPy(**options)
 
 
 def _population(means: Means, **options: Any) -> Optimizer:
@@ -182,6 +204,8 @@ _MAKERS: dict[str, Callable[..., Optimizer]] = {
     "bootstrap": _bootstrap,
     "branches": _branches,
     "cmaes": _cmaes,
+    "dspy": _dspy,
+    "gepa": _gepa,
     "map_elites": _map_elites,
     "nsga2": _nsga2,
     "population": _population,

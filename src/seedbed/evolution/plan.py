@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from seedbed.errors import DatasetError, Problem, SettingsError, shown
 from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.metrics import better
 from seedbed.evolution.allocation import Allocation, Pooling
 from seedbed.evolution.arena import Arena
 from seedbed.evolution.budget import Budget
@@ -79,6 +80,7 @@ class Plan:
             "reflect": self.reflect.digest,
             "confirm": self.confirm.digest,
             "metrics": [metric.identity for metric in arena.metrics],
+            "better": [better(metric) for metric in arena.metrics],
             "models": arena.identity(self.start),
             "optimizer": self.optimizer.identity,
             "allocation": self.allocation.identity,

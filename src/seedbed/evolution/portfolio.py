@@ -122,7 +122,8 @@ class Portfolio:
         """Tell the arm whose turn it was what it has gained, with all that was put together of it."""
         if self._now and not self._looks:
             score = self._score()
-            self.arms[self._now].learn(max(0.0, score - self._before), self._cells)
+            gain = round(max(0.0, score - self._before), 9)  # what is only rounded otherwise is no gain
+            self.arms[self._now].learn(gain, self._cells)
             self._before, self._cells, self._now = score, 0, ""
 
     def _next(self) -> str:

@@ -90,6 +90,7 @@ class Reflection:
     With `merge` two playbooks that are good at different tasks also have a child with the changes of both. With
     `bundle` all proposals are for the playbook that is believed to be best, and children have several of them at once:
     one has them all, two have some. That is for a search that finds out what each part is worth, as Assembly does.
+    With `from_start` all children are of the start, and nothing is learned from any: the best of N by whoever proposes.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Reflection:
         parents: int = 10,
         merge: bool = True,
         bundle: bool = False,
+        from_start: bool = False,
         max_tokens: int = 2_000,
         bounds: Bounds = BOUNDS,
         limits: Limits = LIMITS,
@@ -119,10 +121,11 @@ class Reflection:
             "gene": gene,
             "merge": merge,
             "bundle": bundle,
+            "from_start": from_start,
         }
         self.identity |= {"bounds": asdict(bounds), "limits": asdict(limits)}
         self._propose, self._only, self._merge, self._bounds, self._limits = propose, gene, merge, bounds, limits
-        self._bundle = bundle
+        self._bundle, self._from_start = bundle, from_start
         self._brood, self._batch, self._cases, self._parents = brood, batch, cases, parents
         role = {"model": model, "system": SYSTEM, "max_tokens": max_tokens}
         self._editor = Playbook.from_document(
@@ -189,7 +192,8 @@ class Reflection:
             self._most = max(self._most, float(np.max(table, where=~np.isnan(table), initial=-np.inf)))
             for each in told_of:
                 self._scores[each] = dict(zip(pool.reflect, table[pool.place(each)].tolist(), strict=True))
-        self._lessons.learn(pool, {cell.playbook for cell in cells})
+        if not self._from_start:
+            self._lessons.learn(pool, {cell.playbook for cell in cells})
 
     # Parents
 
@@ -206,7 +210,7 @@ class Reflection:
     def _drawn(self, count: int) -> list[Playbook]:
         """So many parents."""
         pool, best = self._search.pool, self._best[: self._parents]
-        if not best or not count:
+        if not best or not count or self._from_start:
             return [self._search.start] * count
         if self._bundle:
             return [pool.playbooks[believed_best(pool)]] * count

@@ -136,7 +136,7 @@ class Threaded(ABC):
         try:
             import_module(self.package)
         except ImportError:
-            remedy = f"Run: pip install 'seedbed[{self.extra}]'"
+            remedy = f"Run: pip install {self.package}"
             found = f"no package {self.package}"
             raise SettingsError([Problem(f"optimizer {self.extra}", found, "it", remedy)]) from None
         self.close()

@@ -51,13 +51,16 @@ async def test_a_search_so_far_is_told_in_a_few_lines() -> None:
     last = (await told())[-1]
     summary = evolving.so_far(last)
     best, first, *rest = printed(evolving.progress_view(summary)).splitlines()
-    level = summary.standing(summary.best)
-    assert re.match(rf"best {level.mean:.3f} \[0\.\d+, \d\.\d+\] on {level.n} of 40 tasks \| start 0\.275 \|", best)
+    assert summary.best == last.best != 0
+    level, start = summary.standing(last.best), summary.standing(0)
+    told_best = rf"best {level.mean:.3f} \[0\.\d+, \d\.\d+\] on {level.n} of 40 tasks"
+    assert re.match(rf"{told_best} \| start {start.mean:.3f} \|", best)
     assert best.endswith(f"| step {len(last.steps)} | {len(last.pool) - 1} tried")
     assert re.match(rf"runs +━+╌* {last.account.runs} runs of 900 runs$", first)
     free, arms = rest
     assert re.match(r"besides 0 tokens, \$0\.00, \d+ seconds$", free)
-    assert re.match(r"arms +best_of \d+ turns \+0\.\d+, population \d+ turns \+0\.\d+$", arms)
+    each = [rf"{name} \d+ turns \+0\.\d+" for name in ("best_of", "assembly", "population")]
+    assert re.match(rf"arms +{', '.join(each)}$", arms)
 
 
 async def test_every_limit_has_a_bar() -> None:
@@ -68,11 +71,16 @@ async def test_every_limit_has_a_bar() -> None:
     assert lines[2].endswith("$0.00 of $2.00")
 
 
-async def test_several_metrics_show_their_front_as_it_grows() -> None:
+async def test_several_metrics_show_their_front_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     last = (await told(several=True, confirm=NONE))[-1]
-    front = printed(evolving.progress_view(evolving.so_far(last, [SCORE, LENGTH]))).splitlines()[-1]
+    summary = evolving.so_far(last, [SCORE, LENGTH])
+    front = printed(evolving.progress_view(summary)).splitlines()[-1]
     assert re.match(r"front +score / length: 0\.\d+ / \d+\.\d+, ", front)
-    assert "14.000" in front  # the start, which nothing is shorter than
+    assert len(re.findall(r"\d / \d", front)) == evolving.FRONT
+    assert front.endswith(" more")
+    monkeypatch.setattr(evolving, "FRONT", len(summary.pool))
+    whole = printed(evolving.progress_view(summary)).splitlines()[-1]
+    assert "14.000" in whole  # the start, which nothing is shorter than
 
 
 @pytest.mark.parametrize(

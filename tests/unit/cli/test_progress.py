@@ -35,8 +35,6 @@ def everything_once() -> None:
     with progress.candidates(3) as watch:
         for number in range(3):
             watch("sorter", cell(number, None if number == 1 else 1.0))
-    with progress.evolving(1, 2) as heard:
-        heard(START, cell(0))
     with progress.counting(2, "copying") as count:
         count(1)
         count(2)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 from pool_samples import LENGTH, SCORE, book, cell, pool_by, pool_of
 
 from seedbed.errors import SettingsError
-from seedbed.evolution.allocation import Halving, Uniform, Wanted, best_of
+from seedbed.evolution.allocation import Halving, Pooling, Uniform, Wanted, best_of
+from seedbed.evolution.effects import believed_best
 from seedbed.evolution.optimizer import Offer
 from seedbed.evolution.pool import Pool
 
@@ -148,3 +150,91 @@ def test_settings_by_which_it_would_never_end_are_refused(wrong: dict[str, float
 
 def test_what_decides_a_race_is_part_of_its_identity() -> None:
     assert Halving(first=4).identity != Halving().identity != Uniform().identity
+
+
+# Pooling
+
+
+def tasks_of(wanted: Wanted) -> list[str]:
+    """The tasks of a round, which are the same for all."""
+    first = [task for task, _ in wanted[0][1]]
+    assert all(own == [(task, 0) for task in first] for _, own in wanted)
+    return first
+
+
+def test_few_candidates_meet_the_same_few_tasks_in_one_round_beside_the_start() -> None:
+    its = pool(6, 60)
+    (wanted,) = raced(Pooling().race(range(1, 6), its, None), its, better_by_number)
+    assert [place for place, _ in wanted] == [0, 1, 2, 3, 4, 5]
+    assert tasks_of(wanted) == its.select[:12]
+
+
+def test_the_tasks_that_were_tried_least_come_first() -> None:
+    its = pool(12, 60)
+    steps = [raced(Pooling().race([place], its, None), its, better_by_number)[0] for place in range(1, 7)]
+    assert [task for wanted in steps[:5] for task in tasks_of(wanted)] == its.select
+    assert tasks_of(steps[5]) == its.select[:12]  # all were tried as often: from the beginning again
+
+
+def test_where_there_are_many_the_best_third_goes_on_with_three_times_as_many_tasks() -> None:
+    its = pool(28, 200)
+    rounds = raced(Pooling().race(range(1, 28), its, None), its, lambda place, task: float(7 * task % 30 < place))
+    rivals = [{place for place, _ in wanted} - {0} for wanted in rounds]
+    assert [len(each) for each in rivals] == [27, 9, 3]
+    assert [len(tasks_of(wanted)) for wanted in rounds] == [12, 36, 108]
+    assert rivals[2] <= rivals[1] <= rivals[0]
+    assert rivals[2] == {25, 26, 27}
+    for before, after in pairwise(rounds):
+        assert tasks_of(after)[: len(tasks_of(before))] == tasks_of(before)  # what is known of them is not paid again
+
+
+def test_the_start_is_tried_first_and_need_not_be_tried_again_with_every_later_step() -> None:
+    its = pool(31, 60)
+    first = raced(Pooling().race(range(1, 5), its, None), its, better_by_number)
+    later = raced(Pooling().race(range(20, 24), its, None), its, better_by_number)
+    assert [0 in dict(wanted) for wanted in first + later] == [True, False]
+
+
+def test_with_little_room_each_meets_fewer_tasks_but_one_at_least() -> None:
+    its = pool(6, 60)
+    for room, size in ((1_000, 12), (132, 12), (66, 6), (11, 1), (3, 1)):
+        wanted = next(Pooling().race(range(1, 6), its, room))
+        assert len(tasks_of(wanted)) == size
+    assert len(tasks_of(next(Pooling().race([1], pool(2, 5), None)))) == 5  # there are no more
+
+
+def test_where_all_tasks_were_tried_there_is_no_further_round() -> None:
+    its = pool(21, 12)
+    assert len(raced(Pooling().race(range(1, 21), its, None), its, better_by_number)) == 1
+
+
+def test_in_the_finals_the_two_believed_to_be_best_meet_all_tasks_and_that_much_is_kept() -> None:
+    its = pool(10, 40)
+    assert Pooling().kept(pool(1, 40)) == 0  # there is nothing to compare the start with
+    raced(Pooling().race(range(1, 10), its, None), its, better_by_number)
+    before, kept, best = int(its.counts().sum()), Pooling().kept(its), Pooling().best(its)
+    rounds = raced(Pooling().finals(its), its, better_by_number)
+    assert [len(wanted) for wanted in rounds] == [2, 2]
+    assert best in {place for place, _ in rounds[0]}
+    assert all(its.counts()[place].min() == 1 for place, _ in rounds[0])
+    assert all(own == [(task, 1) for task in its.select[:12]] for _, own in rounds[1])
+    assert kept == 2 * 40
+    assert 0 < int(its.counts().sum()) - before <= kept
+
+
+def test_which_is_best_is_told_by_all_scores_together_with_pooling_and_by_its_own_with_the_others() -> None:
+    """Number 1 was tried on most tasks; number 2 on fewer, but on those it did much better."""
+    its = pool_of({0: [0.0] * 20, 1: [0.1] * 20, 2: [1.0] * 15}, tasks=20)
+    assert Pooling().best(its) == believed_best(its) == 2
+    assert Halving().best(its) == Uniform().best(its) == its.best() == 1
+
+
+@pytest.mark.parametrize("wrong", [{"first": 0}, {"few": 0}, {"finalists": 0}])
+def test_pooling_of_nothing_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match=f"pooling.{next(iter(wrong))}: found 0"):
+        Pooling(**wrong)
+
+
+def test_what_decides_pooling_is_part_of_its_identity() -> None:
+    assert Pooling().identity != Pooling(first=6).identity
+    assert Pooling().identity["allocation"] == "pooling"

@@ -35,22 +35,28 @@ async def test_candidates_may_come_from_a_generator() -> None:
     assert (await driven(BestOf(each for each in SET)).run(9)).tried == [each.digest for each in SET]
 
 
-async def test_they_come_a_brood_at_a_time() -> None:
+async def test_the_set_comes_at_once_and_variations_a_brood_at_a_time() -> None:
     search = driven(BestOf(SET, brood=2))
-    assert [len(await search.step()) for _ in range(4)] == [2, 2, 1, 0]
+    assert [len(await search.step()) for _ in range(2)] == [5, 0]
+    search = driven(BestOf(SET, operators=[AddWord()], brood=2))
+    assert [len(await search.step()) for _ in range(4)] == [5, 2, 2, 2]
 
 
 async def test_those_that_others_have_tried_meanwhile_do_not_end_it() -> None:
     search = driven(BestOf(SET, brood=2))
     search.pay([Offer(each) for each in SET[:2]])
-    assert [len(await search.step()) for _ in range(3)] == [2, 1, 0]
+    assert [len(await search.step()) for _ in range(2)] == [3, 0]
     assert search.tried == [each.digest for each in SET[2:]]
+    search = driven(BestOf(SET, operators=[AddWord()], brood=2))
+    search.pay([Offer(each) for each in SET])
+    assert [offer.how for offer in await search.step()] != ["one of a set"] * 2
+    assert len(search.offers) == 2
 
 
 async def test_after_the_set_come_variations_of_the_start_all_new() -> None:
     search = driven(BestOf(SET, operators=[AddWord()], brood=4, changes=2))
     done = await search.run(5)
-    assert len(done.tried) == len({*done.tried}) == 20
+    assert len(done.tried) == len({*done.tried}) == 5 + 4 * 4
     assert systems(done.offers[:5]) == [each.roles["agent"].system for each in SET]
     for offer in done.offers[5:]:
         added = offer.playbook.roles["agent"].system.removeprefix("Be brief.").split()

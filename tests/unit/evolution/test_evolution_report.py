@@ -47,7 +47,7 @@ async def test_a_report_tells_all_of_a_search() -> None:
     assert "{+" in section(report, "What changed")
     assert short(found.best) in section(report, "Lineage of the best")
     assert found.search in section(report, "Registered")
-    assert "halving" in section(report, "Registered")
+    assert "pooling" in section(report, "Registered")
 
 
 async def test_what_is_missing_is_said() -> None:

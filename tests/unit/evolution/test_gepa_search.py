@@ -242,7 +242,7 @@ def assert_over(threads: set[threading.Thread]) -> None:
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gepa", None)
     search = Search(playbook(), READ.tasks, Pool([], []))
-    with pytest.raises(SettingsError, match=r"pip install 'seedbed\[gepa\]'"):
+    with pytest.raises(SettingsError, match=r"Run: pip install gepa$"):
         GEPA(propose=answering).begin(search)
 
 

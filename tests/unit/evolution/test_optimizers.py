@@ -23,6 +23,7 @@ PLAIN = Playbook.from_document(
         "locked": ["steps"],
     }
 )
+NO_DEMOS = Playbook.from_document({**PLAIN.document(), "locked": ["steps", "demos"]})
 
 
 def test_names_are_sorted_and_each_makes_the_one_it_names() -> None:
@@ -34,7 +35,7 @@ def test_names_are_sorted_and_each_makes_the_one_it_names() -> None:
 
 def test_options_are_written_in_brackets() -> None:
     assert optimizer("best_of(brood=3)", MEANS).identity["brood"] == 3
-    assert optimizer("best_of", MEANS).identity["brood"] is None
+    assert optimizer("best_of", MEANS).identity["brood"] == 8
 
 
 def test_a_name_nearly_right_is_guessed() -> None:
@@ -63,10 +64,42 @@ def test_one_that_reads_transcripts_needs_a_model_for_that() -> None:
     assert "reflection" in optimizer("portfolio", replace(MEANS, reflector="deep")).identity["arms"]
 
 
-def test_best_of_n_is_always_an_arm_of_the_portfolio() -> None:
+def test_best_of_n_is_always_an_arm_of_the_portfolio_and_learns_nothing() -> None:
     found = optimizer("portfolio", MEANS)
     assert isinstance(found, Portfolio)
     assert isinstance(found.optimizers["best_of"], BestOf)
+    proposed = optimizer("portfolio", replace(MEANS, reflector="deep"))
+    assert isinstance(proposed, Portfolio)
+    assert proposed.optimizers["best_of"].identity["from_start"] is True
+    assert proposed.optimizers["reflection"].identity["from_start"] is False
+
+
+@pytest.mark.parametrize(
+    ("means", "arms"),
+    [
+        (MEANS, ["best_of", "bootstrap", "population"]),
+        (replace(MEANS, tasks=()), ["best_of", "population"]),
+        (replace(MEANS, bank=()), ["best_of", "bootstrap", "population"]),
+        (replace(MEANS, reflector="deep"), ["bank", "best_of", "bootstrap", "reflection"]),
+        (replace(MEANS, reflector="deep", bank=()), ["best_of", "bootstrap", "reflection"]),
+        (Means(PLAIN, bank=BANK, tasks=READ.tasks), ["best_of", "bootstrap", "population"]),
+        (Means(NO_DEMOS, bank=BANK, tasks=READ.tasks), ["best_of", "population"]),
+    ],
+)
+def test_the_portfolio_has_an_arm_for_all_there_are_means_for(means: Means, arms: list[str]) -> None:
+    assert sorted(optimizer("portfolio", means).identity["arms"]) == arms
+
+
+def test_a_function_may_read_and_propose_instead_of_a_model() -> None:
+    def propose(*asked: object) -> list[str]:
+        return ["Be kind."]
+
+    means = replace(MEANS, reflector=propose)
+    assert "reflection" in optimizer("portfolio", means).identity["arms"]
+    for name in ("reflection", "gepa"):
+        identity = optimizer(name, means).identity
+        assert identity["propose"].endswith("propose")
+        assert "model" not in identity
 
 
 def test_a_package_may_offer_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +125,10 @@ def test_candidates_are_the_start_with_each_text_of_the_bank() -> None:
     assert Means(START).candidates() == []
 
 
-def test_with_worked_examples_each_comes_once_more() -> None:
-    plain = Means(PLAIN, bank=BANK, tasks=READ.tasks, demos=2)
-    found = plain.candidates()
-    assert len(found) == 2 * len(BANK) + 1
-    shown = [len(genes(each)["demos.answer"].value) for each in found]
-    assert shown == [0] * len(BANK) + [2] * (len(BANK) + 1)
+def test_with_worked_examples_the_start_comes_first_and_each_text_alone_and_with_them() -> None:
+    found = Means(PLAIN, bank=BANK, tasks=READ.tasks, demos=2).candidates()
+    shown = [(each.roles["a"].system, len(genes(each)["demos.answer"].value)) for each in found]
+    assert shown == [("Be kind.", 2), *((text, demos) for text in BANK for demos in (0, 2))]
 
 
 def test_which_text_must_be_said_where_there_are_several_or_none() -> None:

@@ -28,7 +28,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import specialise
 from seedbed.release.assignment import choose, feedback
 from seedbed.release.readers import Reader
-from seedbed.release.review import approve
+from seedbed.release.review import approve, refuse, request
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Run, Turn
@@ -143,7 +143,9 @@ async def use(store: Store) -> None:
     reader = Reader(library, "production")
     feedback(library, (await choose(reader, "user 1")).exposure, 0.5, "so so")
     at = AT
+    request(library, "production", better.digest, because="have a look")
     approve(Library(store, "eva"), "production", better.digest, because="fine")
+    refuse(Library(store, "bob"), "production", better.digest, because="too long")
     store.append([Fact(kind="key", key="new", subject="keyring", at=at, by="eva", body={"generation": 2})])
     notes = import_document(STRATEGY).facts
     store.append(Fact(kind=note.kind, key=note.key, subject="p", at=at, by="ann", body=note.body) for note in notes)

@@ -1,0 +1,64 @@
+"""Workspaces compare on tasks that candidates have not seen, and say before what it will take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from loop_samples import ORACLE, agent, count, numbers
+
+from seedbed.errors import DatasetError, SettingsError
+from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.plan import NONE
+from seedbed.settings import Settings
+from seedbed.storage.memory import MemoryStore
+from seedbed.workspace import Workspace
+
+WRONG, HALF, RIGHT = agent("x"), agent(".*[02468]"), agent(".*")
+BUDGET = {"error_budget": {"rate": 0.2, "control": "e-lond"}}
+
+
+@pytest.fixture
+def space() -> Workspace:
+    settings: Any = {"by": "ada", "models": {"oracle": ORACLE}, "channels": {"production": BUDGET}}
+    return Workspace(Settings(**settings), MemoryStore())
+
+
+async def test_tasks_that_a_candidate_was_evolved_on_are_refused_before_anything_runs(space: Workspace) -> None:
+    seen, metric = numbers(9), ExactMatch()
+    found = await space.evolve(WRONG, seen, metric=metric, optimizer=BestOf([RIGHT]), confirm=NONE)
+    assert found.best == RIGHT.digest
+    runs = count(space.store, "start")
+    with pytest.raises(DatasetError, match="9 of 9 that the candidate was evolved on"):
+        await space.compare(WRONG, found.best, on=seen, metric=metric)
+    with pytest.raises(DatasetError, match="9 of 9 that the candidate was evolved on"):
+        await space.compare_many(WRONG, [HALF, found.best], on=seen, metric=metric)
+    assert count(space.store, "start") == runs
+    verdict = await space.compare(WRONG, found.best, on=numbers(20, first=50), metric=metric)
+    assert verdict.finding == "superior"
+
+
+async def test_several_candidates_are_ranked_against_one_baseline(space: Workspace) -> None:
+    same = agent("y")
+    ranking = await space.compare_many(WRONG, [same, HALF, RIGHT], on=numbers(40), metric=ExactMatch())
+    ranked = [(place.verdict.candidate, place.better) for place in ranking.places]
+    assert ranked == [(RIGHT.digest, True), (HALF.digest, True), (same.digest, False)]
+    assert {place.verdict.control for place in ranking.places} == {WRONG.digest}
+
+
+def test_an_outlook_spends_nothing(space: Workspace) -> None:
+    planned = space.outlook(WRONG, RIGHT, on=numbers(20), metric=ExactMatch(), alpha=0.1)
+    assert planned.alpha == 0.1
+    assert [count(space.store, kind) for kind in ("start", "cell", "comparison", "reservation", "verdict")] == [0] * 5
+
+
+async def test_the_error_rate_for_a_channel_is_never_chosen_beside_its_budget(space: Workspace) -> None:
+    given: Any = {"on": numbers(20), "metric": ExactMatch(), "channel": "production"}
+    with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
+        await space.compare(WRONG, RIGHT, alpha=0.1, **given)
+    with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
+        space.outlook(WRONG, RIGHT, alpha=0.1, **given)
+    assert count(space.store, "start") == count(space.store, "reservation") == 0
+    level = space.next_level("production")
+    assert (await space.compare(WRONG, RIGHT, **given)).alpha == level
