@@ -101,7 +101,7 @@ class Outcome:
 def _optimizer(chance: random.Random) -> Optimizer:
     ways = operators(START, bank=BANK)
     candidates = list(reworded(START, TEXT, BANK))
-    some = BestOf(candidates[: chance.randint(1, 6)], brood=chance.choice([None, 2]))
+    some = BestOf(candidates[: chance.randint(1, 6)], brood=chance.choice([8, 2]))
     more = BestOf(operators=ways, brood=chance.randint(1, 6))
     grown = Population(operators=ways, size=chance.randint(2, 6), offspring=chance.randint(1, 5))
     return chance.choice([some, more, grown, Portfolio({"best_of": more, "population": grown})])
