@@ -208,17 +208,18 @@ def test_where_all_tasks_were_tried_there_is_no_further_round() -> None:
     assert len(raced(Pooling().race(range(1, 21), its, None), its, better_by_number)) == 1
 
 
-def test_in_the_finals_the_two_believed_to_be_best_meet_all_tasks_and_that_much_is_kept() -> None:
+def test_in_the_finals_the_start_and_the_two_believed_best_meet_all_tasks_and_that_much_is_kept() -> None:
     its = pool(10, 40)
     assert Pooling().kept(pool(1, 40)) == 0  # there is nothing to compare the start with
     raced(Pooling().race(range(1, 10), its, None), its, better_by_number)
     before, kept, best = int(its.counts().sum()), Pooling().kept(its), Pooling().best(its)
     rounds = raced(Pooling().finals(its), its, better_by_number)
-    assert [len(wanted) for wanted in rounds] == [2, 2]
+    assert [len(wanted) for wanted in rounds] == [3, 2]
+    assert rounds[0][0][0] == 0
     assert best in {place for place, _ in rounds[0]}
     assert all(its.counts()[place].min() == 1 for place, _ in rounds[0])
     assert all(own == [(task, 1) for task in its.select[:12]] for _, own in rounds[1])
-    assert kept == 2 * 40
+    assert kept == 3 * 40
     assert 0 < int(its.counts().sum()) - before <= kept
 
 

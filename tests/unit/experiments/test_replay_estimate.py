@@ -114,7 +114,9 @@ async def test_the_same_tasks_are_drawn_for_the_same_seed_and_paid_once() -> Non
     assert (again.difference, again.spent_usd, first.spent_usd) == (first.difference, 0.0, 10.0)
     assert len(list(space.store.facts(Query(kind="turn")))) == turns
     assert first.weight == 0  # too few live runs to say how far replays can be trusted
-    assert first.difference == first.live_alone
+    alone = first.live_alone
+    assert (first.difference.mean, first.difference.n) == (pytest.approx(alone.mean), alone.n)
+    assert (first.difference.low, first.difference.high) == pytest.approx((alone.low, alone.high))
     await space.estimate_replayed(OLD, NEW, **how, seed=1)
     assert len(list(space.store.facts(Query(kind="turn")))) > turns
 
