@@ -25,6 +25,8 @@ CONTENT = ("digest", "kind", "body", "at")
 FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
 _TAGS = FACT.index("tags")
 
+_PATIENCE = 30
+"""How many seconds a writer waits for another one."""
 _HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
 
 
@@ -119,9 +121,9 @@ class Sqlite:
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
-            connection.execute("PRAGMA busy_timeout = 30000")
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000}")
             if create and not reading:  # a file remembers it
-                connection.execute("PRAGMA journal_mode = WAL")
+                _keep_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -65536")
             connection.execute("PRAGMA mmap_size = 2147418112")
@@ -357,6 +359,19 @@ def dialect(url: str) -> tuple[Dialect, URL]:
 
 def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
     return SettingsError([Problem("store", without_password(str(url)), expected, remedy)])
+
+
+def _keep_log(connection: Any) -> None:
+    """Have the file keep its log apart. SQLite does not wait for the lock this change needs, so this does."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
 
 
 def _reader(file: Path) -> sqlite3.Connection:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count, pairwise
@@ -235,6 +237,20 @@ def test_processes_that_open_a_new_database_at_once_make_one_store(sql_url: str)
         assert schema(sql_url) == new
         with closing(SqlStore(sql_url)) as store:
             assert sorted(keys(store.facts(Query(kind="cell")))) == [f"{n}" for n in range(8)]
+
+
+def test_a_new_file_that_somebody_else_is_writing_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (a)")
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    done.start()
+    with closing(SqlStore(f"sqlite:///{file}")) as store:
+        store.append([fact("mine")])
+        assert keys(store.facts(Query(kind="cell"))) == ["mine"]
+    done.join()
+    other.close()
 
 
 def clear(url: str) -> None:
