@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,7 @@ from seedbed.playbooks.patterns import matches
 from seedbed.playbooks.values import is_number
 
 Answer = Literal["allowed", "confirm", "forbidden"]
+"""From the loosest to the strictest."""
 DEFAULT_CONFIRM_BELOW = 0.8
 
 
@@ -44,18 +46,22 @@ class Rules(BaseModel):
     def may(
         self, action: str, confidence: float | None = None, parameters: Mapping[str, object] | None = None
     ) -> Permission:
-        """Whether an action may be taken; the strictest rule that matches decides."""
+        """Whether an action may be taken; the strictest rule that matches decides.
+
+        A confidence that is no number from 0 to 1 is none.
+        """
         if rule := _first(self.never, action):
             return Permission("forbidden", f"never: {rule}")
         if rule := _first(self.confirm, action):
             return Permission("confirm", f"confirm: {rule}")
         if rule := _first(self.prefer_confirm, action):
-            floor = self.threshold(parameters or {})
-            if confidence is None:
-                return Permission("confirm", f"prefer_confirm: {rule}, and no confidence was given")
-            if not confidence >= floor:
-                return Permission("confirm", f"prefer_confirm: {rule}, confidence {confidence:g} is below {floor:g}")
-            return Permission("allowed", f"prefer_confirm: {rule}, confidence {confidence:g} reaches {floor:g}")
+            floor, sure = self.threshold(parameters or {}), _sure(confidence)
+            if sure is None:
+                told = "no confidence was given" if confidence is None else "the confidence is no number from 0 to 1"
+                return Permission("confirm", f"prefer_confirm: {rule}, and {told}")
+            if not sure >= floor:
+                return Permission("confirm", f"prefer_confirm: {rule}, confidence {sure:g} is below {floor:g}")
+            return Permission("allowed", f"prefer_confirm: {rule}, confidence {sure:g} reaches {floor:g}")
         return Permission("allowed", "no rule names it")
 
     def threshold(self, parameters: Mapping[str, object]) -> float:
@@ -109,6 +115,11 @@ class Rules(BaseModel):
         return tuple(pattern for name in levels[: levels.index(level) + 1] for pattern in getattr(self, name))
 
 
+def strictest(permissions: Iterable[Permission]) -> Permission:
+    """The first of those that allow the least."""
+    return max(permissions, key=lambda each: get_args(Answer).index(each.answer))
+
+
 def stricter(one: float | str, other: float | str) -> float | str | None:
     """The stricter of two `confirm_below`; None if they cannot be compared."""
     if one == other:
@@ -123,6 +134,17 @@ def united(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     if set(other) < set(one) or one == other:
         return one
     return other if set(one) < set(other) else tuple(sorted({*one, *other}))
+
+
+def _sure(confidence: object) -> float | None:
+    """A confidence as it counts: a number from 0 to 1, whatever library it comes from."""
+    if isinstance(confidence, bool) or not isinstance(confidence, Real):
+        return None
+    try:
+        sure = float(confidence)
+    except OverflowError:
+        return None
+    return sure if 0 <= sure <= 1 else None
 
 
 def _first(patterns: tuple[str, ...], action: str) -> str | None:

@@ -108,6 +108,11 @@ class Recorder:
         return int(self._about["seed"])
 
     @property
+    def parent(self) -> str:
+        """The run that opened this one, if one did."""
+        return str(self._about["parent"])
+
+    @property
     def max_cost_usd(self) -> float | None:
         """What the run was allowed to cost when it started."""
         limit: float | None = self._about["max_cost_usd"]

@@ -82,13 +82,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided at a point, why, and with which chance it would have been decided so."""
+    """What was decided at a point, why, and with which chance it would have been decided so.
+
+    `answered` says of a question to a person who answered it, or why nobody did.
+    """
 
     point: str
     action: str
     because: str
     propensity: float | None
     confidence: float | None
+    answered: str = ""
 
     def body(self) -> Json:
         return asdict(self)

@@ -23,13 +23,14 @@ from seedbed.runs.replaying import Replaying, replay_of
 from seedbed.runs.run import Heard, Run
 from seedbed.runs.workers import heartbeat, is_there
 from seedbed.settings import Settings, without_secrets
+from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.door import Door
 from seedbed.stage.equipment import Equipment
 from seedbed.stage.ledger import Ledger
 from seedbed.stage.perform import perform, recording
 from seedbed.stage.quota import Spending
 from seedbed.stage.replays import Unopened, cassette_of, nobody
-from seedbed.stage.stage import Confirm, Stage
+from seedbed.stage.stage import Stage
 from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisTurnstile, redis_at
 from seedbed.storage.store import Digest, Json, Query, Store, digest, now
@@ -56,7 +57,7 @@ class House:
     models: Registry
     spent: Spending
     tools: list[Any] = field(default_factory=list)
-    confirm: Confirm | None = None
+    confirm: Confirm | Person | None = None
     _offered: list[Any] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,6 +67,7 @@ class House:
         self._flights: dict[str, _Flight] = {}
         self._kept: set[Digest] = set()
         self._blocks = 0
+        self._person = person(None, self.settings.confirm, self.store, self.library.by)
         self._equipment = Equipment(self.settings.tools, self.settings.path("."))
 
     @cached_property
@@ -230,9 +232,7 @@ class House:
             await self._equip(playbook)
         before, expense = ledger.spent_usd, None if strict or parent else self.spent.start()
         try:
-            return await perform(
-                self._stage(playbook, recorder, ledger, depth=parent.depth + 1 if parent else 0), recorder.inputs
-            )
+            return await perform(self._stage(playbook, recorder, ledger, parent=parent), recorder.inputs)
         except SeedbedError:
             recorder.check()
             raise
@@ -261,7 +261,7 @@ class House:
         else:
             recorder = self._recorder(chosen, inputs, above.seed, parent=above.id, run=run)
         await self._equip(chosen)
-        stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent.depth + 1)
+        stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent)
         return await perform(stage, recorder.inputs)
 
     async def _open_replay(self, parent: Stage, above: Replaying, run: str, playbook: Playbook, inputs: Json) -> Run:
@@ -283,7 +283,12 @@ class House:
         return kind(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
 
     def _stage(
-        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None, depth: int = 0
+        self,
+        playbook: Playbook,
+        recorder: Recorder,
+        ledger: Ledger,
+        hear: Hear | None = None,
+        parent: Stage | None = None,
     ) -> Stage:
         models, tools = self.models.__getitem__, toolbox([*self.tools, *self._offered])
         if isinstance(recorder, Replaying) and recorder.mode.name == "strict":
@@ -297,11 +302,27 @@ class House:
             router=lambda: self.router,
             ledger=ledger,
             tools=tools,
-            confirm=self.confirm,
+            confirm=self._asked(),
             hear=hear,
             open_run=self._open,
-            depth=depth,
+            depth=parent.depth + 1 if parent else 0,
+            above=(parent.playbook, *parent.above) if parent else self._above(recorder),
         )
+
+    def _asked(self) -> Person:
+        """Who is asked where a rule wants it."""
+        if self.confirm is None:
+            return self._person
+        return person(self.confirm, self.settings.confirm, self.store, self.library.by)
+
+    def _above(self, recorder: Recorder) -> list[Playbook]:
+        """The playbooks of the runs above one that goes on by itself."""
+        found, run = [], recorder.parent
+        while run:
+            above = recall(self.store, run)
+            found.append(self.library.get(above.playbook))
+            run = above.parent
+        return found
 
     async def _equip(self, playbook: Playbook | None = None) -> None:
         """Have the tools of the workspace file ready for code, which may call them; a dialogue calls none."""

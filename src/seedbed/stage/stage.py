@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from seedbed.models.chat import Message, Model
 from seedbed.models.fallback import Answered, Discard, answered, streamed
 from seedbed.models.limits import Lines
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.playbooks.rules import Permission
+from seedbed.playbooks.rules import Permission, strictest
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Heard, Run, Turn
+from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
 from seedbed.stage.ledger import Ledger, Reservation
 from seedbed.stage.routing import Wish, chosen, most_prompt_tokens, price, wish
 from seedbed.stage.tools import Tool
@@ -27,17 +29,8 @@ from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 if TYPE_CHECKING:
     from seedbed.models.routing import Router
 
-Confirm = Callable[[str, str], Awaitable[bool]]
-"""Asks a person whether an action may be taken, with the reason why it is asked."""
-
-
 Open = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
 """Performs a run opened by that of a stage: under which id, which playbook if not the same, on which inputs."""
-
-
-async def nobody(action: str, because: str) -> bool:
-    """Where no person can be asked the answer is no."""
-    return False
 
 
 class Stage:
@@ -57,10 +50,11 @@ class Stage:
         router: Callable[[], Router] | None = None,
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
-        confirm: Confirm | None = None,
+        confirm: Confirm | Person | None = None,
         hear: Callable[[Heard], None] | None = None,
         open_run: Open | None = None,
         depth: int = 0,
+        above: Sequence[Playbook] = (),
     ) -> None:
         self.playbook = playbook
         self.recorder = recorder
@@ -71,11 +65,15 @@ class Stage:
         self._lines = lines or Lines()
         self._router = router
         self._tools = tools or {}
-        self._confirm = confirm or nobody
+        asked = confirm or Nobody()
+        self._person = asked if isinstance(asked, Person) else Callback(asked)
+        self._questions = Questions(recorder.id, playbook.digest)
         self.hear = hear
         """Is told what is said, piece by piece."""
         self.depth = depth
         """How many runs are above this one."""
+        self.above = tuple(above)
+        """Their playbooks, whose rules hold here too."""
         self._open_run = open_run
         self._draws = count()
         if recorder.resumed and not depth and self.ledger.is_limited:
@@ -231,16 +229,16 @@ class Stage:
 
         return await self.recorder.child(step or "open", [playbook, dict(inputs)], work)
 
-    async def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Use a tool. One that changes the world needs the rules' permission, and a person's where they ask for it.
+    async def call(self, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
+        """Use a tool, whatever it says of itself, if the rules permit it, and a person where they ask for one.
 
         Raises ActionForbidden, or RunError with what went wrong; a failure is recorded too.
         """
         if tool not in self._tools:
             raise RunError(f"found no tool {tool!r}; expected one of: {', '.join(self._tools) or 'none were given'}")
         chosen = self._tools[tool]
-        if chosen.changes:
-            await self._permitted(tool)
+        arguments = deepcopy(arguments)  # what is confirmed is what is done
+        await self._permitted(tool, arguments, confidence)
 
         async def used() -> Json:
             began = time.perf_counter()
@@ -269,26 +267,39 @@ class Stage:
         """Look something up with the tool called `search`."""
         return await self.call("search", query=query, **more)
 
-    async def _permitted(self, action: str) -> None:
-        permission = self.may(action)
+    async def _permitted(self, action: str, arguments: Json, confidence: float | None) -> None:
+        permission = self.may(action, confidence)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             raise ActionForbidden(f"{action}: {permission.because}")
-        if permission.answer == "confirm" and not await self.confirm(action, permission.because):
+        if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
             raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
+        if permission and not self.may(action):  # the confidence made the difference
+            told = None if confidence is None else float(confidence)
+            await self.decide(f"may {action}", "allowed", because=permission.because, confidence=told)
 
     def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the playbook's rules let an action be taken."""
-        return self.playbook.may(action, confidence)
+        """Whether the rules let an action be taken: those of the playbook, and of the runs above this one."""
+        return strictest(each.may(action, confidence) for each in (self.playbook, *self.above))
 
-    async def confirm(self, action: str, because: str) -> bool:
-        """Ask a person. The answer is a decision, recorded with who was asked for what."""
+    async def confirm(self, action: str, because: str, arguments: Mapping[str, Any] | None = None) -> bool:
+        """Ask a person, who sees the arguments. For what must never be done nobody is asked, and the answer is no.
+
+        It is a decision, recorded with how it was answered.
+        """
+        permission = self.may(action)
+        if permission.answer == "forbidden":
+            await self.decide(f"may {action}", "forbidden", because=permission.because)
+            return False
+        words = [action, because] if arguments is None else [action, because, dict(arguments)]
+        question = self._questions.next(action, because, arguments)
 
         async def asked() -> Json:
-            said = await self._confirm(action, because)
-            return _decision(f"confirm {action}", "yes" if said else "no", because)
+            said = await self._person.ask(question)
+            yes = "yes" if said.yes is True else "no"
+            return _decision(f"confirm {action}", yes, because, answered=said.how)
 
-        return (await self._decided(f"confirm {action}", [action, because], asked, person=True)).action == "yes"
+        return (await self._decided(f"confirm {action}", words, asked, person=True)).action == "yes"
 
     async def decide(
         self,
@@ -300,7 +311,7 @@ class Stage:
         confidence: float | None = None,
     ) -> str:
         """Record what was decided at a point, why, and with which chance; gives the action back."""
-        body = _decision(point, action, because, propensity, confidence)
+        body = _decision(point, action, because, propensity=propensity, confidence=confidence)
 
         async def decided() -> Json:
             return body
@@ -377,7 +388,7 @@ def _tell(role: str, got: Answered) -> None:
     )
 
 
-def _decision(
-    point: str, action: str, because: str, propensity: float | None = None, confidence: float | None = None
-) -> Json:
-    return Decision(point=point, action=action, because=because, propensity=propensity, confidence=confidence).body()
+def _decision(point: str, action: str, because: str, **more: Any) -> Json:
+    return Decision(
+        point=point, action=action, because=because, **{"propensity": None, "confidence": None} | more
+    ).body()

@@ -35,7 +35,9 @@ STRICTNESS = {"allowed": 0, "confirm": 1, "forbidden": 2}
         ("bulk_label", 0.59, "confirm", "0.59 is below 0.6"),
         ("bulk_label", 0.6, "allowed", "0.6 reaches 0.6"),
         ("bulk_label", None, "confirm", "no confidence was given"),
-        ("bulk_label", float("nan"), "confirm", "below"),
+        ("bulk_label", float("nan"), "confirm", "no number from 0 to 1"),
+        ("bulk_label", float("inf"), "confirm", "no number from 0 to 1"),
+        ("bulk_label", True, "confirm", "no number from 0 to 1"),
         ("read", None, "allowed", "no rule names it"),
     ],
 )

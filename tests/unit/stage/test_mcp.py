@@ -91,6 +91,8 @@ async def test_rules_hold_for_the_tools_of_others(tmp_path: Path) -> None:
     async with connected(files(), tmp_path) as tools:
         with pytest.raises(ActionForbidden, match="files_write"):
             await stage(tools, never=["files_write"]).call("files_write", text="a")
+        with pytest.raises(ActionForbidden, match="never"):  # although its server says that it only reads
+            await stage(tools, never=["files_names"]).call("files_names", folder="etc")
         with pytest.raises(ActionForbidden, match="nobody confirmed"):
             await stage(tools, confirm=["files_*"]).call("files_write", text="a")
         assert not (tmp_path / "notes.txt").exists()

@@ -204,8 +204,24 @@ async def test_what_needs_confirmation_happens_only_if_a_person_says_yes(said: b
     assert (decision.point, decision.action) == ("confirm refund", "yes" if said else "no")
 
 
-async def test_rules_are_for_what_changes_the_world_not_for_looking() -> None:
-    assert await equipped(MemoryStore(), rules={"never": ["weather"]}).call("weather", city="Bern")
+async def test_a_rule_holds_for_what_it_names_also_if_that_says_it_only_looks() -> None:
+    with pytest.raises(ActionForbidden, match="never: weather"):
+        await equipped(MemoryStore(), rules={"never": ["weather"]}).call("weather", city="Bern")
+    with pytest.raises(ActionForbidden, match="nobody confirmed"):
+        await equipped(MemoryStore(), rules={"confirm": ["weather"]}).call("weather", city="Bern")
+    assert happened == []
+
+
+async def test_a_program_that_is_sure_says_so_and_that_is_recorded() -> None:
+    rules = {"prefer_confirm": ["refund"], "confirm_below": 0.6}
+    on = equipped(MemoryStore(), rules=rules)
+    assert await on.call("refund", 0.9, order="7") == "refunded"
+    for unsure in (None, 0.5, float("inf"), 7, True, "0.9"):
+        with pytest.raises(ActionForbidden, match="nobody confirmed"):
+            await on.call("refund", unsure, order="8")
+    assert happened == ["7"]
+    (sure, *_) = on.recorder.decisions
+    assert (sure.point, sure.action, sure.confidence) == ("may refund", "allowed", 0.9)
 
 
 async def test_decisions_remarks_time_and_chance_are_the_same_again() -> None:
