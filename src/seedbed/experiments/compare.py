@@ -18,13 +18,14 @@ from seedbed.evaluation.lapses import Lapses
 from seedbed.evaluation.metrics import Metric
 from seedbed.experiments.budget import Rule, Terms, reserved
 from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.live import is_live, stopped
 from seedbed.experiments.reading import Reading
-from seedbed.experiments.verdict import Verdict, evidence_of
+from seedbed.experiments.verdict import Verdict, begin, evidence_of, kept
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.ledger import Ledger, dollars
 from seedbed.stats.sequential import Answer
-from seedbed.storage.store import Digest, Fact, Json, Store, digest
+from seedbed.storage.store import Digest, Json, Store, digest
 
 Watcher = Callable[[Answer], None]
 
@@ -86,7 +87,8 @@ async def compare(
         plan = planned(0.05 if alpha is None else alpha, rule)
     with suppress(NotFound):
         return Verdict.recall(bench.store, plan.digest)
-    _register(plan, tasks, bench)
+    bench.store.put("dataset", tasks.content())
+    begin(bench.store, plan, by=bench.by, clock=bench.clock)
     reading, money = Reading(plan, tasks, metric.name), ledger or Ledger()
     ours, theirs = reading.items()
     # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
@@ -105,7 +107,7 @@ async def compare(
                 break
     evidence = evidence_of(bench.store, reading.cells)
     verdict = reading.verdict(evidence=evidence, judges=_judges(bench.store, plan.metric), replay=replay)
-    return _kept(bench.store, verdict, bench.by, bench.clock)
+    return kept(bench.store, verdict, by=bench.by, clock=bench.clock)
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:
@@ -113,32 +115,10 @@ def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Cal
     if not because.strip():
         raise SeedbedError("because: found no reason; expected why the experiment is stopped")
     plan = Experiment.from_content(store.get(experiment))
+    if is_live(plan):
+        return kept(store, stopped(store, plan, because.strip()), by=by, clock=clock)
     reading = Reading(plan, Dataset.from_content(store.get(plan.dataset)), str(plan.metric.get("metric", "")))
-    return _kept(store, reading.verdict(aborted=because.strip()), by, clock)
-
-
-def _kept(store: Store, verdict: Verdict, by: str, clock: Callable[[], datetime]) -> Verdict:
-    """Keep a verdict; the first one of an experiment stands."""
-    fact = Fact(
-        kind="verdict",
-        key=verdict.experiment,
-        subject=verdict.candidate,
-        at=clock(),
-        by=by,
-        body=verdict.body(),
-        value=verdict.difference,
-    )
-    store.append([fact])
-    return Verdict.recall(store, verdict.experiment)
-
-
-def _register(plan: Experiment, tasks: Dataset, bench: Bench) -> None:
-    """Keep what is going to be compared, and that it was begun."""
-    bench.store.put("dataset", tasks.content())
-    key = bench.store.put("experiment", plan.content())
-    body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
-    begun = Fact(kind="comparison", key=key, subject=plan.candidate, at=bench.clock(), by=bench.by, body=body)
-    bench.store.append([begun])
+    return kept(store, reading.verdict(aborted=because.strip()), by=by, clock=clock)
 
 
 def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, reading: Reading) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import cast
@@ -12,6 +13,8 @@ from seedbed.evaluation.dataset import Dataset
 from seedbed.evaluation.lapses import Lapses
 from seedbed.experiments.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.live import again as read_again
+from seedbed.experiments.live import is_live
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
@@ -21,6 +24,39 @@ from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStor
 
 GIVEN = ("judges", "aborted", "because", "evidence", "replay")
 """What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+
+
+CLAIMS = {
+    "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
+    "registered_order": (
+        "Computed again from what is recorded, in the registered order, every number is the same.",
+        "Computed again from what is recorded, in the registered order, something differs.",
+    ),
+    "all_scored": ("Every run that ended well got a score.", "Some runs ended well and got no score: failures."),
+    "no_failures": ("No run failed.", "Some runs failed, and counted as failures."),
+    "same_number_in_both_arms": (
+        "Both playbooks were run equally often on every task.",
+        "On some tasks one playbook was run more often than the other.",
+    ),
+    "judges_checked": (
+        "No judge took part that was not checked against people.",
+        "A judge took part that was never checked against people.",
+    ),
+    "replay_coverage": (
+        "Every past run that was asked for could be replayed for both playbooks.",
+        "Not every past run that was asked for is known to be replayed for both playbooks.",
+    ),
+    "outcomes_came_after_that": (
+        "Registered before any outcome was known.",
+        "Some outcomes were known when it was registered.",
+    ),
+    "nothing_left_out": (
+        "What was read is all that arrived until then.",
+        "What was read is not all that arrived until then, as it is recorded now.",
+    ),
+    "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
+}
+"""What a flag of a certificate says if it is true, and if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +96,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     problems: list[Problem] = []
     try:
         plan = Experiment.from_content(store.get(experiment))
+        if is_live(plan):
+            return _live_certificate(store, plan, verdict)
         tasks = Dataset.from_content(store.get(plan.dataset))
     except StoreDamaged as damage:
         raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
@@ -77,7 +115,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
             problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
             break
     again = reading.verdict(judges=verdict.judges)
-    problems += _differences(verdict, again)
+    told = {*GIVEN, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
+    problems += _differences(verdict, again, told, "cells")
     cells = [cell for pair in read for arm in pair for cell in arm]
     if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
         remedy = "Some cell, its run or what that was told is not as it was when it was read."
@@ -141,14 +180,31 @@ def _cell(key: str, known: Mapping[str, Cell], lapses: Lapses, problems: list[Pr
     return known[key]
 
 
-def _differences(verdict: Verdict, again: Verdict) -> Iterator[Problem]:
-    told = {field.name for field in fields(Verdict)} - {*GIVEN, "cost_usd"}
-    if verdict.finding == "invalid":
-        told -= {"finding"}
-    for name in sorted(told):
+def _differences(verdict: Verdict, again: Verdict, given: set[str], what: str) -> Iterator[Problem]:
+    for name in sorted({field.name for field in fields(Verdict)} - given):
         recorded, computed = getattr(verdict, name), getattr(again, name)
         if recorded != computed:
-            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the cells")
+            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the {what}")
+
+
+def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:
+    """The same for a live verdict: from the exposures and the feedback that it was given on."""
+    read = read_again(store, plan, verdict)
+    problems = [*read.problems, *_differences(verdict, read.verdict, {"evidence", "because"}, "outcomes")]
+    if not verdict.aborted and verdict.because != read.verdict.because:
+        problems.append(Problem("because", shown(verdict.because, 80), shown(read.verdict.because, 80)))
+    if not verdict.aborted and read.evidence != verdict.evidence:
+        remedy = "Some exposure or feedback is not as it was when it was read."
+        problems.append(Problem("evidence", short(read.evidence), short(verdict.evidence), remedy))
+    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=verdict.experiment))), math.inf)
+    flags = {
+        "registered_first": _begun_before(store, verdict.experiment),
+        "outcomes_came_after_that": begun < read.first_outcome,
+        "registered_order": not problems,
+        "nothing_left_out": read.whole,
+        "ended_by_rule": not verdict.aborted and verdict.finding in ("superior", "inferior"),
+    }
+    return Certificate(verdict, plan, read.path, flags, tuple(problems))
 
 
 def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:

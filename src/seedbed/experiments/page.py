@@ -44,7 +44,8 @@ def to_html(certificate: Certificate, tasks: Dataset, names: Names | None = None
     account = Account(certificate, tasks, names)
     old, new = account.names
     title = f"{new} against {old}"
-    on = f"{account.verdict.metric} on dataset {short(account.verdict.dataset)}"
+    where = "live" if account.verdict.live else f"on dataset {short(account.verdict.dataset)}"
+    on = f"{account.verdict.metric} {where}"
     parts = [f"<h1>{safe(title)}</h1><p class=told>{safe(on)}</p>"]
     if account.alarm:
         parts.append(f"<section class=alarm>✕ {safe(account.alarm)}{_list(account.problems)}</section>")
@@ -85,7 +86,9 @@ def _tiles(account: Account) -> str:
     shown = [(verdict.metric, means, f"{verdict.better} is better"), _difference("difference as seen", plain)]
     if adjusted is not None:
         shown.append(_difference("stop-adjusted", adjusted))
-    read = f"of at most {verdict.at_most:,}, for ${verdict.cost_usd:.4f}"
+    read = (
+        "by those who were served" if verdict.live else f"of at most {verdict.at_most:,}, for ${verdict.cost_usd:.4f}"
+    )
     return tiles([*shown, (f"{account.things} read", f"{verdict.tasks:,}", read)])
 
 

@@ -11,7 +11,7 @@ from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evaluation.plots import shortened
 from seedbed.evaluation.report import inert, number, table
 from seedbed.experiments.coverage import STEPS, rows, summary
-from seedbed.experiments.evidence import Certificate
+from seedbed.experiments.evidence import CLAIMS, Certificate
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
@@ -107,6 +107,8 @@ class Account:
     @property
     def things(self) -> str:
         """What units are called."""
+        if self.verdict.live:
+            return self.verdict.things
         return "sources" if any(len(unit) > 1 for unit in self.certificate.experiment.units(self.tasks)) else "tasks"
 
     # What was found
@@ -191,13 +193,19 @@ class Account:
         """Each number with what it means."""
         verdict = self.verdict
         saved = verdict.at_most - verdict.tasks
-        read = f"{saved:,} did not have to be run" if saved and verdict.tasks else ""
-        rows: list[Row] = [(f"{self.things} read", f"{verdict.tasks:,} of at most {verdict.at_most:,}", read)]
+        why = f"{saved:,} did not have to be run" if saved and verdict.tasks else ""
+        read = f"{verdict.tasks:,}" if verdict.live else f"{verdict.tasks:,} of at most {verdict.at_most:,}"
+        rows: list[Row] = [(f"{self.things} read", read, why), *self._arms()]
         if verdict.tasks:
             rows += [*self._means(), *self._tests(), *self._effects()]
         rows.append(("rule", verdict.rule, verdict.guarantee))
         rows.append(("cost", f"${verdict.cost_usd:.4f}", "of all runs that were read, whenever they were paid"))
         return rows
+
+    def _arms(self) -> Iterator[Row]:
+        for name, arm in zip(self.names, ("control", "candidate"), strict=True):
+            if told := self.verdict.live.get(arm):
+                yield f"units that met {name}", f"{told['units']:,}", f"of {told['known']:,} an outcome was known"
 
     def _means(self) -> Iterator[Row]:
         verdict, (old, new) = self.verdict, self.names
@@ -248,6 +256,8 @@ class Account:
     @property
     def failures(self) -> str:
         """What counted as a failure, and how often that was so."""
+        if self.verdict.live:
+            return "Units of whom nothing was heard do not count; it is invalid if they are more on one side."
         plan, failed, unscored = self.certificate.experiment, len(self.verdict.failed), len(self.verdict.unscored)
         runs = 2 * plan.replicates * sum(map(len, self.units))
         rule = f"A run that fails, takes too long or cannot be scored counts as {plan.failure_counts_as:g}."
@@ -278,14 +288,15 @@ class Account:
         """What was fixed before anything was run."""
         plan = self.certificate.experiment
         settings = {name: value for name, value in plan.rule.items() if name != "rule" and value is not None}
+        tasks = f"{plan.dataset}, {len(plan.order):,} tasks in an order drawn from seed {plan.seed}"
         rows: list[Row] = [
             ("hypothesis", plan.hypothesis),
             ("control", plan.control),
             ("candidate", plan.candidate),
-            ("dataset", f"{plan.dataset}, {len(plan.order):,} tasks in an order drawn from seed {plan.seed}"),
+            ("live", canonical(self.verdict.live["source"])) if self.verdict.live else ("dataset", tasks),
             ("metric", canonical(plan.metric)),
             ("rule", f"{plan.rule['rule']}: " + ", ".join(f"{name} {value}" for name, value in settings.items())),
-            ("runs of each task", f"{plan.replicates} by each playbook"),
+            ("runs of each task", "" if self.verdict.live else f"{plan.replicates} by each playbook"),
             ("channel", plan.channel),
             ("experiment", plan.digest),
             ("evidence", self.verdict.evidence),
@@ -302,6 +313,8 @@ class Account:
     @cached_property
     def flips(self) -> dict[str, list[Row]]:
         """The tasks that got worse and those that got better, the largest change first, with both scores."""
+        if self.verdict.live:
+            return {}
         places = sorted(range(min(len(self.gains), len(self.units))), key=lambda place: -abs(self.gains[place]))
         worse = [self._flip(place) for place in places if self.gains[place] < 0]
         return {"Got worse": worse, "Got better": [self._flip(place) for place in places if self.gains[place] > 0]}
@@ -320,31 +333,6 @@ class Account:
             for tag in {tag for task in unit for tag in task.tags}:
                 places.setdefault(tag, []).append(scores)
         return [(tag, _difference(scores)) for tag, scores in sorted(places.items())]
-
-
-CLAIMS = {
-    "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
-    "registered_order": (
-        "Computed again from what is recorded, in the registered order, every number is the same.",
-        "Computed again from what is recorded, in the registered order, something differs.",
-    ),
-    "all_scored": ("Every run that ended well got a score.", "Some runs ended well and got no score: failures."),
-    "no_failures": ("No run failed.", "Some runs failed, and counted as failures."),
-    "same_number_in_both_arms": (
-        "Both playbooks were run equally often on every task.",
-        "On some tasks one playbook was run more often than the other.",
-    ),
-    "judges_checked": (
-        "No judge took part that was not checked against people.",
-        "A judge took part that was never checked against people.",
-    ),
-    "replay_coverage": (
-        "Every past run that was asked for could be replayed for both playbooks.",
-        "Not every past run that was asked for is known to be replayed for both playbooks.",
-    ),
-    "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
-}
-"""What a flag of a certificate says if it is true, and if it is not."""
 
 
 def signed(interval: Interval) -> tuple[str, str]:

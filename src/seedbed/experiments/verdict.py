@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
@@ -81,6 +82,14 @@ class Verdict:
     """What was known of the judges among the metric by then."""
     replay: Json = field(default_factory=dict, hash=False)
     """Of a verdict about replays: how far past runs could be replayed, and the digest of the sample of them."""
+    live: Json = field(default_factory=dict, hash=False)
+    """Of a live verdict, whose units are pairs of outcomes: where those came from, how many units each arm had, of how
+    many an outcome was known, and the digest of the list of all that was read."""
+
+    @property
+    def things(self) -> str:
+        """What was read."""
+        return "pairs of outcomes" if self.live else "tasks"
 
     @property
     def gain(self) -> float:
@@ -91,10 +100,11 @@ class Verdict:
         if self.finding == "invalid":
             return f"invalid: {self.because}, experiment {short(self.experiment)}"
         known = self.low is not None and self.high is not None
-        interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else "too few tasks for an interval"
+        interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else f"too few {self.things} for an interval"
+        read = f"{self.tasks} {self.things}" if self.live else f"{self.tasks} of {self.at_most} tasks"
         return (
             f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} ({self.difference:+.3f}, {interval}) "
-            f"after {self.tasks} of {self.at_most} tasks, W {self.wins} T {self.ties} L {self.losses}, "
+            f"after {read}, W {self.wins} T {self.ties} L {self.losses}, "
             f"experiment {short(self.experiment)}"
         )
 
@@ -119,7 +129,7 @@ class Verdict:
         raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
 
 
-def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None, things: str = "tasks") -> str:
+def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None, things: str = "") -> str:
     """What was found by the registered rule, for people who know no statistics.
 
     `names` are what the control and the candidate are called, digests if nobody says; `things` what was read.
@@ -134,7 +144,7 @@ def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None,
         "equivalent": f"{new} and {old} differ by less than {margin:g}",
         "inferior": f"{new} is worse than {old}",
         "futile": f"{new} is not better than {old} by {least + (rule.get('effect') or 0.0):g}, as was hoped for",
-        "inconclusive": f"{verdict.tasks:,} {things} do not tell whether {new} is better than {old}",
+        "inconclusive": f"{verdict.tasks:,} {things or verdict.things} do not tell whether {new} is better than {old}",
         "invalid": verdict.because,
     }[verdict.finding]
 
@@ -156,7 +166,7 @@ def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
     whole = hashlib.blake2b(digest_size=32)
     for cell in scored:
         for fact in (kept.get(cell.key), *ended.get(cell.run, ())):
-            whole.update(_line(fact))
+            whole.update(line_of(fact))
         whole.update(told.get(cell.run, b""))
     return f"b2:{whole.hexdigest()}"
 
@@ -174,7 +184,7 @@ def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
         first = _first(store, asked)
         for kind in kinds:
             for fact in _entries(store, kind, asked, first):
-                wholes[fact.subject].update(_line(fact, *fact.tags))
+                wholes[fact.subject].update(line_of(fact, *fact.tags))
                 if kind == "child":
                     opened[fact.subject][fact.body["run"]] = None
         asked = dict.fromkeys(child for run in asked for child in opened[run] if child not in wholes)
@@ -205,7 +215,8 @@ def _first(store: Store, runs: Collection[str]) -> int | None:
     return min(fact.number for fact in starts.values()) if len(starts) == len(runs) else None
 
 
-def _line(fact: Fact | None, *more: str) -> bytes:
+def line_of(fact: Fact | None, *more: str) -> bytes:
+    """All that is recorded of a fact, as it goes into a digest."""
     told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
     return f"{canonical(told)}\n".encode()
 
@@ -231,6 +242,28 @@ def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact
         some = list(keys[start : start + AT_A_TIME])
         found |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
     return found
+
+
+def begin(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
+    """Register an experiment, and that it was begun."""
+    key = store.put("experiment", plan.content())
+    body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
+    store.append([Fact(kind="comparison", key=key, subject=plan.candidate, at=clock(), by=by, body=body)])
+
+
+def kept(store: Store, verdict: Verdict, *, by: str, clock: Callable[[], datetime]) -> Verdict:
+    """Keep a verdict; the first one of an experiment stands."""
+    fact = Fact(
+        kind="verdict",
+        key=verdict.experiment,
+        subject=verdict.candidate,
+        at=clock(),
+        by=by,
+        body=verdict.body(),
+        value=verdict.difference,
+    )
+    store.append([fact])
+    return Verdict.recall(store, verdict.experiment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +308,11 @@ __all__ = [
     "Standing",
     "Status",
     "Verdict",
+    "begin",
     "evidence_of",
     "found",
     "in_words",
+    "kept",
     "standing",
     "standings",
     "verdicts",

@@ -1,26 +1,25 @@
 """Live: how a canary does beside its control, or several channels beside the first, by what came of those who met them.
 
-An outcome is the first feedback on a unit's first exposure, and outcomes are read in the order in which they arrive:
-nothing that was read changes, so that it may be looked at as often as one likes. The next outcome of the canary is set
-against the next one of the control. Two ratios are watched: of those who were sent to each arm, and of those of whom an
-outcome is known. If either is not as agreed, nothing can be believed: assignment or logging is broken, or one of the
-two makes people answer more often than the other.
+The first look registers an experiment, and each look reads what arrived, as `experiments.live` says. When that decides
+it, there is a verdict like that of any comparison; what comes later is not read. It may be looked at as often as one
+likes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.verdict import Finding
+from seedbed.experiments.budget import Rule, Terms, reserved
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.live import LiveReading, Source, concluded, planned, registered
+from seedbed.experiments.verdict import Finding, Verdict
+from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
-from seedbed.release.channels import rollout
-from seedbed.release.states import stable_of
-from seedbed.stats.betting import Betting
-from seedbed.stats.watching import SampleRatio
+from seedbed.release.states import canary_of, stable_of
 from seedbed.storage.store import Digest, Fact, Json, Query, Store
 
 
@@ -52,129 +51,182 @@ class Live:
     high: float
     p: float | None
     alpha: float
+    experiment: Digest
     because: str = ""
     """Why it is invalid, if it is."""
+    verdict: Verdict | None = None
+    """That of the experiment, once it is decided or somebody wanted no more of it."""
 
     def document(self) -> Json:
-        return asdict(self)
+        return {**asdict(self), "verdict": self.verdict and self.verdict.body()}
 
 
-def live(store: Store, channel: str, *, metric: str = "rating", alpha: float = 0.05) -> Live:
-    """How the canary of a channel does now. Raises NotFound if there is none.
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    """The newest canary of a channel: with which move it came, beside what, and whether it is still there."""
 
-    Once it is found superior or inferior, that stands: what comes later is not read.
+    control: Digest
+    candidate: Digest
+    source: Source
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a live experiment: which feedback counts, and how often luck may win.
+
+    Without an `alpha` it is the one that was registered, or else 0.05. With `terms` it is paid from an error budget,
+    that of the channel or of the first of several, which says the error rate.
     """
-    state, began = rollout(store, channel)
-    if state.canary is None or state.stable is None or began is None:
+
+    metric: str = "rating"
+    alpha: float | None = None
+    terms: Terms | None = None
+    conclude: bool = False
+    """Whether there is to be a verdict now, decided or not."""
+
+
+ASKED = Asked()
+
+
+def live(library: Library, channel: str, asked: Asked = ASKED) -> Live:
+    """How the canary of a channel does, or did if it is gone. Raises NotFound if none was, or nobody looked in time."""
+    found = _rollout(library.store, channel)
+    plan = found and _begun(library.store, found.source, found.candidate, asked, 1)
+    if found is None or (plan is None and found.is_over):
         raise NotFound(f"no canary on channel {shown(channel)}. Release a playbook with a share first")
-    arms = {"control": state.stable, "canary": state.canary.playbook}
-    exposures = _first_exposures(store, f"channels/{channel}", arms, began.number)
-    return _standing(store, channel, arms, exposures, metric, alpha, began.number)
+    plan = plan or _register(library, found.source, found.control, found.candidate, asked, channel, 1)
+    return _standing(library, channel, found.source, plan, asked)
 
 
-def live_among(store: Store, channels: Sequence[str], *, metric: str = "rating", alpha: float = 0.05) -> list[Live]:
+def live_among(library: Library, channels: Sequence[str], asked: Asked = ASKED) -> list[Live]:
     """How what each other channel serves does beside what the first does, by those who were sent to one of them.
 
-    All together are wrong with a chance of at most `alpha`. When any of the channels moves, it begins anew.
+    All together are wrong with a chance of at most `alpha`. When any of them comes to serve something else, it begins
+    anew.
     """
-    moves = [_newest_move(store, channel) for channel in channels]
-    served = {channel: stable_of(move.body["to"]) for channel, move in zip(channels, moves, strict=True)}
-    after = max(move.number for move in moves)
-    exposures = _first_exposures(store, split_name(channels), served, after)
+    moves = [_serves_since(library.store, channel) for channel in channels]
+    served = [stable_of(move.body["to"]) for move in moves]
     first, *others = channels
-    return [
-        _standing(
-            store, other, {first: served[first], other: served[other]}, exposures, metric, alpha / len(others), after
-        )
-        for other in others
-    ]
-
-
-def _newest_move(store: Store, channel: str) -> Fact:
-    for move in store.facts(Query(kind="move", subject=f"channels/{channel}", newest=True, limit=1)):
-        return move
-    raise NotFound(f"no channel {shown(channel)}; expected one that something was released to")
-
-
-def _standing(
-    store: Store,
-    channel: str,
-    arms: Mapping[str, Digest],
-    exposures: Sequence[Fact],
-    metric: str,
-    alpha: float,
-    after: int,
-) -> Live:
-    """How the second of two arms does beside the first."""
-    control, candidate = arms
-    sent = [fact for fact in exposures if fact.body["arm"] in arms]
-    outcomes = _outcomes(store, metric, sent, after)
-    values = {arm: [value for known, value in outcomes if known == arm] for arm in arms}
-    rule = Betting(alpha=alpha)
-    pairs = list(zip(values[control], values[candidate], strict=False))
-    for before, then in pairs:
-        if rule.update(then - before).verdict != "continue":
-            break
-    answer = rule.answer
-    because = _out_of_ratio(tuple(arms), sent, [arm for arm, _ in outcomes])
-    finding: Finding = "inconclusive" if answer.verdict == "continue" else answer.verdict
-    low, high = rule.interval() if answer.n else (-1.0, 1.0)
-    read = pairs[: answer.n]
-
-    def side(arm: str) -> Side:
-        units, known = sum(fact.body["arm"] == arm for fact in sent), values[arm]
-        return Side(arms[arm], units, len(known), math.fsum(known) / len(known) if known else None)
-
-    return Live(
-        channel,
-        metric,
-        control=side(control),
-        canary=side(candidate),
-        finding="invalid" if because else finding,
-        pairs=answer.n,
-        wins=answer.wins,
-        ties=answer.ties,
-        losses=answer.losses,
-        difference=math.fsum(then - before for before, then in read) / len(read) if read else None,
-        low=low,
-        high=high,
-        p=answer.p,
-        alpha=alpha,
-        because=because,
-    )
-
-
-def _first_exposures(store: Store, subject: str, arms: Collection[str], after: int) -> list[Fact]:
-    """The first exposure of each unit to one of the arms since then, in their order."""
-    seen: dict[str, Fact] = {}
-    for fact in store.facts(Query(kind="exposure", subject=subject, after=after)):
-        if fact.body["arm"] in arms:
-            seen.setdefault(fact.body["unit"], fact)
-    return list(seen.values())
-
-
-def _outcomes(store: Store, metric: str, exposures: Sequence[Fact], after: int) -> list[tuple[str, float]]:
-    """The first outcome of each exposure, as they arrived."""
-    arms: dict[str, str] = {fact.key: fact.body["arm"] for fact in exposures}
     found = []
-    for fact in store.facts(Query(kind="feedback", tag=metric, after=after)):
-        if fact.value is not None and (arm := arms.pop(fact.subject, None)):
-            found.append((arm, fact.value))
+    for other, candidate in zip(others, served[1:], strict=True):
+        source = Source(split_name(channels), tuple(move.key for move in moves), (first, other))
+        plan = _begun(library.store, source, candidate, asked, len(others))
+        plan = plan or _register(library, source, served[0], candidate, asked, first, len(others))
+        found.append(_standing(library, other, source, plan, asked))
     return found
 
 
-def _out_of_ratio(arms: tuple[str, ...], exposures: Sequence[Fact], known: Sequence[str]) -> str:
-    """Why those who were sent to the two arms, or those of whom an outcome is known, are not as many as agreed."""
-    steps = [(fact.body["arm"], fact.body["share"]) for fact in exposures]
-    even = list(takewhile(lambda step: step[1] <= 0.5, steps))  # above a half there are too few for the control
-    watched: dict[str, Sequence[str]] = {"units sent to": [arm for arm, _ in even]}
-    if len(even) == len(steps):
-        watched["outcomes known of"] = known
-    for what, came in watched.items():
-        ratio, counts = SampleRatio(dict.fromkeys(arms, 0.5)), dict.fromkeys(arms, 0)
-        for arm in came:
-            counts[arm] += 1
-            if ratio.update(counts):
-                told = " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
-                return f"found {told}; expected as many (p = {ratio.p:.2g})"
-    return ""
+def verdict_on(store: Store, channel: str) -> Verdict | None:
+    """What was found live of the canary that is on a channel, if there is one: that it is worse before all else."""
+    rollout = _rollout(store, channel)
+    if rollout is None or rollout.is_over:
+        return None
+    found = []
+    for begun in _comparisons(store, rollout.source, rollout.candidate):
+        with suppress(NotFound):
+            found.append(Verdict.recall(store, begun.key))
+    return next((each for each in found if each.finding == "inferior"), found[-1] if found else None)
+
+
+def _rollout(store: Store, channel: str) -> _Rollout | None:
+    found: _Rollout | None = None
+    for move in store.facts(Query(kind="move", subject=f"channels/{channel}")):
+        target = move.body["to"] or {}
+        canary = canary_of(target)
+        if canary is None:
+            found = found and _Rollout(found.control, found.candidate, found.source, True)
+        elif found is None or found.is_over or found.candidate != canary.playbook:
+            source = Source(f"channels/{channel}", (move.key,), ("control", "canary"))
+            found = _Rollout(stable_of(target), canary.playbook, source, False)
+    return found
+
+
+def _serves_since(store: Store, channel: str) -> Fact:
+    """The move with which a channel came to serve what it does."""
+    came: Fact | None = None
+    for move in store.facts(Query(kind="move", subject=f"channels/{channel}", newest=True)):
+        target = move.body["to"]
+        if not target or (came and stable_of(target) != stable_of(came.body["to"])):
+            break
+        came = move
+    if came is None:
+        raise NotFound(f"no channel {shown(channel)}; expected one that something was released to")
+    return came
+
+
+def _comparisons(store: Store, source: Source, candidate: Digest) -> list[Fact]:
+    begun = store.facts(Query(kind="comparison", subject=candidate))
+    return [fact for fact in begun if fact.body["dataset"] == source.digest]
+
+
+def _begun(store: Store, source: Source, candidate: Digest, asked: Asked, arms: int) -> Experiment | None:
+    """What was registered first of what is asked, if it was. Several arms share the error rate."""
+    for fact in _comparisons(store, source, candidate):
+        plan = Experiment.from_content(store.get(fact.key))
+        same = asked.alpha is None or plan.rule["alpha"] == asked.alpha / arms
+        paid = asked.terms is None or plan.channel
+        if same and paid and plan.metric == {"feedback": asked.metric}:
+            return plan
+    return None
+
+
+def _register(
+    library: Library,
+    source: Source,
+    control: Digest,
+    candidate: Digest,
+    asked: Asked,
+    channel: str,
+    arms: int,
+) -> Experiment:
+    """Fix what is going to be read, before it is."""
+    store = library.store
+    draft = partial(planned, source, control, candidate, asked.metric)
+    if asked.terms:
+
+        def paid(alpha: float, _: Rule) -> Experiment:
+            return draft(alpha=alpha, channel=channel)
+
+        plan = reserved(store, channel, asked.terms, paid, None, by=library.by, clock=library.clock)
+    else:
+        plan = draft(alpha=(0.05 if asked.alpha is None else asked.alpha) / arms)
+    registered(store, source, plan, by=library.by, clock=library.clock)
+    return plan
+
+
+def _standing(library: Library, channel: str, source: Source, plan: Experiment, asked: Asked) -> Live:
+    store = library.store
+    with suppress(NotFound):
+        return _shown(channel, Verdict.recall(store, plan.digest), final=True)
+    reading = LiveReading(plan, source)
+    reading.read(source.arrivals(store, asked.metric))
+    if reading.ended or asked.conclude:
+        return _shown(channel, concluded(store, reading, by=library.by, clock=library.clock), final=True)
+    return _shown(channel, reading.verdict(), final=False)
+
+
+def _shown(channel: str, verdict: Verdict, *, final: bool) -> Live:
+    low, high = verdict.estimate_low, verdict.estimate_high
+    return Live(
+        channel,
+        verdict.metric,
+        control=Side(verdict.control, **verdict.live["control"]),
+        canary=Side(verdict.candidate, **verdict.live["candidate"]),
+        finding=verdict.finding,
+        pairs=verdict.tasks,
+        wins=verdict.wins,
+        ties=verdict.ties,
+        losses=verdict.losses,
+        difference=verdict.difference if verdict.tasks else None,
+        low=-1.0 if low is None else low,
+        high=1.0 if high is None else high,
+        p=verdict.p,
+        alpha=verdict.alpha,
+        experiment=verdict.experiment,
+        because=verdict.because,
+        verdict=verdict if final else None,
+    )
+
+
+__all__ = ["Asked", "Live", "Side", "live", "live_among", "verdict_on"]

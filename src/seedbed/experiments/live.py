@@ -1,0 +1,295 @@
+"""Live experiments: which of two playbooks does better by what came of those who were served one of them.
+
+There are no tasks and no cells. What is read are exposures of units that are compared, of which only the first of each
+counts, and outcomes: the first feedback on such an exposure. Both are read in the order in which they arrived, and the
+next outcome of the candidate is set against the next one of the control. Two ratios are watched: of those who were sent
+to each arm, and of those of whom an outcome is known. Reading ends at the first fact after which the rule answers, or
+after which one of the ratios is not as agreed: then assignment or logging is broken, or one of the two makes people
+answer more often, and nothing can be said. So whoever reads it, and whenever, comes to the same verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from seedbed.errors import NotFound, Problem, StoreDamaged, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.dataset import Dataset
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.reading import Reading
+from seedbed.experiments.verdict import Verdict, begin, facts_by_key, kept, line_of
+from seedbed.stats.sequential import Answer, Betting
+from seedbed.stats.watching import SampleRatio
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
+
+HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}
+"""What is read, as every live experiment registers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where outcomes come from: exposures of one name to two arms, the control first, since some moves of channels.
+
+    A canary came with one move; of several channels each has one with which it came to serve what it does.
+    """
+
+    exposures: str
+    since: tuple[str, ...]
+    arms: tuple[str, str]
+
+    def content(self) -> Json:
+        return {"exposures": self.exposures, "since": list(self.since), "arms": list(self.arms), **HOW}
+
+    @property
+    def digest(self) -> Digest:
+        return digest("live", self.content())
+
+    @property
+    def told(self) -> str:
+        """As people say it."""
+        return f"{' and '.join(self.arms)} of {self.exposures} since {', '.join(self.since)}, as outcomes arrive"
+
+    @classmethod
+    def of(cls, store: Store, plan: Experiment) -> Source:
+        """That of a live experiment. Raises NotFound."""
+        try:
+            told = store.get(plan.dataset)
+            control, candidate = told["arms"]
+            return cls(told["exposures"], tuple(told["since"]), (control, candidate))
+        except (StoreDamaged, LookupError, ValueError) as wrong:
+            raise NotFound(f"what experiment {short(plan.digest)} is about cannot be read: {wrong}") from None
+
+    def span(self, store: Store) -> tuple[int, float]:
+        """The numbers of the moves between which exposures count: until then, one of the arms was served no more."""
+        began = facts_by_key(store, "move", self.since)
+        if missing := [key for key in self.since if key not in began]:
+            raise NotFound(f"no move {shown(missing[0])} in this store. Copy it from the store that has it")
+        after = max(fact.number for fact in began.values())
+        canary = self.exposures.startswith("channels/")
+        ends = [math.inf]
+        for fact in began.values():
+            served = _served(fact.body["to"], canary)
+            moves = store.facts(Query(kind="move", subject=fact.subject, after=after))
+            ends.append(next((each.number for each in moves if _served(each.body["to"], canary) != served), math.inf))
+        return after, min(ends)
+
+    def arrivals(self, store: Store, metric: str) -> Iterator[Fact]:
+        """Exposures, and feedback of that name on anything, as they arrived. Raises NotFound."""
+        after, until = self.span(store)
+        exposures = store.facts(Query(kind="exposure", subject=self.exposures, after=after))
+        told = store.facts(Query(kind="feedback", tag=metric, after=after))
+        in_time = (fact for fact in exposures if fact.number < until)
+        yield from heapq.merge(in_time, told, key=lambda fact: fact.number)
+
+
+def _served(target: Any, canary: bool) -> str | None:
+    """The playbook that a channel tries, or else that it serves to all."""
+    if not isinstance(target, Mapping):
+        return None if canary else target
+    told = target.get("canary") if canary else target.get("stable")
+    return told.get("playbook") if isinstance(told, Mapping) else told
+
+
+def is_live(plan: Experiment | Json) -> bool:
+    """Whether an experiment is one, by what it registered as its metric."""
+    metric = plan.metric if isinstance(plan, Experiment) else plan.get("metric")
+    return isinstance(metric, dict) and metric.keys() == {"feedback"}
+
+
+def planned(
+    source: Source, control: Digest, candidate: Digest, metric: str, *, alpha: float, channel: str = ""
+) -> Experiment:
+    """What is going to be read. `channel` is whose error budget it is paid from."""
+    rule = Betting(alpha=alpha).state()
+    return Experiment(
+        control=control,
+        candidate=candidate,
+        dataset=source.digest,
+        metric={"feedback": metric},
+        models={},
+        rule={key: value for key, value in rule.items() if key != "outcomes"},
+        order=(),
+        hypothesis=f"{short(candidate)} is better than {short(control)} by {metric}, live",
+        channel=channel,
+    )
+
+
+def registered(store: Store, source: Source, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
+    """Keep what is going to be read, and that it was begun."""
+    store.put("live", source.content())
+    begin(store, plan, by=by, clock=clock)
+
+
+class LiveReading:
+    """The exposures and outcomes of a live experiment, read as they arrived until it is decided."""
+
+    def __init__(self, plan: Experiment, source: Source) -> None:
+        self.plan, self.source = plan, source
+        self.metric: str = plan.metric["feedback"]
+        self.facts: list[Fact] = []
+        """All that counted."""
+        self.because = ""
+        """Why nothing can be said, if so."""
+        self._pairs = Reading(plan, Dataset(()), self.metric)
+        self._playbooks = dict(zip(source.arms, (plan.control, plan.candidate), strict=True))
+        self._met: set[str] = set()
+        self._sent = dict.fromkeys(source.arms, 0)
+        self._open: dict[str, str] = {}
+        self._known: dict[str, list[Cell]] = {arm: [] for arm in source.arms}
+        self._ratios = {what: SampleRatio(dict.fromkeys(source.arms, 0.5)) for what in ("sent to", "known of")}
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.because) or self._pairs.rule.answer.verdict != "continue"
+
+    @property
+    def path(self) -> tuple[Answer, ...]:
+        """What the rule said after each pair."""
+        return tuple(self._pairs.answers)
+
+    def read(self, arrivals: Iterable[Fact]) -> None:
+        """Take what arrived, as far as it is needed."""
+        for fact in arrivals:
+            if self.ended:
+                return
+            self.take(fact)
+
+    def take(self, fact: Fact) -> bool:
+        """Take the next fact; whether it counts."""
+        counts = self._exposed(fact) if fact.kind == "exposure" else self._told(fact)
+        if counts:
+            self.facts.append(fact)
+        return counts
+
+    def _exposed(self, fact: Fact) -> bool:
+        arm, unit = fact.body["arm"], fact.body["unit"]
+        if fact.subject != self.source.exposures or unit in self._met or not fact.body["compared"]:
+            return False
+        if arm not in self._playbooks or self._playbooks[arm] != fact.body["playbook"]:
+            return False
+        self._met.add(unit)
+        self._open[fact.key] = arm
+        self._sent[arm] += 1
+        self._watch("sent to", "units sent to", self._sent)
+        return True
+
+    def _told(self, fact: Fact) -> bool:
+        if fact.value is None or not 0 <= fact.value <= 1 or self.metric not in fact.tags:
+            return False
+        if (arm := self._open.pop(fact.subject, None)) is None:
+            return False
+        known = self._known[arm]
+        known.append(
+            Cell(
+                key=fact.key,
+                playbook=self._playbooks[arm],
+                task="",
+                replicate=0,
+                metric=self.metric,
+                value=fact.value,
+                run=fact.subject,
+            )
+        )
+        self._watch("known of", "outcomes known of", {each: len(cells) for each, cells in self._known.items()})
+        control, candidate = (self._known[each] for each in self.source.arms)
+        if not self.because and len(known) <= min(len(control), len(candidate)):
+            self._pairs.read([control[len(known) - 1]], [candidate[len(known) - 1]])
+        return True
+
+    def _watch(self, ratio: str, what: str, counts: Mapping[str, int]) -> None:
+        if self._ratios[ratio].update(counts):
+            told = " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
+            self.because = f"found {told}; expected as many (p = {self._ratios[ratio].p:.2g})"
+
+    def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "") -> Verdict:
+        """What was found so far: final only if it has ended, or somebody wants no more of it."""
+        found = self._pairs.verdict(evidence=evidence, aborted=aborted)
+        because = found.because or self.because
+        live: Json = {"source": self.source.content(), "sample": sample}
+        for name, arm in zip(("control", "candidate"), self.source.arms, strict=True):
+            values = [cell.value or 0.0 for cell in self._known[arm]]
+            mean = math.fsum(values) / len(values) if values else None
+            live[name] = {"units": self._sent[arm], "known": len(values), "mean": mean}
+        finding = "invalid" if because else found.finding
+        return replace(found, at_most=found.tasks, finding=finding, because=because, live=live)
+
+
+def concluded(store: Store, reading: LiveReading, *, by: str, clock: Callable[[], datetime]) -> Verdict:
+    """Keep the verdict that follows from what was read; the first one of an experiment stands.
+
+    Facts may come to be seen out of their order, so which were read is kept with it.
+    """
+    sample = store.put("arrivals", {"read": [[fact.kind, fact.key] for fact in reading.facts]})
+    return kept(store, reading.verdict(evidence=evidence_in(reading.facts), sample=sample), by=by, clock=clock)
+
+
+def evidence_in(facts: Iterable[Fact]) -> Digest:
+    """The digest of all that is recorded of exposures and feedback, in the order in which they were read."""
+    whole = hashlib.blake2b(digest_size=32)
+    for fact in facts:
+        whole.update(line_of(fact, fact.kind, *fact.tags, *fact.parents))
+    return f"b2:{whole.hexdigest()}"
+
+
+def stopped(store: Store, plan: Experiment, because: str) -> Verdict:
+    """The verdict of a live experiment that somebody stops by hand."""
+    return LiveReading(plan, Source.of(store, plan)).verdict(aborted=because)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A live verdict, computed again from the facts that it says were read."""
+
+    verdict: Verdict
+    path: tuple[Answer, ...]
+    evidence: Digest
+    problems: tuple[Problem, ...]
+    first_outcome: float
+    """The number of the first outcome that was read."""
+    whole: bool
+    """Whether these are all that arrived until then, as the store has it now."""
+
+
+def again(store: Store, plan: Experiment, verdict: Verdict) -> Again:
+    """Read what a verdict was given on, once more. Raises NotFound."""
+    source, problems = Source.of(store, plan), []
+    sample: Digest = verdict.live.get("sample") or ""
+    listed = [(kind, key) for kind, key in store.get(sample)["read"]] if sample else []
+    known = {kind: facts_by_key(store, kind, [key for each, key in listed if each == kind]) for kind, _ in listed}
+    reading, (after, until) = LiveReading(plan, source), source.span(store)
+    for kind, key in listed:
+        fact = known[kind].get(key)
+        if fact is None:
+            problems.append(Problem(f"{kind} {key}", "nothing", "what was read"))
+        elif reading.ended:
+            problems.append(Problem(f"{kind} {key}", "one that came after the end", "none: it was decided"))
+        elif not after < fact.number or (kind == "exposure" and fact.number > until) or not reading.take(fact):
+            problems.append(Problem(f"{kind} {key}", "one that does not count", "one of this experiment, once"))
+    first = min((fact.number for fact in reading.facts if fact.kind == "feedback"), default=math.inf)
+    return Again(
+        reading.verdict(sample=sample, aborted=verdict.because if verdict.aborted else ""),
+        reading.path,
+        evidence_in(reading.facts),
+        tuple(problems),
+        first,
+        _read_now(store, plan, source, len(listed)) == listed,
+    )
+
+
+def _read_now(store: Store, plan: Experiment, source: Source, count: int) -> list[tuple[str, str]]:
+    """What one would read today, up to so many."""
+    reading = LiveReading(plan, source)
+    for fact in source.arrivals(store, reading.metric):
+        if len(reading.facts) == count:
+            break
+        reading.take(fact)
+    return [(fact.kind, fact.key) for fact in reading.facts]
+
+
+__all__ = ["LiveReading", "Source", "again", "concluded", "is_live", "planned", "registered", "stopped"]
