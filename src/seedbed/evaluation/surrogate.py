@@ -79,10 +79,12 @@ class Skip:
     tasks: int
     audited: bool
 
-    def fact(self, at: datetime, by: str) -> Fact:
+    def fact(self, at: datetime, by: str, search: Digest | None = None) -> Fact:
+        """That it was skipped, in a search if there is one."""
         told = self.predicted
         body = {"metric": self.metric, "low": told.low, "high": told.high, "playbooks": told.n, "tasks": self.tasks}
         body |= {"incumbent": self.incumbent, "chance": self.chance, "audited": self.audited}
+        body |= {"search": search} if search else {}
         key = digest("skip", [self.playbook, told.mean, body])
         return Fact(kind="skip", key=key, subject=self.playbook, at=at, by=by, body=body, value=told.mean)
 
@@ -188,13 +190,13 @@ class Surrogate:
         return self._errors[tasks]
 
 
-def audit(facts: Iterable[Fact], cells: Iterable[Cell], confidence: float = 0.95) -> Interval:
+def audit(facts: Iterable[Fact], seen: Iterable[Cell] | Table, confidence: float = 0.95) -> Interval:
     """How often skipping was wrong: the share of audited skips whose score beat the incumbent's after all, exactly.
 
     Counted are those that were evaluated on as many tasks as were predicted. With none of them it is anything from 0
     to 1.
     """
-    table = _table(cell for cell in cells if cell.value is not None)
+    table = seen if isinstance(seen, dict) else _table(seen)
     wrong = total = 0
     for fact in facts:
         scores = table.get(fact.subject, {})

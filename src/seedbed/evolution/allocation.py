@@ -215,14 +215,16 @@ def _finals(finalists: Callable[[], list[int]], first: int, pool: Pool) -> Itera
 
 
 def best_of(places: Sequence[int], pool: Pool) -> list[int]:
-    """Places, best first: by what is believed of their first score, or by fronts where there are several metrics."""
+    """Places, best first: by what is believed of their first score, or by fronts where there are several metrics. Those
+    that have no score come last."""
     chosen = [place for place in places if len(pool)]
     if not chosen:
         return []
     means = np.stack([pool.standings(metric, chosen)[0] for metric in range(len(pool.metrics))], axis=1)
+    unknown = pool.standings(0, chosen)[2] == 0
     if means.shape[1] == 1:
-        order = np.lexsort((np.array(chosen), -np.round(means[:, 0], 12)))
+        order = np.lexsort((np.array(chosen), -np.round(means[:, 0], 12), unknown))
     else:
         ranks = pareto.ranks(means, ["higher"] * means.shape[1])
-        order = np.lexsort((np.array(chosen), -means[:, 0], ranks))
+        order = np.lexsort((np.array(chosen), -means[:, 0], ranks, unknown))
     return [chosen[number] for number in order]

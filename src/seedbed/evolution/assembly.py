@@ -12,7 +12,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evolution.checks import LIMITS, Limits, child
 from seedbed.evolution.effects import Effects, effects_of
 from seedbed.evolution.optimizer import Offer, Search
-from seedbed.evolution.sentences import split
+from seedbed.evolution.sentences import Sentences, is_cue, split
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders
@@ -67,33 +67,52 @@ class Assembly:
         values: dict[str, Any] = {}
         for gene in genes(base).values():
             own = {text: value for (path, text), value in worth.items() if path == gene.path}
-            new = self._demos(gene, own, effects) if gene.kind == "demos" else _changed(gene, own)
-            if new is not None and new != gene.value:
+            match gene.kind:
+                case "text":
+                    new = _text(gene.value, own)
+                case "demos":
+                    new = self._demos(gene, own, effects)
+                case "choice":
+                    new = self._option(gene, own, effects)
+                case _:
+                    continue
+            if new != gene.value:
                 values[gene.path] = new
         return child(base, values, self.limits) if values else None
 
     def _demos(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
         """Of all sets of demos that were tried, the one that is worth most: they belong together."""
-        pool = self._search.pool
-        tried = [genes(pool.playbooks[place]).get(gene.path, gene).value for place in effects.places]
+        tried = self._tried(gene, effects)
         return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
+    def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
+        """The option that is worth most. Where none are listed, as of a role's model, any that was tried is one."""
+        best = max(worth, key=worth.__getitem__, default=str(gene.value))
+        options = gene.options or self._tried(gene, effects)
+        return next((each for each in options if str(each) == best), gene.value)
 
-def _changed(gene: Gene, worth: Mapping[str, float]) -> Any:
-    """The value of a gene with all parts that are worth something and none that are not. Sentences with placeholders
-    stay, and none come from others: the same would be told twice."""
-    match gene.kind:
-        case "text":
-            text = split(gene.value)
-            for place in reversed(text.free()):
-                if worth.get(text.texts[place], 0.0) < 0 and len(text.texts) > 1:
-                    text = text.without(place)
-            for sentence, value in sorted(worth.items(), key=lambda each: -each[1]):
-                if value > 0 and sentence not in text.texts and not any(placeholders(sentence)):
-                    text = text.having(text.body(), sentence)
-            return str(text)
-        case "choice":
-            best = max(worth, key=worth.__getitem__, default=str(gene.value))
-            return next((each for each in gene.options if str(each) == best), gene.value)
-        case _:
-            return None
+    def _tried(self, gene: Gene, effects: Effects) -> list[Any]:
+        """The values that a gene had in those that are known."""
+        pool = self._search.pool
+        return [genes(pool.playbooks[place]).get(gene.path, gene).value for place in effects.places]
+
+
+def _text(value: str, worth: Mapping[str, float]) -> str:
+    """A text with all sentences that are worth something and none that are not. Those with placeholders stay, and none
+    come from others: the same would be told twice. It has one cue at most, that which is worth most."""
+    text = split(value)
+    for place in reversed(text.free()):
+        if worth.get(text.texts[place], 0.0) < 0 and len(text.texts) > 1:
+            text = text.without(place)
+    for sentence, gain in sorted(worth.items(), key=lambda each: -each[1]):
+        if gain > 0 and sentence not in text.texts and not any(placeholders(sentence)):
+            text = _with(text, sentence, worth)
+    return str(text)
+
+
+def _with(text: Sentences, sentence: str, worth: Mapping[str, float]) -> Sentences:
+    cue = text.texts[-1] if text.body() < len(text.texts) else None
+    if cue is None or not is_cue(sentence):
+        return text.having(text.body(), sentence)
+    fits = not any(placeholders(cue)) and worth[sentence] > worth.get(cue, 0.0)
+    return text.replaced(len(text.texts) - 1, sentence) if fits else text

@@ -60,7 +60,7 @@ class Effects:
     """What is believed of the candidates of a pool and of their parts, by one metric."""
 
     def __init__(self, pool: Pool, metric: int = 0) -> None:
-        self.places = _chosen(pool, metric)
+        self.places = known_best(pool, metric)
         described = [parts(pool.playbooks[place]) for place in self.places]
         every = list(dict.fromkeys(part for each in described for part in each))
         table = np.zeros((len(described), len(every)))
@@ -142,7 +142,8 @@ def believed_best(pool: Pool) -> int:
     return effects.places[int(np.argmax(np.where(fair, np.round(effects.means, 12), -np.inf)))]
 
 
-def _chosen(pool: Pool, metric: int) -> list[int]:
+def known_best(pool: Pool, metric: int = 0) -> list[int]:
+    """All that were tried; of very many the start, those that are known best, and the newest."""
     means, _, tasks = pool.standings(metric)
     tried = np.flatnonzero(tasks > 0)
     if len(tried) <= MOST:

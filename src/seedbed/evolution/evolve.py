@@ -20,6 +20,7 @@ from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation
 from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.skipping import Skipping
 from seedbed.evolution.till import Till
 from seedbed.playbooks.library import Library
 from seedbed.runs.recorder import recall
@@ -47,7 +48,8 @@ class Evolution:
     """What a search tried and what it kept.
 
     What the search believes of its best is the best of many: expect less on other tasks, by about its `optimism`;
-    `confirmed` is what those say that were kept for it. `ended` says why the search came to an end.
+    `confirmed` is what those say that were kept for it. `ended` says why the search came to an end. `skips` are facts
+    of candidates that a surrogate thought hopeless.
     """
 
     search: Digest
@@ -60,6 +62,7 @@ class Evolution:
     ended: str
     optimism: float = 0.0
     confirmed: Confirmation | None = None
+    skips: tuple[Fact, ...] = field(default=(), repr=False)
 
     @property
     def improved(self) -> bool:
@@ -75,6 +78,7 @@ class Told:
     steps: Sequence[Step]
     cells: int
     best: int
+    skips: Sequence[Fact] = ()
 
 
 Watcher = Callable[[Told], None]
@@ -112,6 +116,8 @@ class _Searching:
             plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.till.perform, self._transcript
         )
         self.pool = self.search.pool
+        self.skipping = Skipping(self.pool, plan.seed) if plan.surrogate else None
+        self.skips: list[Fact] = []
 
     async def done(self) -> Evolution:
         plan = self.plan
@@ -136,6 +142,7 @@ class _Searching:
             ended,
             optimism(self.pool, self.search.chance("optimism")),
             confirmed,
+            tuple(self.skips),
         )
         self._record(evolution)
         return evolution
@@ -224,13 +231,32 @@ class _Searching:
             if certain:
                 cells += self.till.paid_before(looked)
                 await self._rounds([certain], cells)
-            if racing:
-                await self._rounds(self.plan.allocation.race(racing, self.pool, self.till.room), cells)
+            for rivals in self.skipping.groups(racing) if self.skipping else [racing]:
+                if self.skipping:
+                    rivals = await self._promising(rivals, self.skipping, cells)
+                if rivals:
+                    await self._rounds(self.plan.allocation.race(rivals, self.pool, self.till.room), cells)
         except QuotaSpent:
             raise
         except BudgetSpent:
             return cells, True
         return cells, False
+
+    async def _promising(self, racing: list[int], skipping: Skipping, cells: list[Cell]) -> list[int]:
+        """Those that are worth a race. Of the others some are evaluated all the same, on as many tasks as any; when
+        there is no room for that, nothing is skipped: a search that pays for nothing would never end."""
+        room, tasks = self.till.room, [(task, 0) for task in skipping.tasks]
+        skips = skipping.skips(racing, self._best()) if room is None or room >= len(tasks) else []
+        if not skips:
+            return racing
+        facts = [skip.fact(self.arena.clock(), self.arena.by, self.till.name) for skip in skips]
+        self.arena.store.append(facts)
+        self.skips += facts
+        hopeless = [self.pool.place(skip.playbook) for skip in skips]
+        audited = [place for place, skip in zip(hopeless, skips, strict=True) if skip.audited]
+        some = audited if room is None else audited[: room // len(tasks)]  # in part they would tell nothing
+        await self._rounds([[(place, tasks) for place in some]], cells)
+        return [place for place in racing if place not in hopeless]
 
     async def _rounds(self, rounds: Iterable[Wanted], cells: list[Cell] | None = None) -> None:
         for wanted in rounds:
@@ -273,6 +299,9 @@ class _Searching:
         self.steps.append(step)
         body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
         body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
+        if self.skipping:
+            skipped = {skip.subject for skip in self.skips}
+            body["skipped"] = [each for each in offered if each in skipped]
         self.arena.store.append([self.till.fact("step", step.number, body, standing.mean)])
         self._tell(0)
 
@@ -284,7 +313,7 @@ class _Searching:
 
     def _tell(self, cells: int) -> None:
         if self.watch:
-            self.watch(Told(self.pool, self.account, self.steps, cells, self._best()))
+            self.watch(Told(self.pool, self.account, self.steps, cells, self._best(), self.skips))
 
     def _transcript(self, run: str) -> Run | None:
         with suppress(NotFound):

@@ -49,8 +49,9 @@ def to_html(found: Evolution, plan: Json | None = None, better: Mapping[str, Bet
     parts.append(_section("On the tasks that decide, and on others", _levels(summary)))
     parts.append(_section("What changed", "".join(map(_change, summary.changes)) or _note("The best is the start.")))
     parts.append(_section("Lineage of the best", f"<pre class=tree>{safe(chr(10).join(summary.lineage))}</pre>"))
-    told = grid(written.ARMS, written.arms(summary), numbers=True) + _note(written.GAINS)
+    told = grid(written.ARMS, written.arms(summary), numbers=True) + _note(f"{written.GAINS} {summary.gains}")
     parts.append(_section("What each arm earned", _note(summary.no_arms) if summary.no_arms else told))
+    parts.append(_section("What was skipped", _note(summary.skipped.sentence) if summary.skipped else ""))
     parts.append(_section("Spending", _spending(summary)))
     parts.append(_section("Front", _front(summary)))
     parts.append(_section("Candidates", _candidates(summary)))
@@ -134,8 +135,8 @@ def _levels(summary: Summary) -> str:
         ("best, in the search", summary.standing(summary.best), 1),
     ]
     if sure is None:
-        told = summary.figures[-3]
-        return figure(summary.metric, forest(rows, "scores in the search")) + _note(f"{told[0]}: {told[2]}.")
+        told = f"gain, confirmed: {summary.unconfirmed}."
+        return figure(summary.metric, forest(rows, "scores in the search")) + _note(told)
     rows += [("start, confirmed", sure.start, 0)]
     rows += [("best of N, confirmed", sure.best_of_n, 0)] if sure.best_of_n else []
     rows += [("best, confirmed", sure.best, 0)]

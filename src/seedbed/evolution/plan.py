@@ -26,6 +26,7 @@ class Plan:
 
     `select` are the tasks that decide what is kept, `reflect` those that may be read, `confirm` those that are opened
     once at the end. A search ends early after `patience` steps that brought nothing better, and when it has `enough`.
+    With a `surrogate` candidates that seem hopeless are skipped (see Skipping).
     """
 
     start: Playbook
@@ -38,6 +39,7 @@ class Plan:
     seed: int = 0
     patience: int | None = None
     enough: float | None = None
+    surrogate: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.select):
@@ -88,6 +90,7 @@ class Plan:
             "seed": self.seed,
             "patience": self.patience,
             "enough": self.enough,
+            **({"surrogate": True} if self.surrogate else {}),  # searches from before there was one keep their names
         }
 
 

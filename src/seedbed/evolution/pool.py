@@ -49,6 +49,7 @@ class Pool:
         self.signs = [1.0 if better(metric) == "higher" else -1.0 for metric in metrics]
         self._places: dict[Digest, int] = {}
         self._noisy: set[int] = set()
+        self._lapsed: set[tuple[int, int]] = set()  # metrics and tasks at which the start failed, telling nothing
         self._log: list[int] = []  # of which places something was told, in that order
         self._beliefs: dict[int, _Beliefs] = {}
         self._tasks = {task: place for place, task in enumerate((*select, *reflect))}
@@ -98,6 +99,8 @@ class Pool:
                     self._noisy.add(row)
                 self._sums[metric, row, task] += self.signs[metric] * value
                 self._counts[metric, row, task] += 1
+            elif not row:
+                self._lapsed.add((metric, task))
             self.cost_usd[row] += cell.cost_usd
             touched.add(row)
         self._log += sorted(touched)
@@ -157,10 +160,22 @@ class Pool:
         return any(place in self._noisy for place in places)
 
     def best(self, metric: int = 0) -> int:
-        """The playbook believed to be best of those that were tried on the most tasks; of equals the earliest."""
+        """The playbook believed to be best of those that were tried on the most tasks; of equals the earliest.
+
+        Where a failure tells nothing it does not rule out the start either: nobody takes its place by being worse.
+        """
         means, _, n = self.standings(metric)
         tried = np.flatnonzero(n == n.max())
+        if self._lapsed and 0 < n[0] < n.max() <= n[0] + self._failures(metric):
+            tried = np.concatenate([[0], tried])
         return int(tried[np.argmax(np.round(means[tried], 12))])
+
+    def _failures(self, metric: int) -> int:
+        """At how many select tasks the start has failed, and has no score."""
+        return sum(
+            failed == metric and task < len(self.select) and not self._counts[metric, 0, task]
+            for failed, task in self._lapsed
+        )
 
 
 class _Beliefs:

@@ -104,6 +104,9 @@ class Portfolio:
                 self._now, self._looks = name, looks
                 return [replace(offer, arm=offer.arm or name) for offer in offers]
             self._left.remove(name)
+            if name == self._now:  # it has looked and found nothing to offer: that was its turn
+                self.arms[name].learn(0.0, self._cells)
+                self._cells, self._now = 0, ""
         return []
 
     async def tell(self, cells: Sequence[Cell]) -> None:

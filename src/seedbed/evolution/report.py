@@ -37,7 +37,11 @@ def to_markdown(found: Evolution, plan: Json | None = None, better: Mapping[str,
     summary = Summary(found, plan or {}, better or {})
     parts = [f"# {inert(summary.title)}", f"**{inert(summary.sentence, 2000)}**", inert(summary.subtitle)]
     parts.append("## Figures\n\n" + table(FIGURES, summary.figures))
-    parts.append("## What each arm earned\n\n" + (summary.no_arms or table(ARMS, arms(summary)) + f"\n\n{GAINS}"))
+    parts.append(
+        "## What each arm earned\n\n" + (summary.no_arms or table(ARMS, arms(summary)) + f"\n\n{GAINS} {summary.gains}")
+    )
+    if summary.skipped:
+        parts.append("## What was skipped\n\n" + summary.skipped.sentence)
     parts.append("## Spending\n\n" + table(SPENDING, spending(summary)))
     if rows := course(summary):
         parts.append(f"## Course\n\n{table(COURSE, rows)}\n\n{APART}")

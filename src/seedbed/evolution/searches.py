@@ -122,7 +122,15 @@ def recalled(store: Store, found: Past, better: Mapping[str, Better] | None = No
         found.ended,
         found.end.body["optimism"] if found.end else optimism(pool, chance),
         found.confirmed,
+        tuple(_skips(store, found)),
     )
+
+
+def _skips(store: Store, found: Past) -> Iterator[Fact]:
+    """What a surrogate thought hopeless, in the order in which it was offered."""
+    for playbook in dict.fromkeys(each for step in found.steps for each in step.body.get("skipped", ())):
+        facts = store.facts(Query(kind="skip", subject=playbook))
+        yield from (fact for fact in facts if fact.body.get("search") == found.search)
 
 
 def _pool(store: Store, found: Past, better: Mapping[str, Better]) -> Pool:

@@ -89,8 +89,7 @@ class Sentences(NamedTuple):
 
     def body(self) -> int:
         """How many sentences come before the cue that a text may end with."""
-        cued = bool(self.texts) and self.texts[-1].endswith(":") and len(self.texts[-1]) <= 40
-        return len(self.texts) - cued
+        return len(self.texts) - (bool(self.texts) and is_cue(self.texts[-1]))
 
     def usual_gap(self, place: int) -> str:
         """The white space beside a sentence that comes to that place."""
@@ -99,6 +98,11 @@ class Sentences(NamedTuple):
         if any(_has_placeholder(text) or text.endswith(":") for text in beside):
             return next((gap for gap in inner if "\n" in gap), "\n")
         return Counter(inner).most_common(1)[0][0] if inner else " "
+
+
+def is_cue(sentence: str) -> bool:
+    """Whether it is one for the model to go on from, if it is the last."""
+    return sentence.endswith(":") and len(sentence) <= 40
 
 
 @lru_cache(maxsize=4096)

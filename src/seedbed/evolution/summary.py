@@ -13,6 +13,7 @@ from seedbed.evaluation.metrics import Better
 from seedbed.evaluation.report import number
 from seedbed.evolution.evolve import Evolution, Step
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.skipping import Skipped
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import distance
 from seedbed.stats import pareto
@@ -186,6 +187,8 @@ class Summary:
 
     def _counts(self) -> Iterator[Row]:
         yield "candidates", f"{len(self.pool) - 1:,}", f"in {_counted(len(self.found.steps), 'step')}"
+        if self.skipped:
+            yield "skipped", f"{self.skipped.candidates:,}", self.skipped.sentence
         yield "ended", self.found.ended or "not yet", "why the search came to an end"
 
     @property
@@ -217,11 +220,27 @@ class Summary:
         ]
 
     @cached_property
+    def skipped(self) -> Skipped | None:
+        """What a surrogate has skipped, and how often that was wrong; None where nobody asked one."""
+        asked = self.found.skips or self.plan.get("surrogate")
+        return Skipped.of(self.found.skips, self.pool) if asked else None
+
+    @cached_property
     def arms(self) -> dict[str, Earned]:
         """What each of several ways of searching has earned; nothing where there was one, or none was recorded."""
         if not any(self.pool.arms):
             return {}
         return {name: each for name, each in earned(self.found.steps, self.pool).items() if name}
+
+    @property
+    def gains(self) -> str:
+        """How what the arms earned adds up to the gain of the search, by the scores that it has now."""
+        earned = math.fsum(each.gain for each in self.arms.values())
+        whole = self.pool.standing(self.best).mean - self.pool.standing(0).mean
+        return (
+            f"Together {earned:+.3f}; what is believed of these playbooks has changed by {whole - earned:+.3f} since "
+            f"then, which nobody earned: in all the best is {whole:+.3f} from the start on the tasks that decide."
+        )
 
     @property
     def no_arms(self) -> str:
@@ -281,7 +300,7 @@ class Summary:
     def members(self, limit: int | None = None) -> list[Member]:
         """The best, then those believed to be next by the metric that decides; the start wherever it is."""
         means, _, tasks = self.pool.standings()
-        ranked = np.lexsort((-tasks, -np.round(means, 12))).tolist()
+        ranked = np.lexsort((-tasks, -np.round(means, 12), tasks == 0)).tolist()
         order = [self.best, *(place for place in ranked if place != self.best)]
         return [self.member(place) for place in dict.fromkeys((*order[:limit], 0))]
 
@@ -339,8 +358,23 @@ class Summary:
         return -1.0 if self.better.get(self.pool.metrics[metric]) == "lower" else 1.0
 
     def _interval(self, mean: float, deviation: float, tasks: int, metric: int) -> Interval:
-        sign, reach = self._sign(metric), 2 * deviation if math.isfinite(deviation) else math.inf
-        return Interval(sign * mean, sign * mean - reach, sign * mean + reach, 0.95, tasks)
+        at = self._sign(metric) * mean
+        if not math.isfinite(deviation):
+            return Interval(at, -math.inf, math.inf, 0.95, tasks)
+        least, most = self._ends[metric]
+        return Interval(
+            at, max(at - 2 * deviation, min(least, at)), min(at + 2 * deviation, max(most, at)), 0.95, tasks
+        )
+
+    @cached_property
+    def _ends(self) -> list[tuple[float, float]]:
+        """For each metric what no score is below or above: 0 and 1, if all of them lie there."""
+        ends = []
+        for metric in range(len(self.pool.metrics)):
+            table = self._sign(metric) * self.pool.table(metric)
+            shares = not np.any((table < 0) | (table > 1))
+            ends.append((0.0, 1.0) if shares else (-math.inf, math.inf))
+        return ends
 
 
 def level_text(interval: Interval) -> str:

@@ -136,6 +136,14 @@ def test_best_first_and_of_equals_the_earliest() -> None:
     assert best_of([], its) == []
 
 
+def test_who_has_no_score_comes_last_also_where_lower_is_better() -> None:
+    its = Pool([LENGTH], ["t0"])
+    for number, value in enumerate((5.0, None, 2.0)):
+        its.add(Offer(book(number)))
+        its.tell([cell(book(number), "t0", value, metric="length")])
+    assert best_of([0, 1, 2], its) == [2, 0, 1]
+
+
 def test_with_several_metrics_nobody_comes_before_one_that_is_better_in_all() -> None:
     scores = {0: [0.5, 50.0], 1: [0.9, 90.0], 2: [0.4, 60.0], 3: [0.1, 10.0], 4: [0.8, 95.0]}
     its = pool_by([SCORE, LENGTH], scores)

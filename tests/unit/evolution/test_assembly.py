@@ -169,3 +169,39 @@ async def test_no_more_than_a_brood_at_a_time() -> None:
     assert Assembly(brood=2).identity != Assembly().identity
     with pytest.raises(SettingsError, match="brood: found 0"):
         Assembly(brood=0)
+
+
+async def test_a_role_gets_the_best_of_the_models_that_were_tried() -> None:
+    def asked_of(model: str, sentence: str) -> Playbook:
+        return playbook(f"Be brief. {sentence}", roles={"agent": {"model": model, "system": f"Be brief. {sentence}"}})
+
+    def score(each: Playbook, task: str) -> float:
+        return worth(each, task) + 0.3 * (each.roles["agent"].model == "large")
+
+    tried = [asked_of("small", ""), asked_of("large", "Bad 0. Bad 1. Bad 2. Bad 3. Bad 4."), asked_of("tiny", "Bad 0.")]
+    tried += [asked_of("small", "Good 0."), asked_of("tiny", "Good 1."), asked_of("small", "Good 2.")]
+    done = await assembled(tried, score=score)
+    assert done.best.roles["agent"].model == "large"
+    assert all(good in done.best.roles["agent"].system for good in GOOD[:3])
+
+
+async def test_a_text_ends_with_one_cue_the_one_that_is_worth_most() -> None:
+    def score(each: Playbook, task: str) -> float:
+        return worth(each, task) + 0.2 * ("Result:" in each.steps[0].prompt)
+
+    ends = [
+        ("Good 0.", "Answer:"),
+        ("Good 1.", "Answer:"),
+        ("Bad 0.", "Result:"),
+        ("Bad 1.", "Result:"),
+        ("Bad 2.", ""),
+    ]
+    tried = [asking("Text: {text}\nAnswer:"), *(asking(f"{said}\nText: {{text}}\n{cue}") for said, cue in ends)]
+    done = await assembled(tried, score=score)
+    assert done.offers
+    for offer in done.offers:
+        prompt = offer.playbook.steps[0].prompt
+        assert prompt.count("Answer:") + prompt.count("Result:") <= 1, prompt
+        assert prompt.endswith((":", "{text}")), prompt
+    assert done.best.steps[0].prompt.endswith("\nResult:")
+    assert "Good 0." in done.best.steps[0].prompt

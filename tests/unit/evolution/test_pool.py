@@ -132,6 +132,26 @@ def test_less_is_more_where_the_metric_says_so() -> None:
     assert pool.table()[2, 0] == -2.0
 
 
+def _long(*lengths: list[float | None]) -> Pool:
+    """A pool in which each book has these lengths, of which lower is better; None is a run that failed."""
+    pool = Pool([LENGTH], [f"t{n}" for n in range(len(lengths[0]))])
+    for number, own in enumerate(lengths):
+        pool.add(Offer(book(number)))
+        pool.tell(cell(book(number), f"t{n}", value, metric="length") for n, value in enumerate(own))
+    return pool
+
+
+def test_nobody_takes_the_place_of_a_start_that_failed_once_by_being_worse() -> None:
+    assert _long([2.0, 2.0, None], [9.0, 9.0, 9.0]).best() == 0
+    assert _long([2.0, 2.0, None], [9.0, 9.0, 9.0], [1.0, 1.0, 9.0]).best() == 2
+    assert _long([2.0, 2.0, None], [1.0, 1.0, 1.0]).best() == 1
+    assert _long([None, None, None], [9.0, 9.0, 9.0]).best() == 1
+
+
+def test_nobody_becomes_the_best_by_failing_where_lower_is_better() -> None:
+    assert _long([2.0, 2.0, 9.0], [1.0, 1.0, None]).best() == 0
+
+
 def test_only_replicates_that_differ_are_noise() -> None:
     pool = pool_of({0: [1.0, 0.0], 1: [1.0, 0.0], 2: [1.0, 0.0]})
     pool.tell([cell(book(0), "t0", 1.0, 1), cell(book(1), "t0", 0.0, 1), cell(book(2), "t0", None, 1)])

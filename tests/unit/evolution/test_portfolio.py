@@ -221,3 +221,16 @@ async def test_who_only_looks_goes_on_and_is_told_before_anything_is_put_togethe
             assert steps[place + 1] == ("looks", False)
     assert arm.told == [{offer.playbook.digest} for offer in done.offers if offer.arm == "looks"]
     assert portfolio.arms["looks"].turns == len(GOOD)  # to look and to offer is one turn
+
+
+async def test_an_arm_that_looks_and_then_offers_nothing_pays_for_its_look_itself() -> None:
+    class OnlyLooks(Looks):
+        async def ask(self) -> Sequence[Offer]:
+            self.looked = not self.looked
+            return [Offer(self.start, tasks=("r0",))] if self.looked else []
+
+    portfolio, done = await assembled([OnlyLooks("looks", GOOD), Parts("other", BAD)])
+    looked = [offer for offer in done.offers if offer.arm == "looks"]
+    assert len(looked) == 1
+    assert (portfolio.arms["looks"].turns, portfolio.arms["looks"].cells) == (1, 1)
+    assert portfolio.arms["other"].cells == 20 * (len(done.offers) - 1)

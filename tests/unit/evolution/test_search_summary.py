@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import inf, isinf
 
@@ -70,6 +71,10 @@ async def test_what_arms_earned_adds_up_to_the_search() -> None:
     )
     assert gained > 0
     assert sum(each.gain for each in summary.arms.values()) == pytest.approx(gained)
+    together, later, whole = (float(each) for each in re.findall(r"[+-]\d\.\d{3}", summary.gains))
+    assert together == pytest.approx(gained, abs=0.0005)
+    assert together + later == pytest.approx(whole, abs=0.0015)
+    assert whole == pytest.approx(found.pool.standing(summary.best).mean - found.pool.standing(0).mean, abs=0.0005)
 
 
 # The answer
@@ -175,7 +180,19 @@ async def test_the_curve_is_over_runs_and_ends_at_the_last_step() -> None:
     assert runs == sorted(runs)
     assert runs[-1] == sum(step.runs for step in found.steps) <= found.spent["runs"]
     last = summary.curve[-1][1]
-    assert (last.mean, last.high) == (found.steps[-1].score, found.steps[-1].score + 2 * found.steps[-1].deviation)
+    step = found.steps[-1]
+    assert (last.mean, last.low) == (step.score, step.score - 2 * step.deviation)
+
+
+async def test_no_range_leaves_what_scores_can_be() -> None:
+    """Where all scores are shares; lengths have no such ends."""
+    summary = Summary(found := await searched(several=True, confirm=NONE), better={"length": "lower"})
+    told = [summary.standing(place) for place in range(1, len(found.pool))]
+    assert any(found.pool.standing(place).mean + 2 * found.pool.standing(place).deviation > 1 for place in range(1, 20))
+    assert all(0 <= each.low <= each.mean <= each.high <= 1 for each in told)
+    assert max(each.high for _, each in summary.curve) <= 1
+    longest = max((summary.standing(place, 1) for place in range(1, len(found.pool))), key=lambda each: each.high)
+    assert longest.high > longest.mean > 1
 
 
 async def test_diversity_is_the_mean_distance_between_the_newest() -> None:
