@@ -12,6 +12,7 @@ from seedbed.premises import Premises
 if TYPE_CHECKING:
     from seedbed.evaluation.dataset import Dataset
     from seedbed.evaluation.metrics import Metric
+    from seedbed.experiments.budget import Terms
     from seedbed.experiments.compare import Watcher as AnswerWatcher
     from seedbed.experiments.estimate import Estimate
     from seedbed.experiments.fidelity import Fidelity
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.outlook import Outlook
     from seedbed.experiments.replay import Answerable
     from seedbed.experiments.verdict import Verdict
+    from seedbed.release.live import Live
     from seedbed.stats.sequential import Answer
 
 
@@ -163,6 +165,44 @@ class Comparing(Premises):
         bench, base = await self.grounds(old, new, past, mode, money, parallel)
         told = await estimate(old, new, base.found, metric, bench, live, live_runs=live_runs, seed=seed, ledger=money)
         return told, base.fidelity, base.found
+
+    async def compare_live(
+        self, channel: str, *, metric: str = "rating", alpha: float | None = None, conclude: bool = False
+    ) -> Live:
+        """How the canary of a channel does beside its control, by the feedback of those who met them.
+
+        Registered at the first look; when it is decided, the verdict is recorded and part of the answer, and what comes
+        later is not read. To `conclude` is to have a verdict now, decided or not. `alpha` is the error rate, 0.05 if
+        nobody says; where the channel requires `error_budget` it is paid from that, which says it instead. It is
+        invalid if the two are not met, or not rated, as often as each other. Raises NotFound if there is no canary, and
+        nobody looked while there was.
+        """
+        from seedbed.release.live import Asked, live
+
+        name = channel.removeprefix("channels/")
+        return live(self.library, name, Asked(metric, alpha, self._paid(name, alpha), conclude))
+
+    async def compare_channels(
+        self, channel: str, *others: str, metric: str = "rating", alpha: float | None = None, conclude: bool = False
+    ) -> list[Live]:
+        """How each other channel does beside the first, by those whom `choose` sent to one of them. See `compare_live`.
+
+        All of them together are wrong with a chance of at most `alpha`, or each is paid from the error budget of the
+        first. When one of them comes to serve something else, it begins anew.
+        """
+        from seedbed.release.live import Asked, live_among
+
+        names = [each.removeprefix("channels/") for each in (channel, *others)]
+        return live_among(self.library, names, Asked(metric, alpha, self._paid(names[0], alpha), conclude))
+
+    def _paid(self, channel: str, alpha: float | None) -> Terms | None:
+        """The terms of a channel's error budget, if what is released there has to be paid from it."""
+        from seedbed.release.protection import required
+        from seedbed.release.trust import error_budget
+
+        if channel not in self.settings.channels or error_budget not in required(channel, self.protection(channel)):
+            return None
+        return self.terms(channel, alpha)
 
     def outlook(
         self,

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -243,4 +244,17 @@ class _Reader:
                 return float(text)
         line = f"{path or 'document'} (line {node.start_mark.line + 1})"
         self.problems.append(Problem(line, f"{shown(text)} tagged {node.tag}", "text, a number, true, false or null"))
+        return None
+
+
+_UNITS = ("second", "minute", "hour", "day", "week")
+A_TIME = "a time such as 30 minutes, 12 hours, 7 days or 1 week"
+
+
+def duration(written: object) -> timedelta | None:
+    """A time as people write it, such as 12 hours. None if it is none."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) ({'|'.join(_UNITS)})s?", written) if isinstance(written, str) else None
+    try:
+        return timedelta(**{f"{match[2]}s": float(match[1])}) if match else None
+    except OverflowError:
         return None

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from seedbed.parallel import Executor
     from seedbed.runs.cassette import Mode
     from seedbed.runs.run import Run
+    from seedbed.stage.confirmation import Confirm, Person
     from seedbed.stage.house import House
     from seedbed.stage.ledger import Ledger
-    from seedbed.stage.stage import Confirm
     from seedbed.storage.redis import Redis
 
 AT_ONCE = 8
@@ -48,8 +48,8 @@ class Premises:
     store: Store
     tools: list[Any] = field(default_factory=list)
     """What programs may call: functions, LangChain tools, or `Tool`."""
-    confirm: Confirm | None = None
-    """Asks a person where a rule wants it; without it the answer is no."""
+    confirm: Confirm | Person | None = None
+    """Asks a person where a rule wants it; without it the settings say who is asked."""
     spent: Spending = field(init=False)
     _executors: dict[str, Executor] = field(init=False, repr=False, default_factory=dict)
 
@@ -246,7 +246,7 @@ class Premises:
         return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE, present=self.house.present)
 
 
-Told: TypeAlias = "tuple[Settings, list[Any], Confirm | None]"
+Told: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
 
 
 def opened_by(told: Told) -> Premises:

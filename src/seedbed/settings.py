@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,7 +29,7 @@ _SECRET_NAME = re.compile(
 )
 """Names that call for a secret. As a number, `count` is something else: max_tokens."""
 _SECRET_VALUE = re.compile(r"^(Bearer\s+)?(sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{16,}$")
-_SERVER_KEY = re.compile(r"(^|\.)tools\[\d+\]\.mcp\.key$")
+_SERVER_KEY = re.compile(r"(^|\.)(tools\[\d+\]\.mcp\.key|alerts\[\d+\]\.(pagerduty\.key|slack\.url))$")
 _URL_PASSWORD = re.compile(
     r"(?i)^\w[\w+.-]*://([^/@\s:]*:(?!\d+/)[^@\s]+@|\S*[?&]\w*(password|secret|token|api_?key)=[^&\s])"
 )
@@ -75,6 +76,26 @@ class Telemetry(BaseModel):
         if value is None or (isinstance(value, str) and re.match(r"https?://[^/\s]+/\S", value)):
             return value
         raise PydanticCustomError("spans", "a URL such as http://localhost:4318/v1/traces")
+
+
+class Confirmation(BaseModel):
+    """How a person is asked where a rule wants it, and for how long; no answer is a no.
+
+    Unless told how, `seedbed run` asks at its terminal, and everything else asks nobody.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    how: Literal["prompt", "queue", "nobody"] | None = None
+    timeout: timedelta = timedelta(minutes=5)
+
+    @field_validator("timeout", mode="before")
+    @classmethod
+    def _check_timeout(cls, value: object) -> timedelta:
+        found = documents.duration(value)
+        if found and found <= timedelta(weeks=52):
+            return found
+        raise PydanticCustomError("timeout", f"{documents.A_TIME}, and at most 52 weeks")
 
 
 class McpServer(BaseModel):
@@ -141,13 +162,14 @@ class ToolSource(BaseModel):
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"quota": Quota, "telemetry": Telemetry, "tools": ToolSource, "mcp": McpServer}
+_SECTIONS |= {"confirm": Confirmation}
 
 
 _URLS = ("store", "cache")
 
 
 class Settings(BaseModel):
-    """What a workspace is made of. Models, metrics and channels are checked by the parts that use them.
+    """What a workspace is made of. Models, metrics, channels and alerts are checked by the parts that use them.
 
     In a file `store` and `cache`, whose URLs may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
     """
@@ -164,7 +186,9 @@ class Settings(BaseModel):
     channels: dict[str, dict[str, Any]] = {}
     reviewers: dict[str, list[str]] = {}
     """Who reviews for all channels, and their roles; a channel may say otherwise."""
+    alerts: list[dict[str, Any]] = []
     tools: list[ToolSource] = []
+    confirm: Confirmation = Confirmation()
     parallel: int | str = "loop"
     quota: Quota = Quota()
     telemetry: Telemetry = Telemetry()

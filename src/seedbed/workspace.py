@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from seedbed.evolution.training import Trained
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.assignment import Choice
-    from seedbed.release.live import Live
+    from seedbed.release.gates import Gate
+    from seedbed.release.monitor import Monitor
     from seedbed.release.readers import Reader
+    from seedbed.release.watchman import Attended
     from seedbed.runs.run import Heard, Run
     from seedbed.stage.stage import Stage
 
@@ -195,6 +197,7 @@ class Workspace(Comparing):
         confirm: Dataset | None = None,
         seed: int = 0,
         patience: int | None = None,
+        surrogate: bool = False,
         parallel: str | int | None = None,
         because: str = "evolved",
         watch: EvolutionWatcher | None = None,
@@ -202,7 +205,8 @@ class Workspace(Comparing):
         """Search for a better playbook within a budget; every candidate is kept as a child of what it grew from.
 
         The tasks are parted: some are read, some decide, and some confirm at the end what was found, unless other
-        tasks `confirm`. Begun again with the same arguments it goes on where it was.
+        tasks `confirm`. With a `surrogate` candidates that seem hopeless are skipped, and some of those audited. Begun
+        again with the same arguments it goes on where it was.
         """
         from seedbed.evolution.arena import Benched
         from seedbed.evolution.budget import Budget
@@ -211,7 +215,14 @@ class Workspace(Comparing):
 
         limit = Budget.parse(budget) if isinstance(budget, str) else budget
         plan = Plan.of(
-            self.playbook(start), tasks, optimizer, confirm=confirm, seed=seed, budget=limit, patience=patience
+            self.playbook(start),
+            tasks,
+            optimizer,
+            confirm=confirm,
+            seed=seed,
+            budget=limit,
+            patience=patience,
+            surrogate=surrogate,
         )
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         arena = Benched(self.bench_on(parallel), metrics)
@@ -253,27 +264,6 @@ class Workspace(Comparing):
         arena = Benched(self.bench_on(parallel), metrics)
         return await train(Training(line, searching, enough, limit), example, arena, self.library)
 
-    async def compare_live(self, channel: str, *, metric: str = "rating", alpha: float = 0.05) -> Live:
-        """How the canary of a channel does beside its control, by the feedback of those who met them.
-
-        It may be looked at as often as one likes. It is invalid if the two are not met, or not rated, as often as each
-        other. Raises NotFound if there is no canary.
-        """
-        from seedbed.release.live import live
-
-        return live(self.store, channel, metric=metric, alpha=alpha)
-
-    async def compare_channels(
-        self, channel: str, *others: str, metric: str = "rating", alpha: float = 0.05
-    ) -> list[Live]:
-        """How each other channel does beside the first, by those whom `choose` sent to one of them. See `compare_live`.
-
-        All of them together are wrong with a chance of at most `alpha`. When a channel moves, it begins anew.
-        """
-        from seedbed.release.live import live_among
-
-        return live_among(self.store, (channel, *others), metric=metric, alpha=alpha)
-
     async def release(
         self,
         playbook: Playbook | str,
@@ -288,26 +278,63 @@ class Workspace(Comparing):
         A channel with a ramp begins with its first share.
         """
         from seedbed.release.channels import release
-        from seedbed.release.protection import required
+        from seedbed.release.guards import watch
+        from seedbed.release.protection import DEFAULT, required
         from seedbed.release.ramp import ramp
 
         protection = self.protection(to)
         gates, steps = required(to, protection), ramp(to, protection)
+        kept = watch(to, protection).kept_back(self.library.clock())
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
-        return await release(self.library, to, digest, gates, verdict=verdict, because=reason, share=share, ramp=steps)
+        told: Any = {"verdict": verdict, "because": reason, "share": share, "ramp": steps, "keep_back": kept}
+        return await release(self.library, to, digest, gates, **told, require=protection.get("require", DEFAULT))
 
     async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
-        """Give the canary of a channel its next share; after the last it is what the channel serves."""
+        """Give the canary of a channel its next share; after the last it is what the channel serves.
+
+        Not while the monitor is alarmed about it, or a reviewer refuses it.
+        """
+        from seedbed.errors import NotFound
         from seedbed.release.channels import promote
         from seedbed.release.protection import required
         from seedbed.release.ramp import ramp
+        from seedbed.release.review import Review
         from seedbed.release.risk import Risk
+        from seedbed.release.watchman import calm
 
         protection = self.settings.channels.get(channel, {})
-        gates = [gate for gate in required(channel, protection) if isinstance(gate, Risk)]
-        steps = ramp(channel, protection)
-        return await promote(self.library, channel, gates, because=because, share=share, ramp=steps)
+        asked = required(channel, protection)
+        gates: list[Gate] = [gate for gate in asked if isinstance(gate, Risk | Review)]
+        steps, monitor = ramp(channel, protection), self._watching(channel)
+        with suppress(NotFound):  # of which promote tells more
+            gates.append(calm(monitor.look()))
+        kept = monitor.watch.kept_back(self.library.clock())
+        told: Any = {"because": because, "share": share, "ramp": steps, "keep_back": kept}
+        return await promote(self.library, channel, gates, **told)
+
+    def monitor(self, channel: str) -> Monitor:
+        """Who watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
+        from seedbed.release.guards import watch
+        from seedbed.release.monitor import Monitor
+
+        guards = watch(channel, self.settings.channels.get(channel, {}))
+        return Monitor(self.store, channel, guards, clock=self.library.clock)
+
+    async def watch(self, channel: str, *, tell: bool = True) -> Attended:
+        """Look at a channel once: take back what does harm, and `tell` people as `alerts` in the settings says."""
+        from seedbed.release.alerts import senders
+        from seedbed.release.watchman import attend
+
+        return await attend(self.library, self._watching(channel), senders(self.settings) if tell else [])
+
+    def _watching(self, channel: str) -> Monitor:
+        """The monitor that has read what there was to read."""
+        return self._monitors.get(channel) or self._monitors.setdefault(channel, self.monitor(channel))
+
+    @cached_property
+    def _monitors(self) -> dict[str, Monitor]:
+        return {}
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
         """Take the canary of a channel away; without one, return to what was settled before."""

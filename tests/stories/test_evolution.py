@@ -70,16 +70,20 @@ async def test_no_search_pays_more_dollars_or_tokens_than_it_may_and_it_says_wha
 async def test_whoever_did_well_on_all_tasks_is_beaten_only_by_one_that_did_better(searches: Any, first: int) -> None:
     """At every moment the best is one that met most tasks, and of those that met all nobody has done better.
 
-    Where lower is better a start that failed at a task has not met it, and then others are not compared by that.
+    Where lower is better a start that failed at a task has not met it: then it stays the best unless one that did is
+    better where both did.
     """
     compared = 0
     for number in range(first, first + 10):
         done = await searches.by_runs(number)
         for best, table in done.steps:
             met = (~np.isnan(table)).sum(axis=1)
-            assert met[best] == met.max()
+            most = table[met == met.max()]
+            if met[best] < met.max():
+                assert best == 0
+                assert (np.nanmean(most - table[0], axis=1) <= 1e-9).all()
             if met[0] == table.shape[1]:
-                means = table[met == met.max()].mean(axis=1)
+                means = most.mean(axis=1)
                 assert table[best].mean() == pytest.approx(means.max())
                 compared += len(means) > 1
     assert compared > 10

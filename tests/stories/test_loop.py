@@ -1,7 +1,8 @@
-"""The whole loop through the Python API: run, evaluate, evolve, compare, release, run from the channel, roll back."""
+"""The whole loop through the Python API: from a first draft to a proved, reviewed, watched release, and back."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,9 +15,16 @@ from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NONE
 from seedbed.evolution.variation import demonstrated, reworded
+from seedbed.experiments import evidence
 from seedbed.experiments.verdict import Verdict
+from seedbed.playbooks.library import Library
+from seedbed.release.assignment import assigned
+from seedbed.release.channels import state
+from seedbed.release.readers import Reader
+from seedbed.release.review import approve
+from seedbed.release.states import Canary, State
 from seedbed.runs.recorder import recall
-from seedbed.storage.store import CHAINED, Query
+from seedbed.storage.store import CHAINED, Query, short
 from seedbed.storage.upkeep import verify
 
 PLEASED = [
@@ -113,8 +121,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     """A workspace file in this folder, for each store."""
     url = {"memory": "memory:", "postgresql": ""}.get(request.param, "sqlite:///seedbed.db")
     world = EMBEDDED if "embedded" in request.param else SCRIPTED
-    settings = {"by": "ada", "models": {"sorter": world.model}, "quota": {"runs_per_day": 500}}
-    settings["channels"] = {"production": {}}
+    settings = {"by": "ada", "models": {"sorter": world.model}, "quota": {"runs_per_day": 1000}}
+    settings["reviewers"] = {"ben": ["product"]}
+    steps = {"shares": ["5%", "25%", "100%"], "hold": "2 runs", "roll_back_if": {"rating": -0.05, "error_rate": 0.05}}
+    settings["channels"] = {"production": {"require": ["better", "held_out", "rules_kept", "review"], "canary": steps}}
     (tmp_path / "seedbed.yaml").write_text(json.dumps(settings))
     monkeypatch.setenv("SEEDBED_STORE", url or request.getfixturevalue("postgres_url"))
     monkeypatch.chdir(tmp_path)
@@ -166,40 +176,82 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert Verdict.recall(space.store, verdict.experiment) == verdict
     assert space.store.get(verdict.experiment)["dataset"] == test.digest
 
-    # Release: the gates decide
+    # Release: the gates decide, and a person
+    ben = Library(space.store, "ben")
+    approve(ben, "production", START.digest, because="we have to begin somewhere")
     await space.release(START, to="production", because="the first one")
     with pytest.raises(ReleaseRefused) as refused:
         await space.release(better, to="production")
-    assert [refusal.path for refusal in refused.value.refusals] == ["better", "held_out"]
+    told = {refusal.path: refusal for refusal in refused.value.refusals}
+    assert list(told) == ["better", "held_out", "review"]
+    assert f"seedbed review approve production {found.best[3:13]}" in told["review"].remedy
     with pytest.raises(DatasetError, match="11 of 11 that the candidate was evolved on"):
         await space.compare(START, better, on=train, metric=metric, alpha=0.2)
+    with pytest.raises(ReleaseRefused, match="ada, who made it"):
+        approve(space.library, "production", found.best, because="I wrote it, I should know")
+    approve(ben, "production", found.best, because="read it, and its answers")
     await space.release(better, to="production", verdict=verdict)
+    assert state(space.store, "production") == State((START.digest,), Canary(found.best, 0.05))
 
-    # Run from the channel, roll back, run again
-    live = await space.run("production", seed=1, text=ANGRY[0])
-    assert live.playbook == found.best
-    await space.rollback("production", because="end of the story")
-    assert (await space.run("production", seed=1, text=ANGRY[0])).playbook == START.digest
+    # Step by step, as people come
+    for share in (0.25, 1.0):
+        with pytest.raises(ReleaseRefused, match="hold: found 0 runs"):
+            await space.promote("production", because="too soon")
+        await come(space, test, 8)
+        assert (await space.watch("production")).health.alarms == ()
+        await space.promote("production", because=f"nothing speaks against {share:.0%}")
+    assert state(space.store, "production") == State((START.digest, found.best))
+    assert (await space.run("production", seed=1, text=ANGRY[0])).playbook == found.best
 
-    # Every step is a fact
-    assert [fact.key for fact in facts(space, "run", subject=found.best)].count(live.id) == 1
+    # A worse one is forced into a canary, and the monitor takes it back
+    ungated = {"by": "sam", "channels": {"production": {"require": []}}}
+    hasty, worse = Workspace(space.settings.model_copy(update=ungated), space.store), muddled(better)
+    await hasty.release(worse, to="production", because="trust me", share=0.5)
+    await come(space, test, 80)
+    seen = await space.watch("production")
+    assert seen.moved is not None, seen.health.rows
+    assert [alert.kind for alert in seen.alerts] == ["rolled back"]
+    assert state(space.store, "production") == State((START.digest, found.best))
+
+    # Every step is a fact, and so is every decision
     assert [fact.key for fact in facts(space, "verdict", subject=found.best)] == [verdict.experiment]
-    assert [
-        (fact.body["to"]["how"], fact.body["to"]["stable"], fact.body["because"]) for fact in facts(space, "move")
-    ] == [
-        ("release", START.digest, "the first one"),
-        ("release", found.best, str(verdict)),
-        ("rollback", START.digest, "end of the story"),
+    moved = [(fact.body["to"]["how"], fact.body["because"], fact.by) for fact in facts(space, "move")]
+    assert moved == [
+        ("release", "the first one", "ada"),
+        ("release", str(verdict), "ada"),
+        ("promote", "nothing speaks against 25%", "ada"),
+        ("promote", "nothing speaks against 100%", "ada"),
+        ("release", "trust me", "sam"),
+        ("rollback", seen.moved.because, "monitor"),
     ]
+    assert short(worse.digest) in seen.moved.because
     assert facts(space, "move")[1].body["to"]["verdict"] == verdict.experiment
-    store: Any = space.store
-    assert {fact.by for kind in store.kinds() for fact in facts(space, kind)} == {"ada"}
 
     # And nobody edited any of it
+    store: Any = space.store
     report = verify(store)
     assert report.problems == ()
     assert (report.chained, report.refs) == (sum(store.kinds().get(kind, 0) for kind in CHAINED), 1)
-    assert {"move", "verdict", "trial"} <= CHAINED
+    assert {"move", "verdict", "approval", "trial"} <= CHAINED
+    assert evidence.verify(store, [verdict.experiment]) == {verdict.experiment: []}
+
+
+async def come(space: Workspace, tasks: Dataset, count: int) -> None:
+    """So many people come who are compared with others, and each says whether the answer was right."""
+    serving = await Reader(space.library, "production").read()
+    keys = (f"{serving.version}/{number}" for number in itertools.count())
+    compared = (key for key in keys if assigned(serving, key).compared)
+    for key, task in zip(itertools.islice(compared, count), itertools.cycle(tasks), strict=False):
+        run = await space.run("production", key=key, **task.inputs)
+        space.feedback(run, float(run.output.strip() == task.expected))
+
+
+def muddled(playbook: Playbook) -> Playbook:
+    """One that is asked for something else."""
+    document = playbook.document()
+    document["roles"]["sorter"]["system"] = "Name a fruit."
+    document["steps"][0]["prompt"] = "{text}\nFruit:"
+    return Playbook.from_document({key: value for key, value in document.items() if key != "demos"})
 
 
 async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspace, world: World) -> None:

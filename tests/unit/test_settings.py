@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.settings import Settings, revealed, secrets, without_secrets
+from seedbed.settings import Confirmation, Settings, revealed, secrets, without_secrets
 
 SECRET = "hunter2-of-the-tests"
 KEY = "sk-proj-0123456789abcdefghij"
@@ -225,6 +226,30 @@ def test_a_wrong_place_for_telemetry_is_told_with_the_right_form(tmp_path: Path)
     assert "expected a URL such as http://localhost:4318/v1/traces" in told["telemetry.spans (line 3)"]
 
 
+def test_who_is_asked_and_for_how_long(tmp_path: Path) -> None:
+    assert load(tmp_path, "by: ada").confirm == Confirmation(how=None)
+    text = "confirm: {how: prompt}\nenvironments: {production: {confirm: {how: queue, timeout: 1.5 hours}}}"
+    there = load(tmp_path, text, {"SEEDBED_ENVIRONMENT": "production"}).confirm
+    assert (there.how, there.timeout) == ("queue", timedelta(minutes=90))
+    assert load(tmp_path, text, {"SEEDBED_CONFIRM__TIMEOUT": "30 seconds"}).confirm.timeout == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("confirm: queue", "confirm"),
+        ("confirm: {how: phone}", "confirm.how"),
+        ("confirm: {who: ann}", "confirm.who"),
+        *((f"confirm: {{timeout: {each}}}", "confirm.timeout") for each in ("5", "-1 hours", "0 seconds", "53 weeks")),
+        *((f"confirm: {{timeout: {each}}}", "confirm.timeout") for each in ("soon", "true", "[1 hour]", "9e99 days")),
+    ],
+)
+def test_a_wrong_way_to_ask_is_told_with_the_right_form(tmp_path: Path, text: str, path: str) -> None:
+    (told,) = wrong(tmp_path, text).items()
+    assert told[0] == f"{path} (line 1)"
+    assert "expected" in told[1]
+
+
 def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> None:
     assert "an unknown key" in wrong(tmp_path, "source: elsewhere")["source (line 1)"]
 
@@ -240,6 +265,8 @@ def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> No
         ("models: [fast]", "models"),
         ("models: {fast: embedded}", "models.fast"),
         ("channels: {production: [better]}", "channels.production"),
+        ("alerts: {log: alerts.jsonl}", "alerts"),
+        ("alerts: [log]", "alerts[0]"),
         ("quota: 5", "quota"),
         ("quota: {runs_per_day: true}", "quota.runs_per_day"),
         ("quota: {runs_per_day: 1.5}", "quota.runs_per_day"),

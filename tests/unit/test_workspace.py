@@ -300,6 +300,8 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
         ("live/warm", "superior", 0.025),
     ]
     assert warm.canary.playbook == agent("c").digest
+    assert (short.verdict, warm.verdict and warm.verdict.finding) == (None, "superior")
+    assert await its.compare_channels(*names) == [short, warm]
     await its.release(agent("d"), to="live/short", because="another")
     assert [each.pairs for each in await its.compare_channels(*names)] == [0, 0]
     with pytest.raises(NotFound, match='no channel "nowhere"'):

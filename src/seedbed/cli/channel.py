@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seedbed.cli import options, output
+from seedbed.cli import drill, options, output, watch
 from seedbed.cli.options import AsJson, Because, DryRun, WorkspaceFile
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
+from seedbed.cli.output import line, when
 
 if TYPE_CHECKING:
     from seedbed.storage.store import Json, Ref
@@ -242,46 +242,6 @@ def assign(
 
 
 @app.command()
-def compare(
-    channel: ChannelName,
-    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="Which feedback counts.")] = "rating",
-    alpha: Annotated[
-        float, typer.Option("--alpha", metavar="RATE", help="The highest chance to call it better if it is not.")
-    ] = 0.05,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show how the canary of a channel does beside its control, by the feedback of those who met them.
-
-    Look as often as you like. It is invalid if the two are not met, or not rated, as often as each other.
-
-    JSON: channel, metric, control (playbook, units, known, mean), canary (playbook, units, known, mean), finding,
-    pairs, wins, ties, losses, difference, low, high, p, alpha, because. Exit code 0 if the canary is better, 1 if it is
-    worse, 2 if that cannot be told.
-    """
-    from seedbed.storage.store import short
-
-    with options.opened(workspace) as space:
-        found = options.complete(space.compare_live(channel, metric=metric, alpha=alpha))
-    sides = [
-        (
-            name,
-            short(side.playbook),
-            f"{side.units:,}",
-            f"{side.known:,}",
-            "" if side.mean is None else f"{side.mean:.3f}",
-        )
-        for name, side in (("control", found.control), ("canary", found.canary))
-    ]
-    table = output.table("arm", "playbook", "units", "outcomes", "mean", rows=sides)
-    gain = "" if found.difference is None else f": {found.difference:+.3f}, 95% {found.low:+.3f} to {found.high:+.3f}"
-    told = f" after {found.pairs:,} pairs, W {found.wins} T {found.ties} L {found.losses}"
-    why = [line((found.because, "red"))] if found.because else []
-    output.show(found.document(), as_json, table, line((found.finding, "bold"), gain, told), *why)
-    raise typer.Exit({"superior": PASS, "inferior": BLOCKED}.get(found.finding, INCONCLUSIVE))
-
-
-@app.command()
 def log(
     channel: ChannelName,
     markdown: Annotated[bool, typer.Option("--markdown", help="A table to paste into a merge request.")] = False,
@@ -300,8 +260,19 @@ def log(
     if as_json or not markdown:
         lineage.show_moves(name, moves, as_json)
         return
-    typer.echo(f"| at | how | from | to | because | by |\n|{'---|' * 6}")
+    typer.echo(f"| at | how | from | to | because | gates | by |\n|{'---|' * 7}")
     for each in map(lineage.move_document, moves):
         because = " ".join(each["because"].replace("|", "\\|").split())
         cells = [when(each["at"]), each["to"]["how"], lineage.target(each["from"]), lineage.target(each["to"])]
-        typer.echo(f"| {' | '.join([*cells, because, each['by']])} |")
+        typer.echo(f"| {' | '.join([*cells, because, _gates(each['to']), each['by']])} |")
+
+
+def _gates(target: Json) -> str:
+    """By which gates a release was let pass."""
+    if "require" not in target:
+        return ""
+    return ", ".join(each if isinstance(each, str) else next(iter(each)) for each in target["require"]) or "none"
+
+
+app.add_typer(drill.app)
+app.add_typer(watch.app)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, MetricName, WorkspaceFile
+from seedbed.cli.options import AsJson, WorkspaceFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
@@ -44,8 +44,12 @@ EXITS = {"superior": PASS, "inferior": BLOCKED, "futile": BLOCKED}
 
 
 def compare(
-    control: Annotated[str, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")],
-    candidates: Annotated[list[str], typer.Argument(metavar="B", help="What may be better; several are ranked.")],
+    control: Annotated[
+        str | None, typer.Argument(metavar="A", help="What there is: a file, a digest, a ref or a channel.")
+    ] = None,
+    candidates: Annotated[
+        list[str] | None, typer.Argument(metavar="B", help="What may be better; several are ranked.")
+    ] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +77,23 @@ def compare(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
     ] = None,
-    metric: MetricName = "exact_match",
+    live: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--live",
+            metavar="CHANNEL",
+            help="Instead of A and B: its canary, by the feedback of people. Given again: what other channels serve.",
+        ),
+    ] = None,
+    conclude: Annotated[
+        bool, typer.Option("--conclude", help="With --live: have the verdict now, decided or not.")
+    ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="How answers are scored: exact_match. With --live, which feedback counts: rating."
+        ),
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -136,20 +156,44 @@ def compare(
     """Decide whether B is better than A, with a guaranteed error rate.
 
     Stops as soon as the answer is known, and goes on where it was after an interruption. Repeating a comparison gives
-    the recorded verdict. Several candidates are ranked, with one error rate for all of them together.
+    the recorded verdict. Several candidates are ranked, with one error rate for all of them together. With --live it is
+    decided by people who were served, as their feedback arrives; nothing is run.
 
     JSON: experiment, control, candidate, dataset, metric, finding, because, aborted, tasks, at_most, wins, ties,
     losses, control_mean, candidate_mean, difference, low, high, estimate, estimate_low, estimate_high, p, e, alpha,
-    rule, guarantee, better, outcomes, scores, failed, unscored, evidence, judges, replay, cost_usd. JSON with several:
-    control, alpha, candidates. JSON with --replay: verdict, fidelity, missed, steps. JSON with --live-runs: estimate,
-    fidelity, missed, steps. JSON with --plan: rule, guarantee, alpha, units, runs_per_unit, effect, discordance,
-    expected, curve, fixed, detectable, usd_per_unit, expected_cost_usd.
+    rule, guarantee, better, outcomes, scores, failed, unscored, evidence, judges, replay, live, cost_usd. JSON with
+    several: control, alpha, candidates. JSON with --live: channel, metric, control (playbook, units, known, mean),
+    canary (playbook, units, known, mean), finding, pairs, wins, ties, losses, difference, low, high, p, alpha,
+    experiment, because, verdict. JSON with --live twice: control, arms. JSON with --replay: verdict, fidelity, missed,
+    steps. JSON with --live-runs: estimate, fidelity, missed, steps. JSON with --plan: rule, guarantee, alpha, units,
+    runs_per_unit, effect, discordance, expected, curve, fixed, detectable, usd_per_unit, expected_cost_usd.
     Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or not as good as hoped for, or it cannot
     be done; 2 if these tasks do not tell, or the money did not last. Of several, 0 if any is better, 1 if none may be.
+    With --live, 2 also if it is not decided yet: look again as often as you like.
     With --live-runs, 0 if all of the interval is in favour of B, 1 if all of it is against, else 2.
     """
-    from seedbed.cli import verdicts
+    from seedbed.cli import online, verdicts
 
+    if live:
+        others: dict[str, object] = {"A": control, "--on": on, "--replay": replay, "--plan": plan, "--output": file}
+        others |= {"--rule": rule, "--effect": effect, "--goal": goal != Goal.superior, "--margin": margin}
+        others |= {"--replicates": replicates > 1, "--first-replicate": first_replicate > 0, "--for": channel}
+        others |= {
+            "--max-cost": max_cost,
+            "--parallel": parallel,
+            "--mode": mode,
+            "--live-runs": live_runs,
+            "--seed": seed != 0,
+        }
+        _expect_none(
+            True, {**others, "--since": since, "--discordance": discordance}, "with --live, which runs nothing"
+        )
+        _expect(0.05 if alpha is None else alpha, None, None, None, goal, None)
+        online.compare_live(live, metric or "rating", alpha, conclude, workspace, as_json)
+    if control is None or not candidates:
+        raise typer.BadParameter("found none; expected two playbooks, or --live CHANNEL", param_hint="A B")
+    _expect_none(True, {"--conclude": conclude}, "without --live")
+    metric = metric or "exact_match"
     if on is None and replay is None:
         raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
     anew = first_replicate > 0

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,30 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 MARKER = ".made-by-seedbed-demo"
+SETTINGS = """\
+# The workspace of a small team: ada writes playbooks, ben reviews them.
+store: sqlite:///seedbed.db
+by: ada
+reviewers: {ben: [product]}
+models:
+  local: {use: embedded, args: {template: raw}}
+channels:
+  production:
+    require: [better, held_out, rules_kept, review]
+    canary:
+      shares: [5%, 25%, 100%]
+      hold: 3 runs
+      roll_back_if: {rating: -0.05, error_rate: +0.05}
+"""
+HASTY = """\
+# Somebody in a hurry has taken the gates out of their own copy of the workspace file.
+store: sqlite:///seedbed.db
+by: sam
+models:
+  local: {use: embedded, args: {template: raw}}
+channels:
+  production: {require: []}
+"""
 CARELESS = """\
 # Somebody found the rules in the way.
 extends: sorter
@@ -34,6 +58,7 @@ overrides: {rules.never: null}
 """
 EXPERIMENT = "EXPERIMENT"
 """Stands for the digest of the newest experiment, which nobody knows before it is run."""
+BEN = "SEEDBED_BY=ben"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +108,34 @@ STORY = (
         (("compare", "sorter.yaml", "better", "--on", "messages-test.jsonl"),),
     ),
     Chapter(
-        "Release it",
-        "The channel's gates decide. They accept the verdict because it is about exactly these two playbooks, and on "
-        "tasks that nothing was evolved on.",
+        "The gates",
+        "Ben has looked at the first one, and it is served. Nobody has looked at the better one yet.",
         (
+            (BEN, "review", "approve", "production", "sorter.yaml", "--because", "we have to begin somewhere"),
             ("release", "sorter.yaml", "--to", "production", "--because", "first release"),
             ("release", "better", "--to", "production", "--because", EXPERIMENT),
+        ),
+        ends=BLOCKED,
+    ),
+    Chapter(
+        "A person looks",
+        "Ada cannot approve what is hers. With Ben's word and the verdict about exactly these two playbooks it may go: "
+        "to one in twenty of those who ask.",
+        (
+            ("review", "request", "production", "better", "--because", "nearly all right now"),
+            (BEN, "review", "approve", "production", "better", "--because", "read it, and its answers"),
+            ("release", "better", "--to", "production", "--because", EXPERIMENT),
+        ),
+    ),
+    Chapter(
+        "Step by step",
+        "People come; here the tasks that were held out. As many of them as meet the canary are its control. Each step "
+        "is taken only if nothing speaks against it.",
+        (
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "160"),
+            ("channel", "watch", "production", "--once", "--promote"),
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "40", "--first", "161"),
+            ("channel", "watch", "production", "--once", "--promote"),
             ("run", "production", init.MESSAGE, "--seed", "1"),
         ),
     ),
@@ -102,21 +149,35 @@ STORY = (
         ends=BLOCKED,
     ),
     Chapter(
-        "Roll back",
-        "Always allowed, and one command.",
-        (("rollback", "production", "--because", "end of the demonstration"),),
+        "Forced through, and taken back",
+        "Sam has a copy of the workspace file without gates, and puts the first draft back for half of all people. The "
+        "monitor sees that they are served worse than the others, and takes it back by itself.",
+        (
+            (
+                *("release", "sorter.yaml", "--to", "production", "--share", "50%"),
+                *("--because", "I liked it better", "-w", "hasty.yaml"),
+            ),
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "120", "--first", "201"),
+            ("channel", "watch", "production", "--once"),
+        ),
+        ends=BLOCKED,
     ),
     Chapter(
         "What is left",
-        "Who grew from whom, what was served when and why, and the proof that no playbook, verdict or release "
-        "was edited.",
-        (("playbook", "tree"), ("channel", "log", "production"), ("store", "verify")),
+        "Who grew from whom; every number of the verdict computed again; the proof that no playbook, verdict, approval "
+        "or release was edited; and the decisions, to paste where people read them.",
+        (
+            ("playbook", "tree"),
+            ("evidence", "verify"),
+            ("store", "verify"),
+            ("channel", "log", "production", "--markdown"),
+        ),
     ),
 )
 
 LOOK = (
     ("playbook", "diff", "sorter.yaml", "better"),
-    ("channel", "log", "production", "--markdown"),
+    ("channel", "watch", "production"),
     ("runs", "list", "--limit", "5"),
     ("store", "stats"),
 )
@@ -130,18 +191,19 @@ def demo(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Show the whole loop, offline, in two or three minutes: run, evaluate, evolve, compare, release, roll back.
+    """Show the whole loop offline, in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
 
     A folder that an earlier demo made is replaced; any other is left alone.
 
     JSON: folder, seconds, steps (command, exit_code, output). Exit code 2 if no candidate proved to be better.
     """
     _clear(folder)
-    (folder / "careless.yaml").write_text(CARELESS, encoding="utf-8")
     init.written(folder)
+    for name, text in ((options.FILE, SETTINGS), ("hasty.yaml", HASTY), ("careless.yaml", CARELESS)):
+        (folder / name).write_text(text, encoding="utf-8")
     began = time.monotonic()
     steps: list[Json] = []
-    with chdir(folder), _own_store():
+    with chdir(folder), _variables(OWN):
         code = _told(context.find_root().command, steps, as_json)
     seconds = time.monotonic() - began
     if as_json:
@@ -166,20 +228,27 @@ def _clear(folder: Path) -> None:
     (folder / MARKER).write_text("seedbed demo made this folder, and its next run replaces it.\n", encoding="utf-8")
 
 
+OWN = {"SEEDBED_STORE": "sqlite:///seedbed.db", "SEEDBED_ENCRYPTED": "false", "SEEDBED_BY": None}
+"""Whatever the variables of this shell name, a demonstration writes to its own store, by its own people."""
+
+
 @contextmanager
-def _own_store() -> Iterator[None]:
-    """Whatever store the variables of this shell name, a demonstration must not write to it."""
-    own = {"SEEDBED_STORE": "sqlite:///seedbed.db", "SEEDBED_ENCRYPTED": "false"}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
+def _variables(given: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of this process for a while; those that are None are taken away."""
+    before = {name: os.environ.get(name) for name in given}
+    _set(given)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _told(seedbed: Any, steps: list[Json], as_json: bool) -> int:
@@ -203,16 +272,19 @@ def _ended_early(verb: str, code: int, as_json: bool) -> int:
 
 
 def _done(seedbed: Any, arguments: tuple[str, ...], steps: list[Json], as_json: bool) -> int:
-    """Do one command as if it had been typed."""
+    """Do one command as if it had been typed, by whoever it says."""
     told = tuple(_newest_experiment() if each == EXPERIMENT else each for each in arguments)
-    if not as_json:
-        output.console().print(line(("\n$ ", "dim"), (init.command(*told), "cyan")))
-        return call(seedbed, told)
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = call(seedbed, (*told, "--json"))
+    by, told = (told[:1], told[1:]) if told[0] == BEN else ((), told)
+    typed = " ".join((*by, init.command(*told)))
+    with _variables({"SEEDBED_BY": "ben"} if by else {}):
+        if not as_json:
+            output.console().print(line(("\n$ ", "dim"), (typed, "cyan")))
+            return call(seedbed, told)
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = call(seedbed, (*told, "--json"))
     document = json.loads(out.getvalue() or err.getvalue() or "null")
-    steps.append({"command": init.command(*told), "exit_code": code, "output": document})
+    steps.append({"command": typed, "exit_code": code, "output": document})
     return code
 
 

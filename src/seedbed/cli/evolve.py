@@ -67,6 +67,12 @@ def evolve(
     patience: Annotated[
         int | None, typer.Option("--patience", min=1, metavar="STEPS", help="Stop after so many that found nothing.")
     ] = None,
+    surrogate: Annotated[
+        bool,
+        typer.Option(
+            "--surrogate", help="Skip candidates that seem hopeless by the scores of others; one in twenty is tried."
+        ),
+    ] = False,
     branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Draws tasks and candidates.")] = 0,
     metric: Annotated[
@@ -97,9 +103,9 @@ def evolve(
     it was, and pays nothing twice.
 
     JSON: search, optimizer, metric, better, tasks (reflect, select), start, best, improved, score, start_score,
-    optimism, confirmed, answer, changes (path, before, after), arms, front, diversity (step, distance), tried
-    (playbook, how, arm, parents, score, deviation, tasks, scores), steps (runs, offered, best, score, deviation), spent
-    (runs, tokens, usd, seconds), budget, ended, branch.
+    optimism, confirmed, answer, changes (path, before, after), arms, skipped (candidates, hopeless, evaluated, wrong,
+    low, high), front, diversity (step, distance), tried (playbook, how, arm, parents, score, deviation, tasks, scores),
+    steps (runs, offered, best, score, deviation), spent (runs, tokens, usd, seconds), budget, ended, branch.
     JSON with --dry-run: start, optimizer, budget, reflect, select, confirm.
     Exit code 2 if nothing was better than the start.
     """
@@ -116,6 +122,7 @@ def evolve(
         "demos": demos,
         "reflector": reflector,
         "patience": patience,
+        "surrogate": surrogate,
         "seed": seed,
         "metric": metric or ["exact_match"],
     }
@@ -173,7 +180,8 @@ def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
         if wrong.problems[0].path != "gene":  # the others are about the playbook, not about what was typed
             raise
         raise typer.BadParameter(str(wrong), param_hint="--gene") from None
-    plan = Plan.of(start, tasks, chosen, confirm=others, seed=seed, budget=limit, patience=given["patience"])
+    limits = {"budget": limit, "patience": given["patience"], "surrogate": given.get("surrogate", False)}
+    plan = Plan.of(start, tasks, chosen, confirm=others, seed=seed, **limits)
     return plan, [options.metric(space, name) for name in given["metric"]]
 
 

@@ -84,7 +84,8 @@ def so_far(told: Told, metrics: Sequence[Metric] = ()) -> Summary:
 
     pool, paid = told.pool, told.account
     start, best = (pool.playbooks[place].digest for place in (0, told.best))
-    found = Evolution("", start, best, pool, tuple(told.steps), paid.budget, paid.spent, "")
+    skips = tuple(told.skips)
+    found = Evolution("", start, best, pool, tuple(told.steps), paid.budget, paid.spent, "", skips=skips)
     return summary_of(found, metrics=metrics)
 
 
@@ -96,9 +97,11 @@ def progress_view(summary: Summary) -> RenderableType:
     from seedbed.evolution.summary import level_text
 
     best, start, found = summary.standing(summary.best), summary.standing(0), summary.found
+    skipped = summary.skipped.candidates if summary.skipped else 0
     lines = [
         f"best {level_text(best)} on {best.n} of {len(summary.pool.select)} tasks | start {level_text(start)} | "
-        f"step {len(found.steps)} | {len(summary.pool) - 1:,} tried"
+        f"step {len(found.steps)} | {len(summary.pool) - 1 - skipped:,} tried"
+        + (f", {skipped:,} skipped" * bool(skipped))
     ]
     free = []
     for name, spent, limit in summary.spending:
@@ -178,6 +181,7 @@ def document(summary: Summary) -> Json:
         "answer": summary.answer,
         "changes": [change_document(change) for change in summary.changes],
         "arms": {name: asdict(each) for name, each in summary.arms.items()},
+        "skipped": _skipped_document(summary),
         "front": [pool.playbooks[place].digest for place, lit in summary.front.items() if lit],
         "diversity": [{"step": step, "distance": apart} for step, apart in summary.diversity],
         "tried": [_member_document(summary, summary.member(place)) for place in range(len(pool))],
@@ -195,6 +199,15 @@ def document(summary: Summary) -> Json:
         "budget": found.budget.body(),
         "ended": found.ended or None,
     }
+
+
+def _skipped_document(summary: Summary) -> Json | None:
+    if (skipped := summary.skipped) is None:
+        return None
+    wrong = skipped.wrong
+    share = wrong.mean if wrong.n else None
+    told = {"evaluated": wrong.n, "wrong": share, "low": wrong.low, "high": wrong.high}
+    return {"candidates": skipped.candidates, "hopeless": skipped.hopeless, **told}
 
 
 def _member_document(summary: Summary, member: Member) -> Json:
@@ -264,6 +277,8 @@ def ending(summary: Summary) -> list[str]:
         told.append(f"in the search: {number(summary.standing(summary.best).mean)}{doubt}")
     if found.confirmed and found.confirmed.over_best_of_n:
         told.append(f"over the best of N without learning: {gain_text(found.confirmed.over_best_of_n)}")
+    if summary.skipped:
+        told.append(summary.skipped.sentence)
     runs = f"{found.spent['runs']:,} runs ({money(found.spent['usd'])}) of {found.budget}"
     tried = f"{counted(len(summary.pool) - 1, 'candidate')} in {counted(len(found.steps), 'step')}"
     told.append(f"{tried} and {runs}; {found.ended or 'not ended yet'}")

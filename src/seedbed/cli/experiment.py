@@ -38,7 +38,8 @@ def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = 
     for each in found:
         verdict = each.verdict
         finding = line((verdict.finding, verdicts.FINDINGS[verdict.finding])) if verdict else line((each.status, "dim"))
-        read = f"{verdict.tasks}/{verdict.at_most}" if verdict else ""
+        of = f"/{verdict.at_most}" if verdict and not verdict.live else ""
+        read = f"{verdict.tasks}{of}" if verdict else ""
         rows.append((short(each.begun.key), output.when(each.begun.at), finding, read, each.experiment.hypothesis))
     table = output.table("experiment", "begun", "finding", "tasks#", "hypothesis", rows=rows)
     output.show([document(each) for each in found], as_json, table if rows else "No comparison was begun here yet.")
@@ -53,23 +54,26 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
     from rich.console import Group
 
     from seedbed.cli import verdicts
+    from seedbed.experiments.live import Source, is_live
     from seedbed.experiments.verdict import found, standing
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
         each = standing(space.store, found(space.store, name))
-    plan = each.experiment
+        plan = each.experiment
+        about_units = (
+            Source.of(space.store, plan).told
+            if is_live(plan)
+            else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
+        )
     about = output.facts(
         [
             ("hypothesis", plan.hypothesis),
             ("status", each.status),
             ("begun", f"{output.when(each.begun.at)} by {each.begun.by}"),
-            (
-                "dataset",
-                f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}",
-            ),
+            ("live" if is_live(plan) else "dataset", about_units),
             ("rule", ", ".join(f"{key} {value}" for key, value in plan.rule.items() if value is not None)),
-            ("failures", f"count as {plan.failure_counts_as:g}"),
+            ("failures", "" if is_live(plan) else f"count as {plan.failure_counts_as:g}"),
             ("channel", plan.channel),
         ]
     )

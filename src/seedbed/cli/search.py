@@ -70,9 +70,9 @@ def show(
     """What a search found, or has found so far, as it was told when it ended.
 
     JSON: search, optimizer, metric, better, tasks (reflect, select), start, best, improved, score, start_score,
-    optimism, confirmed, answer, changes (path, before, after), arms, front, diversity (step, distance), tried
-    (playbook, how, arm, parents, score, deviation, tasks, scores), steps (runs, offered, best, score, deviation), spent
-    (runs, tokens, usd, seconds), budget, ended, begun, by.
+    optimism, confirmed, answer, changes (path, before, after), arms, skipped (candidates, hopeless, evaluated, wrong,
+    low, high), front, diversity (step, distance), tried (playbook, how, arm, parents, score, deviation, tasks, scores),
+    steps (runs, offered, best, score, deviation), spent (runs, tokens, usd, seconds), budget, ended, begun, by.
     """
     from seedbed.cli import evolving
     from seedbed.evaluation.metrics import better

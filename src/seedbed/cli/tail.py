@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from seedbed.cli import views
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.errors import NotFound, shown
+from seedbed.storage.news import News
 from seedbed.storage.store import Fact, Json, Query, Store, short
 
 if TYPE_CHECKING:
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 0.5
 """How often the store is asked for more."""
-
-LATE_SECONDS = 5.0
-"""How long a fact may be on its way: where many write at a time, numbers are given before they can be read."""
 
 INSIDE = ("turn", "failure", "decision", "call", "child", "remark")
 KINDS = ("start", *INSIDE, "run")
@@ -35,15 +31,15 @@ def follow(store: Store, run: str | None = None, *, wait: Callable[[float], None
     if run is None:
         newest = (fact for kind in KINDS for fact in store.facts(Query(kind=kind, newest=True, limit=1)))
         after = max((fact.number for fact in newest), default=0)
-        return _followed(_News(store, [Query(kind=kind) for kind in KINDS], after), wait, endless=True)
+        return _followed(News(store, [Query(kind=kind) for kind in KINDS], after), wait, endless=True)
     start = Query(kind="start", key=run)
     if not any(store.facts(start)):
         raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
     inside = [Query(kind=kind, subject=run) for kind in INSIDE]
-    return _followed(_News(store, [start, *inside, Query(kind="run", key_from=run)], 0), wait, endless=False)
+    return _followed(News(store, [start, *inside, Query(kind="run", key_from=run)], 0), wait, endless=False)
 
 
-def _followed(news: _News, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
+def _followed(news: News, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
     last = ""
     while endless or last != "run":  # after which a run that is taken up again goes on
         for fact in news.read():
@@ -51,30 +47,6 @@ def _followed(news: _News, wait: Callable[[float], None], *, endless: bool) -> I
             last = fact.kind
         if endless or last != "run":
             wait(INTERVAL_SECONDS)
-
-
-class _News:
-    """What the answers to some queries have not held before, in the order of the store."""
-
-    def __init__(self, store: Store, queries: Sequence[Query], after: int) -> None:
-        self._store = store
-        self._queries = queries
-        self._after = after
-        self._seen: set[int] = set()
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def read(self) -> list[Fact]:
-        now = time.monotonic()
-        while self._marks and self._marks[0][0] < now - LATE_SECONDS:
-            self._after = self._marks.popleft()[1]
-        self._seen = {number for number in self._seen if number > self._after}
-        queries = (replace(query, after=self._after) for query in self._queries)
-        facts = (fact for query in queries for fact in self._store.facts(query))
-        found = sorted((fact for fact in facts if fact.number not in self._seen), key=lambda fact: fact.number)
-        if found:
-            self._seen.update(fact.number for fact in found)
-            self._marks.append((now, max(self._seen)))
-        return found
 
 
 def run_of(fact: Fact) -> str:

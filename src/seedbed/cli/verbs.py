@@ -53,6 +53,7 @@ def run(
     Exit code 2 if the money ran out before the end.
     """
     from seedbed.cli import live, views
+    from seedbed.stage.confirmation import Prompt
 
     if (playbook is None) == (resume is None):
         raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")
@@ -64,6 +65,8 @@ def run(
     if key is not None and (values or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as hear:
+        if space.settings.confirm.how is None:
+            space.confirm = Prompt(space.by, space.settings.confirm.timeout)
         if playbook is None:
             work = space.resume(options.whole_run(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
         else:

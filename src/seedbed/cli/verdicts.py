@@ -54,12 +54,13 @@ def verdict_view(verdict: Verdict, rule: Json, names: Names | None = None) -> Re
 
     kept = "kept however often one looks" if verdict.guarantee.startswith("error rates") else verdict.guarantee
     p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {kept})"
+    of = "" if verdict.live else f" of {verdict.at_most}"
     adjusted = _interval(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
     pairs: list[tuple[str, RenderableType]] = [
         (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
         ("difference", _interval(verdict.difference, verdict.low, verdict.high)),
-        ("stop-adjusted", adjusted if verdict.tasks < verdict.at_most else ""),
-        ("tasks", f"{verdict.tasks} of {verdict.at_most}: {_outcomes(verdict)}"),
+        ("stop-adjusted", adjusted if verdict.live or verdict.tasks < verdict.at_most else ""),
+        ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
         ("p", p),
@@ -306,7 +307,7 @@ def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | 
     from seedbed.experiments.evidence import certificate
 
     proof = certificate(space.store, verdict.experiment)
-    tasks = Dataset.from_content(space.store.get(verdict.dataset))
+    tasks = Dataset(()) if verdict.live else Dataset.from_content(space.store.get(verdict.dataset))
     write = page.to_html if file.suffix == ".html" else report.to_markdown
     with file.open("x", encoding="utf-8") as out:
         out.write(write(proof, tasks, names))

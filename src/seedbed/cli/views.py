@@ -83,7 +83,8 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         name = body["step"] or body["role"]
         return [line(("✗ ", "bold red"), f"{name} was not answered, {money(body['cost_usd'])}: {body['error']}")]
     if fact.kind == "decision":
-        return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}")]
+        told = f"; {body['answered']}" if body.get("answered") else ""
+        return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{told}")]
     if fact.kind == "call":
         asked_for = json.dumps(body["arguments"], ensure_ascii=False)
         answer = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"

@@ -3,7 +3,8 @@
 A unit is whoever or whatever should always meet the same playbook: a user, a session, a conversation. Its place in
 [0, 1) depends on the channel, the candidate and its key, and on nothing else: not on the process, the machine or the
 time. Those below the share meet the canary, so that nobody leaves it when the share grows; and another candidate is
-tried on others. As many at the other end, who meet what is stable, are the control.
+tried on others. As many at the other end, who meet what is stable, are the control. Some of them may be kept back when
+the canary is settled: they still meet what was there before.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.readers import Reader, Serving
-from seedbed.release.states import Canary
 from seedbed.storage.store import A_NAME, Digest, Fact, Query, Store, nameable, now
 
-Arm = Literal["stable", "control", "canary"]
+Arm = Literal["stable", "control", "canary", "held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Choice:
     share: float
     propensity: float
     version: int
+    compared: bool = False
+    """Whether it is set against what others meet: as many of the one side are as there are on the other."""
     stale: bool = False
 
 
@@ -49,24 +52,39 @@ def place(channel: str, candidate: Digest, key: str) -> float:
     return (int.from_bytes(hashlib.blake2b(told, digest_size=8).digest()) >> 11) / 2**53  # as many bits as a float has
 
 
-def shares(canary: Canary | None) -> dict[Arm, float]:
-    """How likely each arm is. The control is as large as the canary, as long as there are enough."""
-    if canary is None:
-        return {"stable": 1.0}
-    control = min(canary.share, 1 - canary.share)
-    rest = 1 - canary.share - control
-    arms: dict[Arm, float] = {"canary": canary.share, "control": control, "stable": rest}
-    return {arm: share for arm, share in arms.items() if share > 1e-12}
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Two playbooks on one channel: which share of units meets the newer one, and what the arms are called."""
+
+    newer: Digest
+    older: Digest
+    share: float
+    arms: tuple[Arm, Arm] = ("canary", "control")
+
+    @property
+    def compared(self) -> float:
+        """The share of units on each side that is set against the other side: as many here as there."""
+        return min(self.share, 1 - self.share)
+
+    def arm(self, at: float) -> Arm:
+        """The arm of whoever stands there. Those between the two meet the older one, and are not compared."""
+        newer, control = self.arms
+        return newer if at < self.share else control if at >= 1 - self.compared else "stable"
+
+    def propensity(self, arm: Arm) -> float:
+        newer, control = self.arms
+        if arm == newer:
+            return self.share
+        return self.compared if arm == control else 1 - self.share - self.compared
 
 
-def arm_of(channel: str, canary: Canary | None, key: str) -> Arm:
-    """The arm that a unit is in, today as tomorrow."""
-    if canary is None:
-        return "stable"
-    at = place(channel, canary.playbook, key)
-    if at < canary.share:
-        return "canary"
-    return "control" if at >= max(canary.share, 1 - canary.share) else "stable"
+def split_of(serving: Serving, at: datetime) -> Split | None:
+    """What a channel parts its units by, if it does: a canary, or what some are kept back with."""
+    if canary := serving.canary:
+        return Split(canary.playbook, serving.stable, canary.share)
+    if (held := serving.held) and at < held.until:
+        return Split(serving.stable, held.playbook, 1 - held.share, ("stable", "held"))
+    return None
 
 
 async def choose(reader: Reader, key: str, *, run: str = "") -> Choice:
@@ -94,7 +112,10 @@ async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
         name = split_name([serving.channel for serving in servings])
         met = servings[int(place(name, "", key) * len(servings))]
         choice = replace(
-            assigned(replace(met, canary=None), key, exposure), arm=met.channel, propensity=1 / len(servings)
+            assigned(replace(met, canary=None, held=None), key, exposure),
+            arm=met.channel,
+            propensity=1 / len(servings),
+            compared=True,
         )
         if await _written(choice, name, first.library):
             return choice
@@ -123,17 +144,20 @@ async def _written(choice: Choice, subject: str, library: Library) -> bool:
 
 def assigned(serving: Serving, key: str, exposure: str = "") -> Choice:
     """What a unit meets of what is served. Nothing is written down."""
-    canary = serving.canary
-    arm = arm_of(serving.channel, canary, key)
+    split = split_of(serving, now())
+    at = place(serving.channel, split.newer, key) if split else 0.0
+    arm = split.arm(at) if split else "stable"
+    older = split is not None and arm != split.arms[0]
     return Choice(
         exposure=exposure,
         channel=serving.channel,
         key=key,
         arm=arm,
-        playbook=serving.playbooks[canary.playbook if canary and arm == "canary" else serving.stable],
-        share=canary.share if canary else 0.0,
-        propensity=shares(canary)[arm],
+        playbook=serving.playbooks[(split.older if older else split.newer) if split else serving.stable],
+        share=split.share if split else 0.0,
+        propensity=split.propensity(arm) if split else 1.0,
         version=serving.version,
+        compared=split is not None and (at < split.compared or arm == split.arms[1]),
         stale=serving.stale,
     )
 
@@ -146,6 +170,7 @@ def _exposed(choice: Choice, subject: str, by: str) -> Fact:
         "share": choice.share,
         "propensity": choice.propensity,
         "version": choice.version,
+        "compared": choice.compared,
     }
     return Fact(
         kind="exposure",

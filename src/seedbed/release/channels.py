@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
+from typing import Any
 
-from seedbed.errors import NotFound, Problem, ReleaseRefused, shown
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
 from seedbed.release.gates import Change, Gate, Refusal
+from seedbed.release.live import verdict_on
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import (
     Canary,
     Event,
     Freeze,
+    KeepBack,
     Promote,
     Release,
     Rollback,
@@ -29,7 +32,7 @@ from seedbed.release.states import (
     replayed,
     stable_of,
 )
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
 
 AT_ONCE = Ramp()
 
@@ -42,7 +45,7 @@ def stable(store: Store, channel: str) -> Digest | None:
 
 def state(store: Store, channel: str) -> State:
     """What a channel serves, what is tried beside it, and what it could return to."""
-    return replayed(_moves(store, channel))
+    return replayed(moves(store, channel))
 
 
 def settled(store: Store, channel: str) -> list[Digest]:
@@ -60,17 +63,21 @@ async def release(
     because: str,
     share: float | None = None,
     ramp: Ramp = AT_ONCE,
+    keep_back: KeepBack | None = None,
+    require: Sequence[Any] = (),
 ) -> Ref:
     """Put a candidate on a channel: for a share of those who are served, if asked for or if the ramp says so.
 
-    Raises ReleaseRefused with what every gate says against it. A first release is for all: nothing else is there.
+    Raises ReleaseRefused with what every gate says against it. A first release is for all: nothing else is there. When
+    something is for all, those who are to be kept back still meet what was there before. `require` is how the gates are
+    written in the settings: the move says by which of them it was let pass.
     """
     store = library.store
     checked_ref(f"channels/{channel}")
     library.entry(candidate)
     current, now = store.ref(f"channels/{channel}"), state(store, channel)
     first = ramp.first(share) if now.standing else 1.0 if share is None else share
-    event = Release(candidate, 1.0 if isinstance(first, Problem) else first)
+    event = Release(candidate, 1.0 if isinstance(first, Problem) else first, keep_back)
     then = first if isinstance(first, Problem) else after(now, event)
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
@@ -78,7 +85,7 @@ async def release(
         refusals += [refusal for gate in gates if (refusal := await gate(change))]
     if isinstance(then, Problem) or refusals:
         raise ReleaseRefused(refusals)
-    target = {**document(then, event), "verdict": verdict.experiment if verdict else None}
+    target = {**document(then, event), "verdict": verdict.experiment if verdict else None, "require": [*require]}
     return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
 
 
@@ -90,6 +97,7 @@ async def promote(
     because: str,
     share: float | None = None,
     ramp: Ramp = AT_ONCE,
+    keep_back: KeepBack | None = None,
 ) -> Ref:
     """Give the canary of a channel its next share; after the last it is what the channel serves.
 
@@ -98,18 +106,21 @@ async def promote(
     last, so that nobody approves what is not known yet.
     """
     store = library.store
-    current, moves = _known(store, channel), _moves(store, channel)
-    now = replayed(moves)
+    current, past = _known(store, channel), moves(store, channel)
+    now = replayed(past)
     canary = now.canary
     step = ramp.after(canary.share, share) if canary else 1.0
-    event = Promote(1.0 if isinstance(step, Problem) else step)
+    event = Promote(1.0 if isinstance(step, Problem) else step, keep_back)
     then = step if isinstance(step, Problem) else after(now, event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
     assert canary  # or it had been refused
-    came, grew = _began(moves, canary)
+    came, grew = _began(past, canary)
     change = Change(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
     refusals = [refusal for gate in gates if (refusal := await gate(change))]
+    if (live := verdict_on(store, channel)) and live.finding == "inferior":
+        told = f"worse by {live.metric}, experiment {short(live.experiment)}"
+        refusals.append(Refusal("live", told, "a canary that is not worse", "Roll it back."))
     seen = _exposed(store, channel, canary, grew, ramp.hold) if ramp.hold else 0
     if seen < ramp.hold:
         remedy = "Wait for them, or roll it back."
@@ -123,9 +134,17 @@ async def promote(
     return _move(library, current, then, event, because)
 
 
-def rollback(library: Library, channel: str, *, because: str) -> Ref:
-    """Return a channel to what was settled last, and again to the one before that. No gate can forbid it."""
-    return _happen(library, channel, Rollback(), because)
+def rollback(library: Library, channel: str, *, because: str, of: Digest | None = None) -> Ref:
+    """Return a channel to what was settled last, and again to the one before that. No gate can forbid it.
+
+    With `of` it is only for taking back that playbook: raises RefMoved if something else would be.
+    """
+    current = _known(library.store, channel)
+    canary, stable = canary_of(current.target), stable_of(current.target)
+    taken = canary.playbook if canary else stable
+    if of is not None and of != taken:
+        raise RefMoved(f"channel {shown(channel)}: found {short(taken)}; expected {short(of)} to take back")
+    return _happen(library, channel, Rollback(), because, current)
 
 
 def freeze(library: Library, channel: str, *, because: str) -> Ref:
@@ -138,22 +157,15 @@ def unfreeze(library: Library, channel: str, *, because: str) -> Ref:
     return _happen(library, channel, Unfreeze(), because)
 
 
-def rollout(store: Store, channel: str) -> tuple[State, Fact | None]:
-    """The state of a channel, and the move with which its canary came, if it has one."""
-    moves = _moves(store, channel)
-    now = replayed(moves)
-    return now, _began(moves, now.canary)[0] if now.canary else None
-
-
 def seen_by_canary(store: Store, channel: str) -> int:
     """How many were given the canary since it has the share that it has now."""
-    moves = _moves(store, channel)
-    canary = replayed(moves).canary
-    return _exposed(store, channel, canary, _began(moves, canary)[1], None) if canary else 0
+    past = moves(store, channel)
+    canary = replayed(past).canary
+    return _exposed(store, channel, canary, _began(past, canary)[1], None) if canary else 0
 
 
-def _happen(library: Library, channel: str, event: Event, because: str) -> Ref:
-    current = _known(library.store, channel)
+def _happen(library: Library, channel: str, event: Event, because: str, current: Ref | None = None) -> Ref:
+    current = current or _known(library.store, channel)
     then = after(state(library.store, channel), event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
@@ -176,13 +188,14 @@ def _known(store: Store, channel: str) -> Ref:
     return ref
 
 
-def _moves(store: Store, channel: str) -> list[Fact]:
+def moves(store: Store, channel: str) -> list[Fact]:
+    """Every move of a channel, oldest first."""
     return list(store.facts(Query(kind="move", subject=f"channels/{channel}")))
 
 
-def _began(moves: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
+def _began(past: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
     """The moves with which the canary came, and with which it got the share it has."""
-    told = [(move, canary_of(move.body["to"] or {})) for move in reversed(moves)]
+    told = [(move, canary_of(move.body["to"] or {})) for move in reversed(past)]
     since = list(takewhile(lambda each: each[1] is not None and each[1].playbook == canary.playbook, told))
     return since[-1][0], [move for move, was in since if was == canary][-1]
 

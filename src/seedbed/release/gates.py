@@ -76,8 +76,9 @@ class Better:
             found = f"a verdict with an error rate of {verdict.alpha:g}"
             return Refusal("better", found, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
         if first := _earlier(verdict, plan["metric"], store):
-            found = f"a second comparison on the same tasks; the first was {first}"
-            return Refusal("better", found, "the first", "Compare on tasks that were not used yet.")
+            units = "outcomes" if verdict.live else "tasks"
+            found = f"a second comparison on the same {units}; the first was {first}"
+            return Refusal("better", found, "the first", f"Compare on {units} that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
         if (games := sentinel(store, self.error)).alarmed:
@@ -102,6 +103,8 @@ async def held_out(change: Change) -> Refusal | None:
         return None
     if change.verdict is None:
         return Refusal("held_out", "no verdict", "one on tasks that were not evolved on", "Compare on held-out tasks.")
+    if change.verdict.live:  # people were served, no tasks were set: there is none that it was evolved on
+        return stray(change, "held_out", "a live verdict about exactly these two")
     library = change.library
     try:
         judged = known_tasks(library.store, change.verdict.dataset)

@@ -13,7 +13,7 @@ from seedbed.evaluation.metrics import Better, better, parsed
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay import is_replayed
-from seedbed.release.gates import Change, Refusal, stray
+from seedbed.release.gates import Change, Refusal, compare_command, stray
 from seedbed.stats.estimates import Interval, exact_rate, paired_interval
 from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
 
@@ -44,6 +44,9 @@ class NotWorse:
         store, verdict = change.library.store, change.verdict
         assert verdict
         plan = Experiment.from_content(store.get(verdict.experiment))
+        if verdict.live:
+            expected, remedy = f"scores of both on the same tasks by {named}", f"Run: {compare_command(change)}"
+            return Refusal("not_worse", "a live verdict, which has no tasks", expected, remedy)
         if any(map(is_replayed, plan.models.values())):
             return Refusal("not_worse", "a verdict about replays", "one about live runs", "Compare live.")
         try:

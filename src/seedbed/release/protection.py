@@ -23,11 +23,11 @@ channels:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
+from seedbed.documents import A_TIME, duration
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.budget import CONTROLS, Terms
 from seedbed.release.content import Content
@@ -221,17 +221,8 @@ def _is_share(value: object, *, below: float) -> bool:
     return isinstance(value, float) and 0 < value < below
 
 
-_TIMES = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
-_A_TIME = "a time such as 12 hours, 7 days or 1 week"
-
-
-def _time(given: object) -> timedelta | None:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) (hour|day|week)s?", given) if isinstance(given, str) else None
-    return float(match[1]) * _TIMES[match[2]] if match else None
-
-
 def _cooldown(given: object, _: Panel) -> Gate | None:
-    wait = _time(given)
+    wait = duration(given)
     return None if wait is None else Cooldown(wait)
 
 
@@ -253,7 +244,7 @@ _SET: Mapping[str, tuple[str, Callable[[object, Panel], Gate | None]]] = {
         "{number: SHARE, text: CHARACTERS, since_last_review: SHARE}, some of it, not below 0",
         _max_change,
     ),
-    "cooldown": (_A_TIME, _cooldown),
+    "cooldown": (A_TIME, _cooldown),
     "content": (
         f"{{constant: SHARE, offence: SHARE, allow: [KIND, …]}}, some of it, with kinds of: {', '.join(WORDINGS)}",
         _content,
@@ -300,9 +291,9 @@ def _panel(place: str, reviewers: object, listed: Sequence[object]) -> tuple[Pan
                 problems.append(
                     Problem(f"{where}.roles", f"{shown(role)}, which nobody has", "a role of a reviewer", remedy)
                 )
-        expires = _time(given.get("expires"))
+        expires = duration(given.get("expires"))
         if "expires" in given and expires is None:
-            problems.append(Problem(f"{where}.expires", shown(given["expires"]), _A_TIME))
+            problems.append(Problem(f"{where}.expires", shown(given["expires"]), A_TIME))
     return Panel(people, roles, expires), problems
 
 

@@ -3,6 +3,8 @@
 ```yaml
 canary: {shares: [5%, 25%, 100%], hold: 500 runs, approval: true}
 ```
+
+What is watched meanwhile stands there too: see `guards`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.release.states import percent
 
+_WATCHED = ("roll_back_if", "hold_if", "error", "no_traffic", "deadline", "keep_back", "keep_back_for")
 A_SHARE = "a share above 0 % and up to 100 %, such as 5% or 0.05"
 
 
@@ -51,7 +54,7 @@ def ramp(channel: str, protection: Mapping[str, Any]) -> Ramp:
     place, given = f"channels.{channel}.canary", protection.get("canary", {})
     if not isinstance(given, Mapping):
         raise SettingsError([Problem(place, shown(given), "a mapping such as {shares: [5%, 25%, 100%]}")])
-    known = ("shares", "hold", "approval")
+    known = ("shares", "hold", "approval", *_WATCHED)
     problems = [
         Problem(f"{place}.{key}", "an unknown key", f"one of: {', '.join(known)}") for key in given if key not in known
     ]

@@ -15,7 +15,7 @@ from typing import Any
 from seedbed.errors import NotFound, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.states import Canary, canary_of, stable_of
+from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
 from seedbed.storage.store import Digest, Ref
 
 PATIENCE_SECONDS = 1.0
@@ -34,6 +34,7 @@ class Serving:
     playbooks: dict[Digest, Playbook]
     frozen: bool = False
     stale: bool = False
+    held: Held | None = None
 
 
 class Reader:
@@ -74,7 +75,7 @@ class Reader:
         if self.held is None:
             found = f"a store that cannot be read ({why}), and nothing read before"
             raise StoreError(f"channel {shown(self.channel)}: found {found}; expected what to serve") from wrong
-        return replace(self.held, canary=None, stale=True)
+        return replace(self.held, canary=None, held=None, stale=True)
 
     def _look(self) -> Serving | None:
         ref = self.library.store.ref(f"channels/{self.channel}")
@@ -83,12 +84,12 @@ class Reader:
     def _serving(self, ref: Ref) -> Serving:
         if self.held and self.held.version == ref.version:
             return self.held
-        stable, canary = stable_of(ref.target), canary_of(ref.target)
+        stable, canary, held = stable_of(ref.target), canary_of(ref.target), held_of(ref.target)
         known = self.held.playbooks if self.held else {}
-        wanted = [stable, *([canary.playbook] if canary else [])]
+        wanted = [stable, *(each.playbook for each in (canary, held) if each)]
         playbooks = {name: known.get(name) or self.library.get(name) for name in wanted}
         frozen = isinstance(ref.target, dict) and bool(ref.target.get("frozen"))
-        return Serving(self.channel, ref.version, ref.at, stable, canary, playbooks, frozen)
+        return Serving(self.channel, ref.version, ref.at, stable, canary, playbooks, frozen, held=held)
 
 
 async def _within(look: Awaitable[Any], seconds: float) -> Any:

@@ -4,13 +4,15 @@
                             ▲                                │
                             └────────────rollback────────────┘     and once more: the one settled before
 
-Each of them can be frozen: nothing then moves but back.
+Each of them can be frozen: nothing then moves but back. Of those who are served something new, some may be kept back
+for a while: they meet what was there before, so that the two can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from seedbed.errors import Problem
@@ -26,12 +28,22 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What was served before, and a share of people still meets, until then."""
+
+    playbook: Digest
+    share: float
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What stands of all that was ever settled, oldest first: the last is served. And what is being tried beside it."""
 
     standing: tuple[Digest, ...] = ()
     canary: Canary | None = None
     frozen: bool = False
+    held: Held | None = None
 
     @property
     def stable(self) -> Digest | None:
@@ -42,9 +54,18 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepBack:
+    """How many shall still meet what was served before, and until when."""
+
+    share: float
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     playbook: Digest
     share: float = 1.0
+    keep_back: KeepBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,7 @@ class Promote:
     """The canary gets a larger share; with all of it, it is settled."""
 
     share: float = 1.0
+    keep_back: KeepBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +116,7 @@ def _back(state: State) -> State | Problem:
         return replace(state, canary=None)
     if len(state.standing) < 2:
         return Problem("rollback", "a first release", "an earlier one to return to")
-    return replace(state, standing=state.standing[:-1])
+    return replace(state, standing=state.standing[:-1], held=None)
 
 
 def _released(state: State, event: Release) -> State | Problem:
@@ -104,10 +126,10 @@ def _released(state: State, event: Release) -> State | Problem:
         found = f"the canary {short(state.canary.playbook)} at {percent(state.canary.share)}"
         return Problem("canary", found, "none under way", "Promote it or roll it back first.")
     if event.share == 1:
-        return replace(state, standing=(*state.standing, event.playbook))
+        return _settled(state, event.playbook, event.keep_back)
     if not state.standing:
         return Problem("share", percent(event.share), "100 % for a first release", "Nothing else is there to serve.")
-    return replace(state, canary=Canary(event.playbook, event.share))
+    return replace(state, canary=Canary(event.playbook, event.share), held=None)
 
 
 def _promoted(state: State, event: Promote) -> State | Problem:
@@ -117,8 +139,14 @@ def _promoted(state: State, event: Promote) -> State | Problem:
         now = percent(state.canary.share)
         return Problem("share", percent(event.share), f"more than {now}", "Roll it back to take it from people.")
     if event.share == 1:
-        return State((*state.standing, state.canary.playbook))
+        return _settled(state, state.canary.playbook, event.keep_back, 1 - state.canary.share)
     return replace(state, canary=replace(state.canary, share=event.share))
+
+
+def _settled(state: State, playbook: Digest, keep_back: KeepBack | None, left: float = 1.0) -> State:
+    """Of those who are left: whoever has met what is new is not taken back to what is old."""
+    held = Held(state.stable, min(keep_back.share, left), keep_back.until) if keep_back and state.stable else None
+    return State((*state.standing, playbook), held=held)
 
 
 # What a ref holds
@@ -129,6 +157,8 @@ def document(state: State, event: Event) -> Json:
     target: Json = {"stable": state.stable, "how": type(event).__name__.lower()}
     if state.canary:
         target["canary"] = {"playbook": state.canary.playbook, "share": state.canary.share}
+    if state.held:
+        target["held"] = {**asdict(state.held), "until": state.held.until.isoformat()}
     if state.frozen:
         target["frozen"] = True
     return target
@@ -137,6 +167,11 @@ def document(state: State, event: Event) -> Json:
 def canary_of(target: Target) -> Canary | None:
     told = target.get("canary") if isinstance(target, Mapping) else None
     return Canary(**told) if isinstance(told, Mapping) else None
+
+
+def held_of(target: Target) -> Held | None:
+    told = target.get("held") if isinstance(target, Mapping) else None
+    return Held(**{**told, "until": datetime.fromisoformat(told["until"])}) if isinstance(told, Mapping) else None
 
 
 def stable_of(target: Target) -> Digest:
@@ -156,7 +191,7 @@ def replayed(moves: Iterable[Fact]) -> State:
             back = isinstance(target, Mapping) and target.get("how") == "rollback" and stable in standing
             standing = _until(standing, stable) if back else (*standing, stable)
         frozen = isinstance(target, Mapping) and bool(target.get("frozen"))
-        state = State(standing, canary_of(target), frozen)
+        state = State(standing, canary_of(target), frozen, held_of(target))
     return state
 
 

@@ -8,6 +8,7 @@ of bet, as the best size is not known beforehand (Waudby-Smith and Ramdas 2024).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
@@ -65,6 +66,34 @@ def evidence(money: Floats) -> Floats:
     most = money.max(axis=-1, keepdims=True)
     logs: Floats = np.log(np.exp(money - most).mean(axis=-1)) + most[..., 0]
     return logs
+
+
+def interval(differences: Mapping[float, int], shares: Floats, confidence: float = 0.95) -> tuple[float, float]:
+    """Where the mean of differences in [-1, 1] is: at no look will the true one ever be outside, so sure.
+
+    They are told by how often each came: their order does not matter.
+    """
+    check_between("confidence", confidence, 0, 1)
+    if not differences:
+        return -1.0, 1.0
+    values, counts = np.array(sorted(differences.items()), dtype=float).T
+    enough = math.log(2 / (1 - confidence))
+
+    def excluded(mean: float, side: Side) -> bool:
+        return bool(evidence(counts @ Bet(mean, side, shares).growth(values)) >= enough)
+
+    ends = []
+    sides: list[tuple[Side, float]] = [("above", -1.0), ("below", 1.0)]
+    for side, outer in sides:
+        inner = -outer
+        for _ in range(50):
+            middle = (outer + inner) / 2
+            if excluded(middle, side):
+                outer = middle
+            else:
+                inner = middle
+        ends.append(outer)
+    return ends[0], ends[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,27 +227,7 @@ class Betting(StoppingRule):
         This holds where each task's expected difference is the same, whatever came before it, as for tasks in a
         random order.
         """
-        check_between("confidence", confidence, 0, 1)
-        values, counts = np.unique(np.array(self._taken, dtype=float), return_counts=True)
-        if not len(values):
-            return -1.0, 1.0
-        enough = math.log(2 / (1 - confidence))
-
-        def excluded(mean: float, side: Side) -> bool:
-            return bool(evidence(counts @ Bet(mean, side, self._shares).growth(values)) >= enough)
-
-        ends = []
-        sides: list[tuple[Side, float]] = [("above", -1.0), ("below", 1.0)]
-        for side, outer in sides:
-            inner = -outer
-            for _ in range(50):
-                middle = (outer + inner) / 2
-                if excluded(middle, side):
-                    outer = middle
-                else:
-                    inner = middle
-            ends.append(outer)
-        return ends[0], ends[1]
+        return interval(Counter(self._taken), self._shares, confidence)
 
     def ends(self, differences: Floats) -> Ends:
         rows, tasks = differences.shape
@@ -244,4 +253,4 @@ class Betting(StoppingRule):
         return Ends(verdicts, ended)
 
 
-__all__ = ["Bet", "Betting", "Goal", "bets", "evidence"]
+__all__ = ["Bet", "Betting", "Goal", "bets", "evidence", "interval"]

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
-from seedbed.storage.places import missing, writable
+from seedbed.storage.places import missing, reader, writable
 from seedbed.storage.store import without_password
 from seedbed.storage.words import words_of
 
@@ -115,7 +116,7 @@ class Sqlite:
         reading = there and not (writable(file) and writable(file.parent))
         if reading:
             # Each call looks anew whether somebody has begun to write.
-            engine = create_engine(url, isolation_level="AUTOCOMMIT", creator=lambda: _reader(file), poolclass=NullPool)
+            engine = create_engine(url, isolation_level="AUTOCOMMIT", creator=lambda: reader(file), poolclass=NullPool)
         else:
             engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
 
@@ -363,25 +364,14 @@ def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
 
 def _keep_log(connection: Any) -> None:
     """Have the file keep its log apart. SQLite does not wait for the lock this change needs, so this does."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
+    for attempt in count():
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt > 200 * _PATIENCE:
                 raise
             time.sleep(0.005)
-
-
-def _reader(file: Path) -> sqlite3.Connection:
-    """A connection to a file that we may not write to.
-
-    Reading takes a log of writes, which we may not make here either: without one nobody is writing, and none is needed.
-    """
-    unlogged = not file.with_name(f"{file.name}-wal").exists() and not writable(file.parent)
-    options = "immutable=1" if unlogged else "mode=ro"
-    return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
 
 
 def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> int:

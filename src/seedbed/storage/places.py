@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,3 +56,13 @@ def sync(folder: Path) -> None:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+def reader(file: Path) -> sqlite3.Connection:
+    """A connection to a file that we may not write to.
+
+    Reading takes a log of writes, which we may not make here either: without one nobody is writing, and none is needed.
+    """
+    unlogged = not file.with_name(f"{file.name}-wal").exists() and not writable(file.parent)
+    options = "immutable=1" if unlogged else "mode=ro"
+    return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)

@@ -27,8 +27,9 @@ Told: TypeAlias = tuple[str, float | None, str]
 """A fact in brief: its key, its value, and its body as JSON text."""
 
 CHAINED = frozenset({"move", "approval", "refusal", "request", "key", "verdict", "trial"})
-CHAINED |= {"agreement", "reservation", "comparison", "sentinel"}
-"""Kinds of fact whose order and text must be provable later: what decides what is released. All are rare."""
+CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer"}
+"""Kinds of fact whose order and text must be provable later: what decides what is released, and what a person let a run
+do. All are rare."""
 
 GENESIS = "b2:" + "0" * 64
 """The link before the first chained fact."""

@@ -3,8 +3,8 @@
 Secret: the bodies of content and of facts. Not secret: who, when, about what, and numbers; that is the digests,
 kinds, keys, subjects, parents, tags, values, times and authors, which must stay searchable, how long a body is,
 and the audit log, which must be provable without the key: refs and the facts of `CHAINED` kinds (moves, approvals,
-key changes, verdicts, trials) with all they say, the reasons too. A digest is that of the plain text, so whoever
-guesses a text exactly can confirm it.
+answers, key changes, verdicts, trials) with all they say, the reasons too. A digest is that of the plain text, so
+whoever guesses a text exactly can confirm it.
 
 A random data key seals the bodies; the master key seals the data keys, which are kept in the store as its keyring.
 There is no way around the master key: if it is lost, so is every body. Keep a copy of it away from the store.

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from typer.main import get_command
-
-from seedbed.cli.main import app
+from seedbed.cli.main import command as command_tree
 from seedbed.storage import open_store
 from seedbed.storage.store import Content, Fact, Ref
 from seedbed.testing import everything
@@ -81,7 +79,7 @@ def held(url: str = "sqlite:///seedbed.db") -> tuple[list[Content], list[Fact], 
 
 def promised(*command: str, form: str = "JSON") -> dict[str, list[str]]:
     """The keys that a command's help promises, each with those of the objects in it."""
-    found: Any = get_command(app)
+    found: Any = command_tree()
     for word in command:
         found = found.commands[word]
     told = re.search(rf"{re.escape(form)}: (.+?)\.(?: |$)", " ".join(found.callback.__doc__.split()))

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from command_line import Seedbed
-from typer.main import get_command
 
-from seedbed.cli.main import app
+from seedbed.cli.main import command
 
 
 def commands(found: Any = None, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    found = found or get_command(app)
+    found = found or command()
     if not hasattr(found, "commands"):
         yield words, found
         return
@@ -54,10 +53,11 @@ def test_every_command_has_json_and_says_its_keys(words: tuple[str, ...]) -> Non
 
 READ_ONLY = {
     *(("evaluate",), ("compare",), ("run",)),  # their only effect is what they record, and that is what they are for
-    *(("evidence", "sentinel"), ("runs", "replay")),  # as are these
+    *(("evidence", "sentinel"), ("runs", "replay"), ("channel", "drill")),  # as are these
+    ("alerts", "test"),  # to send it is what it is for
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
-    *(("sessions", "compare"), ("channel", "compare")),  # they store nothing
+    ("sessions", "compare"),  # it stores nothing
 }
 
 
@@ -71,7 +71,7 @@ def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str,
 
 NOUNS = [
     *("playbook", "runs", "sessions", "dataset", "judge", "model", "channel", "search", "experiment", "evidence"),
-    "store",
+    *("store", "alerts", "confirm"),
 ]
 
 

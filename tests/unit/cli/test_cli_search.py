@@ -68,6 +68,27 @@ def test_a_search_is_shown_as_it_was_told(mail: Path, seedbed: Seedbed) -> None:
     ]
 
 
+def test_what_a_surrogate_skipped_is_told_and_told_again(mail: Path, seedbed: Seedbed) -> None:
+    hopeless = "".join(
+        f"What about {word} {number} {{text}}\n" for number in range(20) for word in ("it", "this", "that")
+    )
+    good = "".join(f"Good or bad, in {number} words? {{text}}\n" for number in range(4))
+    write(mail, bank__txt=f"{good}{hopeless}")
+    plain = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "3000 runs").json
+    assert plain["skipped"] is None
+    found = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "3000 runs", "--surrogate").json
+    assert found["best"] == plain["best"]
+    assert found["spent"]["runs"] < plain["spent"]["runs"]
+    assert found["skipped"]["candidates"] > 20
+    assert found["search"] != plain["search"]
+    again = seedbed("search", "show", short(found["search"]), "--json").json
+    assert again["skipped"] == found["skipped"]
+    assert (
+        f"{found['skipped']['hopeless']} candidates seemed hopeless" in seedbed("search", "show", again["search"]).out
+    )
+    assert seedbed("evolve", "--resume", short(found["search"]), "--json").json["skipped"] == found["skipped"]
+
+
 def test_its_report_can_be_written_again(mail: Path, seedbed: Seedbed) -> None:
     found = seedbed(*EVOLVE, "-o", "first.md").json
     done = seedbed("search", "show", short(found["search"]), "-o", "again.md")

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from broken_store import Broken
@@ -13,16 +14,20 @@ from loop_samples import agent
 from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import arm_of, choose, choose_among, feedback, place, shares
+from seedbed.release.assignment import Split, assigned, choose, choose_among, feedback, place
 from seedbed.release.ramp import Ramp
 from seedbed.release.readers import Reader
-from seedbed.release.states import Canary
+from seedbed.release.states import KeepBack
 from seedbed.stats.watching import SampleRatio
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query
+from seedbed.storage.store import Query, now
 
 OLD, NEW, OTHER = (agent(name).digest for name in "abc")
 KEYS = [f"user {number}" for number in range(100_000)]
+
+
+def arm_of(share: float, key: str) -> str:
+    return Split(NEW, OLD, share).arm(place("live", NEW, key))
 
 
 @pytest.fixture
@@ -43,31 +48,118 @@ async def canary(library: Library, share: float, playbook: str = NEW) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.25, 0.5, 0.8])
 def test_shares_are_as_agreed_over_a_hundred_thousand_units(share: float) -> None:
-    try_out = Canary(NEW, share)
-    counts = Counter(arm_of("live", try_out, key) for key in KEYS)
-    wanted = shares(try_out)
-    assert counts.keys() == wanted.keys()
+    counts = Counter(arm_of(share, key) for key in KEYS)
+    wanted = {arm: Split(NEW, OLD, share).propensity(arm) for arm in counts}  # type: ignore[arg-type]
+    assert sum(wanted.values()) == pytest.approx(1)
     for arm, expected in wanted.items():
         assert counts[arm] / len(KEYS) == pytest.approx(expected, abs=0.005)
-    assert not SampleRatio({str(arm): part for arm, part in wanted.items()}).update({**counts})
+    assert not SampleRatio(wanted).update({**counts})
 
 
 def test_nobody_leaves_the_canary_when_its_share_grows() -> None:
     before: set[str] = set()
     for share in (0.01, 0.05, 0.25, 0.5, 0.99):
-        now = {key for key in KEYS[:20_000] if arm_of("live", Canary(NEW, share), key) == "canary"}
+        now = {key for key in KEYS[:20_000] if arm_of(share, key) == "canary"}
         assert before < now
         before = now
 
 
 def test_the_control_is_as_large_as_the_canary_and_stays_as_that_grows() -> None:
-    assert shares(Canary(NEW, 0.05)) == pytest.approx({"canary": 0.05, "control": 0.05, "stable": 0.9})
-    assert shares(Canary(NEW, 0.5)) == pytest.approx({"canary": 0.5, "control": 0.5})
-    assert shares(Canary(NEW, 0.8)) == pytest.approx({"canary": 0.8, "control": 0.2})
-    assert shares(None) == {"stable": 1.0}
-    small = {key for key in KEYS[:20_000] if arm_of("live", Canary(NEW, 0.05), key) == "control"}
-    large = {key for key in KEYS[:20_000] if arm_of("live", Canary(NEW, 0.4), key) == "control"}
+    for share, control, rest in ((0.05, 0.05, 0.9), (0.5, 0.5, 0.0), (0.8, 0.2, 0.0)):
+        found = Split(NEW, OLD, share)
+        assert (found.propensity("canary"), found.propensity("control")) == pytest.approx((share, control))
+        assert found.propensity("stable") == pytest.approx(rest)
+    small = {key for key in KEYS[:20_000] if arm_of(0.05, key) == "control"}
+    large = {key for key in KEYS[:20_000] if arm_of(0.4, key) == "control"}
     assert small < large
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.75])
+async def test_as_many_who_meet_the_canary_are_compared_as_there_are_in_its_control(
+    share: float, library: Library
+) -> None:
+    await canary(library, share)
+    serving = await Reader(library, "live").read()
+    compared = [choice.arm for key in KEYS[:20_000] if (choice := assigned(serving, key)).compared]
+    counts = Counter(compared)
+    assert counts.keys() == {"canary", "control"}
+    assert not SampleRatio({"canary": 0.5, "control": 0.5}).update(counts)
+    assert len(compared) / 20_000 == pytest.approx(2 * min(share, 1 - share), abs=0.015)
+
+
+# Those who are kept back
+
+
+async def test_those_at_the_end_of_the_control_are_kept_back_and_nobody_who_met_the_new_one(library: Library) -> None:
+    await canary(library, 0.9)
+    reader, keys = Reader(library, "live"), KEYS[:5000]
+    serving = await reader.read()
+    before = {key: assigned(serving, key) for key in keys}
+    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.05, now() + timedelta(days=1)))
+    serving = await reader.read()
+    after = {key: assigned(serving, key) for key in keys}
+    kept = {key for key in keys if after[key].playbook.digest == OLD}
+    assert kept == {key for key in keys if place("live", NEW, key) >= 0.95}
+    assert {after[key].arm for key in kept} == {"held"}
+    assert {before[key].arm for key in kept} == {"control"}
+    compared = Counter(choice.arm for choice in after.values() if choice.compared)
+    assert not SampleRatio({"stable": 0.5, "held": 0.5}).update(compared)
+    assert compared["held"] == len(kept)
+    one = after[min(kept)]
+    assert (one.share, one.propensity) == pytest.approx((0.95, 0.05))
+
+
+async def test_whoever_met_the_new_one_stays_with_it_however_many_shall_be_kept_back(library: Library) -> None:
+    await canary(library, 0.9)
+    reader, keys = Reader(library, "live"), KEYS[:5000]
+    serving = await reader.read()
+    newer = {key for key in keys if assigned(serving, key).playbook.digest == NEW}
+    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.5, now() + timedelta(days=1)))
+    serving = await reader.read()
+    assert {key for key in keys if assigned(serving, key).playbook.digest == NEW} == newer
+
+
+async def test_when_the_time_is_over_nobody_is_kept_back_any_more(library: Library) -> None:
+    await canary(library, 0.5)
+    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.5, now() - timedelta(seconds=1)))
+    choices = [await choose(Reader(library, "live"), key) for key in KEYS[:40]]
+    assert {(each.arm, each.playbook.digest, each.propensity) for each in choices} == {("stable", NEW, 1.0)}
+
+
+async def test_a_rollback_and_the_next_release_end_it_and_a_freeze_does_not(library: Library) -> None:
+    key = next(key for key in KEYS if place("live", NEW, key) >= 0.5 and place("live", OTHER, key) >= 0.5)
+    keep, reader = KeepBack(0.5, now() + timedelta(days=1)), Reader(library, "live")
+
+    async def meets() -> tuple[str, str]:
+        choice = await choose(reader, key)
+        return choice.arm, choice.playbook.digest
+
+    await channels.release(library, "live", OLD, [], verdict=None, because="first", keep_back=keep)
+    assert await meets() == ("stable", OLD)
+    await channels.release(library, "live", NEW, [], verdict=None, because="for all", keep_back=keep)
+    assert await meets() == ("held", OLD)
+    channels.freeze(library, "live", because="a look")
+    assert await meets() == ("held", OLD)
+    channels.unfreeze(library, "live", because="looked")
+    assert await meets() == ("held", OLD)
+    await channels.release(library, "live", OTHER, [], verdict=None, because="next", share=0.5)
+    assert await meets() == ("control", NEW)
+    channels.rollback(library, "live", because="no")
+    assert await meets() == ("stable", NEW)
+    await channels.release(library, "live", OTHER, [], verdict=None, because="next", keep_back=keep)
+    assert await meets() == ("held", NEW)
+    channels.rollback(library, "live", because="no")
+    assert await meets() == ("stable", NEW)
+
+
+async def test_of_several_channels_nobody_meets_what_one_of_them_keeps_some_back_with(library: Library) -> None:
+    keep = KeepBack(0.5, now() + timedelta(days=1))
+    for channel, playbooks in (("live", (OLD, NEW)), ("live/short", (OTHER,))):
+        for playbook in playbooks:
+            await channels.release(library, channel, playbook, [], verdict=None, because="so", keep_back=keep)
+    readers = [Reader(library, name) for name in ("live", "live/short")]
+    choices = [await choose_among(readers, key) for key in KEYS[:40]]
+    assert {(each.playbook.digest, each.compared) for each in choices} == {(NEW, True), (OTHER, True)}
 
 
 def test_another_candidate_and_another_channel_are_tried_on_others() -> None:
@@ -109,8 +201,9 @@ async def test_a_choice_is_in_the_store_with_its_propensity_before_anything_is_d
             "arm": choice.arm,
             "playbook": choice.playbook.digest,
             "share": 0.25,
-            "propensity": shares(Canary(NEW, 0.25))[choice.arm],
+            "propensity": {"canary": 0.25, "control": 0.25, "stable": 0.5}[choice.arm],
             "version": 2,
+            "compared": choice.arm != "stable",
         }
         assert choice.playbook.digest == (NEW if choice.arm == "canary" else OLD)
     assert {choice.arm for choice in choices} == {"canary", "control", "stable"}
@@ -126,7 +219,7 @@ async def test_what_cannot_be_written_down_is_not_done(library: Library) -> None
     await canary(library, 0.5)
     broken = Broken(library.store)
     reader = Reader(Library(broken, "ada"), "live")
-    key = next(key for key in KEYS if arm_of("live", Canary(NEW, 0.5), key) == "canary")
+    key = next(key for key in KEYS if arm_of(0.5, key) == "canary")
     assert (await choose(reader, key)).playbook.digest == NEW
     broken.writes = False
     choice = await choose(reader, key)
@@ -179,8 +272,8 @@ async def test_a_step_takes_its_runs_of_the_canary_and_the_last_another_person(l
     await channels.release(library, "live", OLD, [], verdict=None, because="first", ramp=steps)
     await channels.release(library, "live", NEW, [], verdict=None, because="try it", ramp=steps)
     reader, ben = Reader(library, "live"), Library(library.store, "ben")
-    inside = [key for key in KEYS if arm_of("live", Canary(NEW, 0.25), key) == "canary"][:3]
-    outside = next(key for key in KEYS if arm_of("live", Canary(NEW, 0.25), key) == "stable")
+    inside = [key for key in KEYS if arm_of(0.25, key) == "canary"][:3]
+    outside = next(key for key in KEYS if arm_of(0.25, key) == "stable")
 
     async def meet(times: int) -> None:
         for key in inside[:times]:
@@ -239,4 +332,4 @@ async def test_many_at_once_meet_what_they_would_one_by_one(library: Library) ->
     await canary(library, 0.5)
     reader = Reader(library, "live")
     done = await asyncio.gather(*(choose(reader, key) for key in KEYS[:100]))
-    assert [each.arm for each in done] == [arm_of("live", Canary(NEW, 0.5), key) for key in KEYS[:100]]
+    assert [each.arm for each in done] == [arm_of(0.5, key) for key in KEYS[:100]]

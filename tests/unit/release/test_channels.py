@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, unfreeze
+from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, state, unfreeze
 from seedbed.release.gates import Better, Change, Refusal
 from seedbed.release.ramp import Ramp
+from seedbed.release.states import Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Ref
@@ -53,7 +55,7 @@ async def test_channels_do_not_touch_each_other(library: Library) -> None:
     assert (stable(library.store, "production"), stable(library.store, "staging")) == (A, B)
 
 
-async def test_a_release_says_on_which_verdict_it_rests() -> None:
+async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passed() -> None:
     store = MemoryStore()
     library = Library(store, "ada")
     old, new = agent("x"), agent(".*")
@@ -61,10 +63,16 @@ async def test_a_release_says_on_which_verdict_it_rests() -> None:
         library.keep(playbook, because="written")
     await put(library, old.digest)
     verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
-    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict))
+    gates = {"require": [{"better": {"error": 0.05}}]}
+    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict), **gates)
     first, second = store.facts(Query(kind="move", subject="channels/production"))
-    assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None}
-    assert second.body["to"] == {"stable": new.digest, "how": "release", "verdict": verdict.experiment}
+    assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None, "require": []}
+    assert second.body["to"] == {
+        "stable": new.digest,
+        "how": "release",
+        "verdict": verdict.experiment,
+        **gates,
+    }
     assert second.body["from"] == first.body["to"]
 
 
@@ -133,7 +141,7 @@ async def test_a_canary_leaves_what_is_stable_where_it_is(library: Library) -> N
     await put(library, A)
     ref = await release(library, "production", B, [], verdict=None, because="try it", share=0.05)
     canary = {"playbook": B, "share": 0.05}
-    assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None}
+    assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None, "require": []}
     assert (stable(library.store, "production"), settled(library.store, "production")) == (A, [A])
 
 
@@ -179,6 +187,35 @@ async def test_a_ramp_leads_a_release_step_by_step_and_a_first_one_at_once(libra
         await promote(library, "production", because="fast", share=1.0, ramp=steps)
     assert [share(await promote(library, "production", because="well", ramp=steps)) for _ in range(2)] == [0.25, 1]
     assert settled(library.store, "production") == [A, B]
+
+
+async def test_what_some_are_kept_back_with_is_told_with_the_move_and_a_rollback_ends_it(library: Library) -> None:
+    until = datetime(2030, 1, 2, tzinfo=UTC)
+    await put(library, A)
+    await release(library, "production", B, [], verdict=None, because="try it", share=0.5)
+    ref = await promote(library, "production", because="well", keep_back=KeepBack(0.02, until))
+    assert isinstance(ref.target, dict)
+    assert ref.target["held"] == {"playbook": A, "share": 0.02, "until": "2030-01-02T00:00:00+00:00"}
+    assert state(library.store, "production").held == Held(A, 0.02, until)
+    assert rollback(library, "production", because="worse").target == {"stable": A, "how": "rollback"}
+    ref = await release(library, "production", C, [], verdict=None, because="all", keep_back=KeepBack(0.5, until))
+    assert isinstance(ref.target, dict)
+    assert ref.target["held"]["playbook"] == A
+    assert (stable(library.store, "production"), settled(library.store, "production")) == (C, [A, C])
+
+
+async def test_a_rollback_of_one_playbook_takes_nothing_else_back(library: Library) -> None:
+    await put(library, A)
+    await put(library, B)
+    await release(library, "production", C, [], verdict=None, because="try it", share=0.5)
+    for other in (A, B):
+        with pytest.raises(RefMoved, match=r"expected .* to take back"):
+            rollback(library, "production", because="worse", of=other)
+    rollback(library, "production", because="worse", of=C)
+    with pytest.raises(RefMoved):
+        rollback(library, "production", because="worse", of=C)
+    rollback(library, "production", because="worse", of=B)
+    assert settled(library.store, "production") == [A]
 
 
 async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(library: Library) -> None:

@@ -38,6 +38,12 @@ def test_what_is_wrong_with_a_ramp_is_told(canary: Any, told: str) -> None:
     assert told in str(refused.value)
 
 
+def test_what_is_watched_stands_in_the_same_place_and_is_nothing_to_the_ramp() -> None:
+    watched = {"roll_back_if": {"rating": -0.05}, "hold_if": {}, "error": 0.05, "no_traffic": "2 hours"}
+    watched |= {"deadline": "14 days", "keep_back": "2%", "keep_back_for": "7 days"}
+    assert ramp("production", {"canary": {"shares": ["5%"], **watched}}) == Ramp((0.05,))
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(SettingsError) as refused:
         ramp("x", {"canary": {"shares": 1, "hold": 1, "approval": 1, "more": 1}})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -13,12 +14,12 @@ from psycopg.conninfo import conninfo_to_dict
 from seedbed.errors import NotFound, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import arm_of, choose
+from seedbed.release.assignment import choose, place
 from seedbed.release.readers import Reader
-from seedbed.release.states import Canary
+from seedbed.release.states import Canary, Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query
+from seedbed.storage.store import Query, now
 
 OLD, NEW, NEXT = (agent(name).digest for name in "abc")
 
@@ -54,7 +55,7 @@ async def test_without_the_store_the_last_good_playbook_is_served_and_the_canary
     store: Broken, library: Library
 ) -> None:
     reader = Reader(library, "live")
-    key = next(f"u{n}" for n in range(99) if arm_of("live", Canary(NEW, 0.5), f"u{n}") == "canary")
+    key = next(f"u{n}" for n in range(99) if place("live", NEW, f"u{n}") < 0.5)
     assert (await choose(reader, key)).playbook.digest == NEW
     store.reads = False
     found = await reader.read()
@@ -64,6 +65,22 @@ async def test_without_the_store_the_last_good_playbook_is_served_and_the_canary
     store.reads = True
     choice = await choose(reader, key)
     assert (choice.playbook.digest, choice.stale) == (NEW, False)
+
+
+async def test_those_who_are_kept_back_are_read_with_what_they_meet_and_without_the_store_nobody_is(
+    store: Broken, library: Library
+) -> None:
+    reader, until = Reader(library, "live"), now() + timedelta(days=1)
+    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.25, until))
+    found = await reader.read()
+    assert (found.stable, found.canary, found.held) == (NEW, None, Held(OLD, 0.25, until))
+    assert {*found.playbooks} == {OLD, NEW}
+    key = next(f"u{n}" for n in range(99) if place("live", NEW, f"u{n}") >= 0.75)
+    assert (await choose(reader, key)).playbook.digest == OLD
+    store.reads = False
+    found = await reader.read()
+    assert (found.stable, found.held, found.stale) == (NEW, None, True)
+    assert (await choose(reader, key)).playbook.digest == NEW
 
 
 async def test_a_store_that_does_not_answer_is_waited_for_once(store: Broken, library: Library) -> None:
@@ -125,7 +142,7 @@ async def test_a_database_that_accepts_nobody_stops_the_canary_and_nothing_else(
             digest = library.keep(agent(each), because="written")
             await channels.release(library, "live", digest, [], verdict=None, because="so", share=share)
         reader = Reader(library, "live", patience_seconds=0.2)
-        key = next(f"u{n}" for n in range(99) if arm_of("live", Canary(NEW, 0.5), f"u{n}") == "canary")
+        key = next(f"u{n}" for n in range(99) if place("live", NEW, f"u{n}") < 0.5)
         assert (await choose(reader, key)).playbook.digest == NEW
         accept(connections=False)
         try:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,19 @@ from loop_samples import agent
 from seedbed.errors import Problem, RefMoved, ReleaseRefused
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.states import Canary, Freeze, Promote, Release, Rollback, State, Unfreeze, after
+from seedbed.release.states import (
+    Canary,
+    Freeze,
+    Held,
+    KeepBack,
+    Promote,
+    Release,
+    Rollback,
+    State,
+    Unfreeze,
+    after,
+    held_of,
+)
 from seedbed.storage import open_store
 from seedbed.storage.store import Digest, Fact, Query, Ref, UpkeptStore
 from seedbed.storage.upkeep import verify
@@ -28,6 +41,8 @@ T = TypeVar("T")
 NAMES = "abcd"
 PLAYBOOKS = [agent(name).digest for name in NAMES]
 A, B, C, D = PLAYBOOKS
+KEEP = KeepBack(0.5, datetime(2030, 1, 1, tzinfo=UTC))
+HELD = Held(A, KEEP.share, KEEP.until)
 SEQUENCES = int(os.environ.get("SEEDBED_TEST_SEQUENCES", "1000"))
 """In memory; a database gets a fortieth of it."""
 
@@ -49,6 +64,17 @@ SEQUENCES = int(os.environ.get("SEEDBED_TEST_SEQUENCES", "1000"))
         (State((A,), Canary(B, 0.25), frozen=True), Rollback(), State((A,), frozen=True)),
         (State((A, B), frozen=True), Rollback(), State((A,), frozen=True)),
         (State((A,), frozen=True), Unfreeze(), State((A,))),
+        (State(), Release(A, keep_back=KEEP), State((A,))),  # there is nothing to keep anybody back with
+        (State((A,)), Release(B, keep_back=KEEP), State((A, B), held=HELD)),
+        (State((A,)), Release(B, 0.05, KEEP), State((A,), Canary(B, 0.05))),
+        (State((A,), Canary(B, 0.05)), Promote(0.25, KEEP), State((A,), Canary(B, 0.25))),
+        (State((A,), Canary(B, 0.25)), Promote(keep_back=KEEP), State((A, B), held=HELD)),
+        (State((A,), Canary(B, 0.75)), Promote(keep_back=KEEP), State((A, B), held=replace(HELD, share=0.25))),
+        (State((A, B), held=HELD), Freeze(), State((A, B), frozen=True, held=HELD)),
+        (State((A, B), frozen=True, held=HELD), Unfreeze(), State((A, B), held=HELD)),
+        (State((A, B), held=HELD), Rollback(), State((A,))),
+        (State((A, B), held=HELD), Release(C, 0.05), State((A, B), Canary(C, 0.05))),
+        (State((A, B), held=HELD), Release(C), State((A, B, C))),
     ],
 )
 def test_a_channel_goes_from_state_to_state(before: State, event: Any, then: State) -> None:
@@ -134,6 +160,7 @@ class Model:
     canary: tuple[Digest, float] | None = None
     frozen: bool = False
     moves: int = 0
+    held: tuple[Digest, float] | None = None
 
     def after(self, act: tuple[Any, ...]) -> Model | None:
         """None: that has to be refused."""
@@ -142,27 +169,32 @@ class Model:
             case ("rollback",) if self.canary:
                 return replace(moved, canary=None)
             case ("rollback",) if len(self.standing) > 1:
-                return replace(moved, standing=self.standing[:-1])
+                return replace(moved, standing=self.standing[:-1], held=None)
             case ("freeze",) if self.standing and not self.frozen:
                 return replace(moved, frozen=True)
             case ("unfreeze",) if self.frozen:
                 return replace(moved, frozen=False)
-            case ("release", playbook, None) if not (self.frozen or self.canary) and playbook not in self.standing[-1:]:
-                return replace(moved, standing=(*self.standing, playbook))
-            case ("release", playbook, share) if share and self.standing and not (self.frozen or self.canary):
-                return None if playbook == self.standing[-1] else replace(moved, canary=(playbook, share))
-            case ("promote", None) if self.canary and not self.frozen:
-                return replace(moved, standing=(*self.standing, self.canary[0]), canary=None)
-            case ("promote", share) if share and self.canary and not self.frozen and share > self.canary[1]:
+            case ("release", playbook, None, keep) if not (self.frozen or self.canary):
+                return None if playbook in self.standing[-1:] else moved.settled(playbook, keep and keep.share)
+            case ("release", playbook, share, _) if share and self.standing and not (self.frozen or self.canary):
+                return None if playbook == self.standing[-1] else replace(moved, canary=(playbook, share), held=None)
+            case ("promote", None, keep) if self.canary and not self.frozen:
+                return moved.settled(self.canary[0], keep and min(keep.share, 1 - self.canary[1]))
+            case ("promote", share, _) if share and self.canary and not self.frozen and share > self.canary[1]:
                 return replace(moved, canary=(self.canary[0], share))
         return None
 
+    def settled(self, playbook: Digest, kept: float | None) -> Model:
+        held = (self.standing[-1], kept) if kept and self.standing else None
+        return replace(self, standing=(*self.standing, playbook), canary=None, held=held)
 
-SHARES = st.sampled_from([None, None, 0.05, 0.25, 0.5])
+
+SHARES = st.sampled_from([None, None, 0.05, 0.25, 0.5, 0.75])
+KEPT = st.sampled_from([None, KEEP, replace(KEEP, share=0.02)])
 ACTS = st.one_of(
-    st.tuples(st.just("release"), st.sampled_from(PLAYBOOKS), SHARES),
-    st.tuples(st.just("release"), st.sampled_from(PLAYBOOKS), SHARES),
-    st.tuples(st.just("promote"), SHARES),
+    st.tuples(st.just("release"), st.sampled_from(PLAYBOOKS), SHARES, KEPT),
+    st.tuples(st.just("release"), st.sampled_from(PLAYBOOKS), SHARES, KEPT),
+    st.tuples(st.just("promote"), SHARES, KEPT),
     st.tuples(st.just("rollback")),
     st.tuples(st.sampled_from(["freeze", "unfreeze"])),
 )
@@ -184,11 +216,11 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
 def perform(store: Any, channel: str, by: str, act: tuple[Any, ...]) -> Ref:
     library = Library(store, by)
     match act:
-        case ("release", playbook, share):
-            work = channels.release(library, channel, playbook, [], verdict=None, because="a reason", share=share)
-            return finished(work)
-        case ("promote", share):
-            return finished(channels.promote(library, channel, because="a reason", share=share))
+        case ("release", playbook, share, keep):
+            told: Any = {"verdict": None, "because": "a reason", "share": share, "keep_back": keep}
+            return finished(channels.release(library, channel, playbook, [], **told))
+        case ("promote", share, keep):
+            return finished(channels.promote(library, channel, because="a reason", share=share, keep_back=keep))
         case (name,):
             return getattr(channels, name)(library, channel, because="a reason")  # type: ignore[no-any-return]
     raise AssertionError(act)
@@ -241,8 +273,10 @@ def check(store: UpkeptStore, channel: str, model: Model) -> None:
     canary = ref.target.get("canary")
     assert (canary and (canary["playbook"], canary["share"])) == model.canary
     assert ref.target.get("frozen", False) == model.frozen
+    held = held_of(ref.target)
+    assert (held and (held.playbook, held.share)) == model.held
     now = channels.state(store, channel)
-    assert (now.standing, now.frozen) == (model.standing, model.frozen)
+    assert (now.standing, now.frozen, now.held) == (model.standing, model.frozen, held)
 
 
 def unwind(store: UpkeptStore, channel: str, model: Model) -> None:
@@ -252,6 +286,7 @@ def unwind(store: UpkeptStore, channel: str, model: Model) -> None:
         ref = channels.rollback(Library(store, "eve"), channel, because="back")
         assert isinstance(ref.target, dict)
         assert (ref.target["stable"], "canary" in ref.target) == (stable, False)
+        assert "held" not in ref.target or (model.canary is None and stable == model.standing[-1])
     if model.standing:
         with pytest.raises(ReleaseRefused, match="a first release"):
             channels.rollback(Library(store, "eve"), channel, because="back")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import specialise
+from seedbed.release.alerts import Alert, send
 from seedbed.release.assignment import choose, feedback
 from seedbed.release.readers import Reader
 from seedbed.release.review import approve, refuse, request
+from seedbed.release.senders import Log
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Run, Turn
 from seedbed.runs.workers import heartbeat
+from seedbed.stage.confirmation import Queue
 from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool, toolbox
@@ -90,7 +94,11 @@ async def use(store: Store) -> None:
 
         await recorder.turn("say", answer, said)
         await recorder.failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25, tokens=4))
-        stage = Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]))
+        asking = Queue(store, "ann", timedelta(0))
+        stage = Stage(
+            playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]), confirm=asking
+        )
+        await stage.confirm("look", "so", {"at": "it"})
         await stage.call("look", at="it")
         await recorder.once("routing", "say", "x", routing)
         body = {"task_type": "t", "model": "m", "score": 1.0, "cost_usd": 0.5, "latency_seconds": 0.5}
@@ -142,6 +150,10 @@ async def use(store: Store) -> None:
     store.move("channels/production", {"stable": better.digest}, expected=ref, because="better", by="bob")
     reader = Reader(library, "production")
     feedback(library, (await choose(reader, "user 1")).exposure, 0.5, "so so")
+    told = Alert(
+        channel="production", kind="held", severity="warning", told="It waits.", at=AT, key="a", details={"n": 1}
+    )
+    await send(library, [Log("log", "info", Path(os.devnull))], told)
     at = AT
     request(library, "production", better.digest, because="have a look")
     approve(Library(store, "eva"), "production", better.digest, because="fine")

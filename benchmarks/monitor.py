@@ -1,0 +1,150 @@
+"""The monitor of a canary by simulation: how often a healthy one is rolled back, and how soon a poor one.
+
+    python benchmarks/monitor.py [--canaries 1000] [--ratios 300]
+
+Everything goes the real way: units are assigned to a channel, exposures and outcomes are facts of a store in memory,
+and the real monitor looks after every interval. 20 requests for the canary and as many for its control come in an
+interval; after 30 of them the canary is over. Two rules that look at the rates alone, as canary controllers do, are
+shown the same outcomes: "below 95 % in three intervals", and "5 points below the control in three intervals".
+
+Then the ratio of units: how often an alarm is raised where assignment is right, and how soon where 48 of 100 units
+that should be half of them reach the canary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.guards import Guard, Watch
+from seedbed.release.monitor import Monitor
+from seedbed.release.states import Release, State, after, document
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Fact, now
+
+INTERVALS, REQUESTS, LEVEL = 30, 20, 0.96
+WATCH = Watch((Guard("rating", -0.02),))
+OLD, NEW = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Answer.", "Answer well."))
+
+
+def channel() -> MemoryStore:
+    """A channel with a canary for half of its units: it and its control then get all of the requests."""
+    store = MemoryStore()
+    library = Library(store, "ada")
+    for playbook in (OLD, NEW):
+        library.keep(playbook, because="written")
+    state, ref = State(), None
+    for event in (Release(OLD.digest), Release(NEW.digest, 0.5)):
+        then = after(state, event)
+        assert isinstance(then, State)
+        state = then
+        ref = store.move("channels/live", document(state, event), expected=ref, because="try", by="ada")
+    return store
+
+
+def outcome(name: str, arm: str, value: float | None) -> list[Fact]:
+    """That a unit met an arm, and what came of it."""
+    playbook = NEW.digest if arm == "canary" else OLD.digest
+    body = {"unit": name, "arm": arm, "playbook": playbook, "share": 0.5, "propensity": 0.5, "version": 2}
+    told = Fact(
+        kind="exposure",
+        key=name,
+        subject="channels/live",
+        at=now(),
+        by="ada",
+        body={**body, "compared": True},
+        tags=(playbook,),
+    )
+    if value is None:
+        return [told]
+    said = {"metric": "rating", "comment": ""}
+    return [
+        told,
+        Fact(
+            kind="feedback",
+            key=f"{name}/f",
+            subject=name,
+            at=now(),
+            by="ada",
+            body=said,
+            value=value,
+            tags=("rating",),
+        ),
+    ]
+
+
+@dataclass
+class Fates:
+    """In which interval each rule rolled a canary back, if it did."""
+
+    monitor: int | None = None
+    level: int | None = None
+    control: int | None = None
+
+
+def fates(canary: float, seed: int) -> Fates:
+    luck, store, found = random.Random(seed), channel(), Fates()
+    monitor, low, behind = Monitor(store, "live", WATCH), 0, 0
+    for interval in range(1, INTERVALS + 1):
+        good = {"canary": 0, "control": 0}
+        facts: list[Fact] = []
+        for number in range(2 * REQUESTS):
+            arm = ("canary", "control")[number % 2]
+            value = float(luck.random() < (canary if arm == "canary" else LEVEL))
+            good[arm] += int(value)
+            facts += outcome(f"{interval}/{number}", arm, value)
+        store.append(facts)
+        if found.monitor is None and monitor.look().reaction == "roll back":
+            found.monitor = interval
+        low += good["canary"] / REQUESTS < 0.95
+        behind += (good["control"] - good["canary"]) / REQUESTS >= 0.05
+        found.level = found.level or (interval if low >= 3 else None)
+        found.control = found.control or (interval if behind >= 3 else None)
+    return found
+
+
+def told(values: Sequence[int | None]) -> str:
+    caught = [value for value in values if value is not None]
+    share = len(caught) / len(values)
+    spread = 1.96 * (share * (1 - share) / len(values)) ** 0.5
+    return f"{share:.3f} ± {spread:.3f} | {np.mean(caught):.1f}" if caught else f"{share:.3f} | none"
+
+
+def ratio(share: float, units: int, seed: int) -> int | None:
+    """After how many units the monitor raised an alarm, looking after every 500."""
+    luck, store = random.Random(seed), channel()
+    monitor = Monitor(store, "live", Watch())
+    for first in range(0, units, 500):
+        names = range(first, first + 500)
+        store.append(
+            fact for n in names for fact in outcome(f"{n}", "canary" if luck.random() < share else "control", None)
+        )
+        if any(alarm.kind == "sample ratio" for alarm in monitor.look().alarms):
+            return first + 500
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--canaries", type=int, default=1000, help="of each kind (default %(default)s)")
+    parser.add_argument("--ratios", type=int, default=300, help="streams of units (default %(default)s)")
+    given = parser.parse_args()
+    print("| success rate of the canary | rule | rolled back | after intervals |\n|---|---|---|---|")
+    for level in (LEVEL, 0.94, 0.90, 0.80, 0.60):
+        all_of = [fates(level, seed) for seed in range(given.canaries)]
+        for rule, name in (("monitor", "seedbed"), ("level", "below 95 %, 3 times"), ("control", "5 points below")):
+            print(f"| {level:.2f} | {name} | {told([getattr(each, rule) for each in all_of])} |", flush=True)
+    print("\n| share of units that reach the canary | alarms | units |\n|---|---|---|")
+    for share in (0.5, 0.48, 0.45):
+        found = [ratio(share, 20_000, seed) for seed in range(given.ratios)]
+        print(f"| {share:.2f} | {told(found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Readings: who met what on a channel, and what came of it, read from the store as it arrives.
+
+What is known of a run is read when it ends; everything else is the first feedback of that name. Of the exposures of a
+unit that are compared only the first counts, since the second time somebody comes is not independent of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from seedbed.release.guards import OF_RUNS
+from seedbed.storage.news import News
+from seedbed.storage.store import Digest, Fact, Query, Store
+
+WAITING = 200_000
+"""Of so many exposures an outcome is waited for; after that many more, one counts as unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """That a unit met a playbook. `compared` says whether it is set against what others met."""
+
+    playbook: Digest
+    at: datetime
+    compared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of an exposure by one metric."""
+
+    playbook: Digest
+    metric: str
+    value: float
+    compared: bool
+
+
+Event: TypeAlias = Met | Reading
+
+
+@dataclass(slots=True)
+class _Open:
+    met: Met
+    missing: set[str]
+    denied: bool = field(default=False)
+
+
+class Readings:
+    """Follows the exposures of a channel to some playbooks, and what comes of them by some metrics."""
+
+    def __init__(
+        self,
+        store: Store,
+        channel: str,
+        playbooks: Collection[Digest],
+        metrics: Sequence[str],
+        *,
+        after: int,
+        until: int | None = None,
+    ) -> None:
+        # What comes last is asked for first: nobody then hears of an outcome and not of what it came of.
+        queries = [Query(kind="feedback", tag=metric) for metric in metrics]
+        if any(metric in OF_RUNS for metric in metrics):
+            queries += [Query(kind="run", subject=playbook) for playbook in playbooks]
+        if "violation_rate" in metrics:
+            queries.append(Query(kind="decision"))
+        self._news = News(store, [*queries, Query(kind="exposure", subject=f"channels/{channel}")], after)
+        self._playbooks, self._metrics, self._until = playbooks, metrics, until
+        self._units: set[str] = set()
+        self._open: dict[str, _Open] = {}
+
+    def read(self) -> Iterator[Event]:
+        """What has happened since it was read last, in its order."""
+        for fact in self._news.read():
+            if fact.kind == "exposure":
+                yield from self._met(fact)
+            elif fact.kind == "feedback":
+                yield from self._told(fact.subject, {fact.body["metric"]: fact.value})
+            elif fact.kind == "decision":
+                self._decided(fact)
+            else:
+                run = fact.key.partition("@")[0]
+                if run in self._open:
+                    yield from self._told(run, _of_run(fact, self._open[run].denied))
+
+    def _met(self, fact: Fact) -> Iterator[Met]:
+        told = fact.body
+        if told["playbook"] not in self._playbooks or (self._until is not None and fact.number >= self._until):
+            return
+        compared = bool(told.get("compared")) and told["unit"] not in self._units
+        if compared:
+            self._units.add(told["unit"])
+        met = Met(told["playbook"], fact.at, compared)
+        self._open[fact.key] = _Open(met, set(self._metrics))
+        if len(self._open) > WAITING:
+            del self._open[next(iter(self._open))]
+        yield met
+
+    def _decided(self, fact: Fact) -> None:
+        if fact.subject in self._open:
+            told = (fact.body["point"].partition(" ")[0], fact.body["action"])
+            self._open[fact.subject].denied |= told in {("may", "forbidden"), ("confirm", "no")}
+
+    def _told(self, exposure: str, values: dict[str, float | None]) -> Iterator[Reading]:
+        if (waiting := self._open.get(exposure)) is None:
+            return
+        for metric, value in values.items():
+            if metric in waiting.missing and value is not None:
+                waiting.missing.remove(metric)
+                yield Reading(waiting.met.playbook, metric, value, waiting.met.compared)
+        if not waiting.missing:
+            del self._open[exposure]
+
+
+def _of_run(fact: Fact, denied: bool) -> dict[str, float | None]:
+    told = fact.body
+    return {
+        "error_rate": float(told["status"] == "failed"),
+        "violation_rate": float(denied),
+        "latency_seconds": told["latency_seconds"],
+        "cost_usd": told["cost_usd"],
+    }
