@@ -20,7 +20,7 @@ from seedbed.release.channels import moves, rollback
 from seedbed.release.guards import Guard, Watch
 from seedbed.release.pairs import Pairs, Row, Side
 from seedbed.release.readings import Met, Reading, Readings
-from seedbed.release.states import State, percent, replayed, stable_of
+from seedbed.release.states import State, percent, replayed, serves, stable_of
 from seedbed.stats.watching import Drift, SampleRatio
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
 
@@ -123,9 +123,10 @@ class Monitor:
         return self._watched.look(at, state.canary.share if state.canary else 1.0)
 
     def react(self, health: Health) -> Ref | None:
-        """Take back what has to be taken back, unless somebody else has moved the channel meanwhile."""
+        """Take back what has to be taken back, unless somebody did so meanwhile, whatever is served since."""
         cause = next((alarm for alarm in health.alarms if alarm.reaction == "roll back"), None)
-        if cause is None:
+        since = Query(kind="move", subject=f"channels/{self.channel}", after=health.since.number)
+        if cause is None or not all(serves(move.body["to"], health.newer) for move in self.store.facts(since)):
             return None
         with suppress(RefMoved, ReleaseRefused):  # somebody was quicker, or there is nothing before it
             return rollback(Library(self.store, MONITOR), self.channel, because=cause.told, of=health.newer)

@@ -178,6 +178,12 @@ def stable_of(target: Target) -> Digest:
     return target if isinstance(target, str) else str(target["stable"])
 
 
+def serves(target: Target | None, playbook: Digest) -> bool:
+    """Whether it is there to be met: as what is stable, or as the canary."""
+    canary = canary_of(target) if target else None
+    return bool(target) and playbook in (stable_of(target), canary.playbook if canary else "")
+
+
 def replayed(moves: Iterable[Fact]) -> State:
     """The state that the moves of a channel, oldest first, lead to."""
     state = State()

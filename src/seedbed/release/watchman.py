@@ -16,8 +16,8 @@ from seedbed.release.gates import Change, Gate, Refusal
 from seedbed.release.messages import Severity
 from seedbed.release.monitor import MONITOR, Alarm, Health, Monitor
 from seedbed.release.senders import Sender
-from seedbed.release.states import canary_of, stable_of
-from seedbed.storage.store import Digest, Fact, Json, Ref, Store
+from seedbed.release.states import serves
+from seedbed.storage.store import Fact, Json, Ref, Store
 
 WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
 """The kinds of alarms that may be over without anybody doing anything. Of others somebody has to say so."""
@@ -56,15 +56,9 @@ def calm(health: Health) -> Gate:
 def _alerts(store: Store, health: Health) -> list[Alert]:
     """What is to be told: that something was taken back, each alarm when it begins, and when it is over."""
     known, past = [told.alert for told in history(store, health.channel)], moves(store, health.channel)
-    begun = _begun(health, known) if _is_served(health.newer, past[-1]) else ()
+    # What was taken back meanwhile needs nobody to look at it.
+    begun = _begun(health, known) if serves(past[-1].body["to"], health.newer) else ()
     return [*_taken_back(health, known, past), *begun, *_over(health, known)]
-
-
-def _is_served(playbook: Digest, move: Fact) -> bool:
-    """Whether it still is, after the newest move: what was taken back meanwhile needs nobody to look at it."""
-    target = move.body["to"] or {"stable": ""}
-    canary = canary_of(target)
-    return playbook in (stable_of(target), canary.playbook if canary else "")
 
 
 def _taken_back(health: Health, known: Sequence[Alert], past: Sequence[Fact]) -> Iterator[Alert]:

@@ -150,6 +150,8 @@ class Prompt:
             except TimeoutError:
                 _say(screen, " no: it took too long\n")
                 return Reply(False, _late(self.timeout))
+            except ImportError:
+                return Reply(False, "terminals of this system cannot be asked")
         yes = said.strip().lower() in ("y", "yes")
         return Reply(yes, f"{self.by} said {'yes' if yes else 'no'} at the terminal")
 
