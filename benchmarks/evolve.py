@@ -16,7 +16,8 @@ import asyncio
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,12 +25,14 @@ from itertools import count
 from typing import Any
 from zlib import crc32
 
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.dataset import Dataset, Task
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
-from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import evolve
 from seedbed.evolution.measured import Measured
+from seedbed.evolution.offer import Offer
+from seedbed.evolution.optimizer import Search
 from seedbed.evolution.plan import Plan
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
@@ -56,6 +59,26 @@ def table(title: str, columns: list[str], rows: Iterable[list[str]]) -> None:
 # seedbed
 
 
+class Handed:
+    """Offers what it was given, so many at a time."""
+
+    reads = False
+
+    def __init__(self, candidates: Sequence[Playbook], brood: int) -> None:
+        self._waiting, self._brood = deque(candidates), brood
+        self.identity = {"optimizer": "handed", "candidates": len(candidates), "brood": brood}
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+
+    async def ask(self) -> Sequence[Offer]:
+        left = min(self._brood, len(self._waiting))
+        return [Offer(self._waiting.popleft(), (self._search.start.digest,)) for _ in range(left)]
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        return None
+
+
 def seedbed(candidates: int, tasks: int, allocation: Allocation, brood: int | None = None) -> tuple[float, int]:
     """CPU seconds of a search over so many candidates, offered `brood` at a time or all at once, and how many runs."""
     start = Playbook.from_document({"roles": {"writer": {"model": "any", "system": START}}})
@@ -64,7 +87,8 @@ def seedbed(candidates: int, tasks: int, allocation: Allocation, brood: int | No
         arena = Measured(lambda playbook, task, _: right(playbook.roles["writer"].system, task.id), store, "benchmark")
         begun = time.process_time()
         texts = (f"{START} Mind rule {number}." for number in range(candidates))
-        optimizer = BestOf([with_genes(start, {GENE: text}) for text in texts], brood=brood)
+        offered = [with_genes(start, {GENE: text}) for text in texts]
+        optimizer = Handed(offered, brood or candidates)
         plan = Plan(start=start, select=select, optimizer=optimizer, allocation=allocation, budget=Budget(runs=10**7))
         found = asyncio.run(evolve(plan, arena, Library(store, "benchmark"), because="a benchmark"))
         return time.process_time() - begun, int(found.spent["runs"])

@@ -180,8 +180,10 @@ def stable_of(target: Target) -> Digest:
 
 def serves(target: Target | None, playbook: Digest) -> bool:
     """Whether it is there to be met: as what is stable, or as the canary."""
-    canary = canary_of(target) if target else None
-    return bool(target) and playbook in (stable_of(target), canary.playbook if canary else "")
+    if not target:
+        return False
+    canary = canary_of(target)
+    return playbook in (stable_of(target), canary.playbook if canary else "")
 
 
 def replayed(moves: Iterable[Fact]) -> State:

@@ -49,6 +49,8 @@ def _quick(value: Any) -> Any:
         return {
             key if type(key) is str and key.isascii() else _key(key): item
             if (kind := type(item)) is int or (kind is str and item.isascii())
+            else 0
+            if kind is float and item == 0
             else _quick(item)
             for key, item in value.items()
         }

@@ -235,11 +235,15 @@ def checked(facts: Iterable[Fact]) -> list[Fact]:
     Raises StoreError for what no store can keep, and for a move: only `move` records those.
     """
     batch = []
+    known: tuple[object, ...] = ()
     for fact in facts:
         if fact.kind == "move":
             raise StoreError(f"appending {shown(fact.key)}: found a move; expected other facts. Call move() instead")
-        names = (fact.kind, fact.key, fact.subject, fact.by, *fact.parents, *fact.tags)
-        if not all(map(nameable, names)):
+        alike = (fact.kind, fact.subject, fact.by)  # as those of the fact before, mostly
+        names = (fact.key, *(() if alike == known else alike), *fact.parents, *fact.tags)
+        if all(map(nameable, names)):
+            known = alike
+        else:
             raise StoreError(f"{fact.kind} fact {shown(fact.key)}: found names that cannot be; expected {A_NAME}")
         value = fact.value
         if value is not None and (type(value) is not float or not math.isfinite(value)):

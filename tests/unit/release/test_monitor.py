@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +19,7 @@ from seedbed.errors import NotFound
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.guards import Guard, Watch
-from seedbed.release.monitor import MONITOR, REFERENCE, Health, Monitor
+from seedbed.release.monitor import MONITOR, REFERENCE, RUN_LENGTH, Health, Monitor
 from seedbed.release.states import KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -252,6 +253,18 @@ async def test_a_guard_that_holds_only_tells_once_it_is_for_all() -> None:
     library.store.append(both({NEW: 0.5, OLD: 0.9}, 150, random.Random(1)))
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("worse", "tell")], None)
+
+
+async def test_after_a_release_all_guards_together_are_as_rarely_alarmed_without_cause() -> None:
+    library = await kept_back()
+    library.store.append(both({NEW: 0.5, OLD: 0.9}, 30, random.Random(1)))
+
+    def evidence(*others: Guard) -> float:
+        return Monitor(library.store, "live", Watch((Guard("rating", -0.05), *others))).look().rows[0].evidence
+
+    assert 0 < evidence() < 1
+    ratio = math.log(RUN_LENGTH) / math.log(3 * RUN_LENGTH)
+    assert evidence(Guard("a", -0.05), Guard("b", -0.05)) == pytest.approx(evidence() * ratio)
 
 
 async def test_when_the_time_of_those_kept_back_is_over_it_is_set_against_what_was_known() -> None:
