@@ -53,27 +53,34 @@ def watch(
     change, low, high, evidence, breached), alarms (kind, reaction, told, metric), reaction, moved (because, version),
     alerts, dry_run. Exit code 1 if it was to be taken back and 2 if people are to look at it, with --once.
     """
-    reaction = None
+    from seedbed.errors import StoreError
+
+    seen = None
     with (
         options.opened(workspace, dry_run=dry_run) as space,
         suppress(KeyboardInterrupt),
         _screen(as_json or once) as screen,
     ):
         while True:
-            seen = options.complete(space.watch(channel, tell=not dry_run))
-            stepped = _promoted(space, seen) if promote else None
-            reaction = seen.health.reaction
-            if as_json:
-                typer.echo(
-                    json.dumps(output.plain({**_document(seen, stepped), "dry_run": dry_run}), ensure_ascii=False)
-                )
+            try:
+                seen = options.complete(space.watch(channel, tell=not dry_run))
+                stepped = _promoted(space, seen) if promote else None
+            except StoreError as wrong:
+                if seen is None:
+                    raise
+                # A store that is gone for a while is no reason to leave people alone with a canary.
+                output.errors().print(line(("looking again: ", "yellow"), str(wrong)))
             else:
-                screen.show(_view(seen, stepped))
+                if as_json:
+                    told = {**_document(seen, stepped), "dry_run": dry_run}
+                    typer.echo(json.dumps(output.plain(told), ensure_ascii=False))
+                else:
+                    screen.show(_view(seen, stepped))
             if once:
                 break
             time.sleep(every)
-    if once:
-        raise typer.Exit(CODES[reaction])
+    if once and seen:
+        raise typer.Exit(CODES[seen.health.reaction])
 
 
 def _promoted(space: Workspace, seen: Attended) -> Ref | None:

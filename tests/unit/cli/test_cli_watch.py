@@ -8,17 +8,21 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import WORKSPACE, Seedbed, keeps_promise, write
 
+from seedbed.errors import StoreError
 from seedbed.release import channels
 from seedbed.storage import open_store
-from seedbed.storage.store import Fact, now
+from seedbed.storage.sql import SqlStore
+from seedbed.storage.store import Fact, Query, now
 
 SEEDBED = [sys.executable, "-c", "from seedbed.cli.main import run; run()"]
 
@@ -244,3 +248,28 @@ def test_it_goes_on_until_ctrl_c(options: tuple[str, ...], canary: tuple[str, st
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert shares() == [None, 0.5, None]
+
+
+def test_a_store_that_is_gone_for_a_while_does_not_end_it(
+    canary: tuple[str, str], seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, gone, facts = count(1), False, SqlStore.facts
+
+    def broken(store: SqlStore, query: Query) -> Iterator[Fact]:
+        if gone:
+            raise StoreError("the database went away")
+        return facts(store, query)
+
+    def pause(_: float) -> None:
+        nonlocal gone
+        look = next(looks)
+        gone = look == 1
+        if look == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqlStore, "facts", broken)
+    monkeypatch.setattr("seedbed.cli.watch.time.sleep", pause)
+    done = seedbed("channel", "watch", "production", "--json")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 2
+    assert "looking again: the database went away" in done.err
