@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seedbed import documents
@@ -96,6 +96,10 @@ class Confirmation(BaseModel):
         if found and found <= timedelta(weeks=52):
             return found
         raise PydanticCustomError("timeout", f"{documents.A_TIME}, and at most 52 weeks")
+
+    @field_serializer("timeout")
+    def _written(self, value: timedelta) -> str:
+        return f"{value.total_seconds():f} seconds"
 
 
 class McpServer(BaseModel):

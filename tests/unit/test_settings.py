@@ -250,6 +250,12 @@ def test_a_wrong_way_to_ask_is_told_with_the_right_form(tmp_path: Path, text: st
     assert "expected" in told[1]
 
 
+@pytest.mark.parametrize("timeout", ["5 minutes", "0.25 seconds", "52 weeks"])
+def test_settings_can_be_told_to_another_process(timeout: str) -> None:
+    given = Settings.model_validate({"store": "memory:", "confirm": {"how": "queue", "timeout": timeout}})
+    assert Settings.model_validate_json(given.model_dump_json()) == given
+
+
 def test_the_source_of_settings_is_not_for_the_file_to_say(tmp_path: Path) -> None:
     assert "an unknown key" in wrong(tmp_path, "source: elsewhere")["source (line 1)"]
 
