@@ -14,6 +14,7 @@ that should be half of them reach the canary.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ def told(values: Sequence[int | None]) -> str:
     caught = [value for value in values if value is not None]
     share = len(caught) / len(values)
     spread = 1.96 * (share * (1 - share) / len(values)) ** 0.5
-    return f"{share:.3f} ± {spread:.3f} | {np.mean(caught):.1f}" if caught else f"{share:.3f} | none"
+    return f"{share:.3f} ± {spread:.3f} | {np.mean(caught):,.1f}" if caught else f"{share:.3f} |"
 
 
 def ratio(share: float, units: int, seed: int) -> int | None:
@@ -135,15 +136,16 @@ def main() -> None:
     parser.add_argument("--canaries", type=int, default=1000, help="of each kind (default %(default)s)")
     parser.add_argument("--ratios", type=int, default=300, help="streams of units (default %(default)s)")
     given = parser.parse_args()
-    print("| success rate of the canary | rule | rolled back | after intervals |\n|---|---|---|---|")
-    for level in (LEVEL, 0.94, 0.90, 0.80, 0.60):
-        all_of = [fates(level, seed) for seed in range(given.canaries)]
-        for rule, name in (("monitor", "seedbed"), ("level", "below 95 %, 3 times"), ("control", "5 points below")):
-            print(f"| {level:.2f} | {name} | {told([getattr(each, rule) for each in all_of])} |", flush=True)
-    print("\n| share of units that reach the canary | alarms | units |\n|---|---|---|")
-    for share in (0.5, 0.48, 0.45):
-        found = [ratio(share, 20_000, seed) for seed in range(given.ratios)]
-        print(f"| {share:.2f} | {told(found)} |", flush=True)
+    with multiprocessing.Pool(2) as crew:
+        print("| success rate of the canary | rule | rolled back | after intervals |\n|---|---|---:|---:|")
+        for level in (LEVEL, 0.94, 0.90, 0.80, 0.60):
+            all_of = crew.starmap(fates, [(level, seed) for seed in range(given.canaries)])
+            for rule, name in (("monitor", "seedbed"), ("level", "below 95 %, 3 times"), ("control", "5 points below")):
+                print(f"| {level:.2f} | {name} | {told([getattr(each, rule) for each in all_of])} |", flush=True)
+        print("\n| share of units that reach the canary | alarms | after units |\n|---|---:|---:|")
+        for share in (0.5, 0.48, 0.45):
+            found = crew.starmap(ratio, [(share, 20_000, seed) for seed in range(given.ratios)])
+            print(f"| {share:.2f} | {told(found)} |", flush=True)
 
 
 if __name__ == "__main__":
