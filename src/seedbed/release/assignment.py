@@ -95,7 +95,7 @@ async def choose(reader: Reader, key: str, *, run: str = "") -> Choice:
     _check(key)
     exposure = run or uuid.uuid4().hex
     choice = assigned(await reader.read(), key, exposure)
-    if choice.stale or await _written(choice, f"channels/{reader.channel}", reader.library):
+    if choice.stale or await _written(choice, f"channels/{reader.channel}", reader.library, is_run=bool(run)):
         return choice
     return assigned(reader.stale("it takes no exposure"), key, exposure)
 
@@ -132,9 +132,9 @@ def _check(key: str) -> None:
         raise SeedbedError(f"key: found {shown(key)}; expected {A_NAME}, such as the name of a user")
 
 
-async def _written(choice: Choice, subject: str, library: Library) -> bool:
+async def _written(choice: Choice, subject: str, library: Library, *, is_run: bool = False) -> bool:
     """Whether an exposure could be written down: if not, it does not take place."""
-    fact = _exposed(choice, subject, library.by)
+    fact = _exposed(choice, subject, library.by, is_run)
     try:
         await asyncio.get_running_loop().run_in_executor(None, library.store.append, [fact])
     except (StoreError, OSError):
@@ -162,7 +162,7 @@ def assigned(serving: Serving, key: str, exposure: str = "") -> Choice:
     )
 
 
-def _exposed(choice: Choice, subject: str, by: str) -> Fact:
+def _exposed(choice: Choice, subject: str, by: str, is_run: bool) -> Fact:
     body = {
         "unit": choice.key,
         "arm": choice.arm,
@@ -171,6 +171,7 @@ def _exposed(choice: Choice, subject: str, by: str) -> Fact:
         "propensity": choice.propensity,
         "version": choice.version,
         "compared": choice.compared,
+        "run": is_run,
     }
     return Fact(
         kind="exposure",

@@ -46,8 +46,9 @@ def met(
     compared: bool = True,
     channel: str = "live",
     at: datetime | None = None,
+    run: bool = False,
 ) -> Fact:
-    """That a unit, which nobody else is unless it has a name, met a playbook."""
+    """That a unit, which nobody else is unless it has a name, met a playbook; `run` if seedbed performs it."""
     name = name or uuid.uuid4().hex
     body = {"unit": unit or name, "arm": "x", "playbook": playbook, "share": 0.5, "propensity": 0.5, "version": 2}
     return Fact(
@@ -56,7 +57,7 @@ def met(
         subject=f"channels/{channel}",
         at=at or now(),
         by="ada",
-        body={**body, "compared": compared},
+        body={**body, "compared": compared, "run": run},
         tags=(playbook,),
     )
 
@@ -73,6 +74,13 @@ def said(exposure: Fact | str, value: float, metric: str = "rating") -> Fact:
         value=value,
         tags=(metric,),
     )
+
+
+def ended(exposure: Fact, *, failed: bool = False, at: datetime | None = None) -> Fact:
+    """That the run of an exposure is over."""
+    body = {"status": "failed" if failed else "completed", "latency_seconds": 1.0, "cost_usd": 0.0}
+    subject = exposure.body["playbook"]
+    return Fact(kind="run", key=exposure.key, subject=subject, at=at or exposure.at, by="ada", body=body)
 
 
 def rated(playbook: Digest, *values: float, metric: str = "rating", **more: Any) -> list[Fact]:

@@ -204,6 +204,7 @@ async def test_a_choice_is_in_the_store_with_its_propensity_before_anything_is_d
             "propensity": {"canary": 0.25, "control": 0.25, "stable": 0.5}[choice.arm],
             "version": 2,
             "compared": choice.arm != "stable",
+            "run": False,
         }
         assert choice.playbook.digest == (NEW if choice.arm == "canary" else OLD)
     assert {choice.arm for choice in choices} == {"canary", "control", "stable"}

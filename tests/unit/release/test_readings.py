@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from canary_samples import NEW, OLD, OTHER, met, rated, said
+from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
 
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
@@ -173,6 +173,30 @@ async def test_what_is_known_of_a_run_is_read_when_it_ends_also_of_one_that_fail
         assert (failed["error_rate"], failed["violation_rate"], failed["cost_usd"]) == (1.0, 0.0, 0.0)
         assert (await told("delete"))["violation_rate"] == 1.0  # it is never allowed
         assert (await told("refund"))["violation_rate"] == 1.0  # nobody allowed it
+
+
+def test_a_run_waits_for_those_that_began_before_it_so_that_quick_failures_do_not_come_first(
+    store: MemoryStore,
+) -> None:
+    found = reading(store, "error_rate")
+    slow, quick, last, other = met(NEW, run=True), met(NEW, run=True), met(NEW, run=True), met(OLD, run=True)
+    store.append([slow, quick, last, other, ended(quick, failed=True), ended(other)])
+    assert outcomes(found) == [(OLD, "error_rate", 0.0, True)]  # the two sides do not wait for each other
+    store.append([ended(slow)])
+    assert [value for _, _, value, _ in outcomes(found)] == [0.0, 1.0]
+    store.append([ended(last)])
+    assert [value for _, _, value, _ in outcomes(found)] == [0.0]
+
+
+def test_a_run_that_takes_very_long_keeps_nobody_waiting_and_is_read_when_it_ends(store: MemoryStore) -> None:
+    found = reading(store, "error_rate")
+    slow, quick = met(NEW, run=True), met(NEW, run=True)
+    store.append([slow, quick, ended(quick, failed=True, at=slow.at + readings.RUN_TIME)])
+    assert outcomes(found) == []
+    store.append([met(NEW, run=True, at=slow.at + 1.01 * readings.RUN_TIME)])
+    assert [value for _, _, value, _ in outcomes(found)] == [1.0]
+    store.append([ended(slow)])
+    assert [value for _, _, value, _ in outcomes(found)] == [0.0]
 
 
 async def test_of_a_run_that_was_taken_up_again_its_first_end_counts() -> None:
