@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 import pytest
 from loop_samples import agent
 
-from seedbed.errors import NotFound, SeedbedError
+from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
 from seedbed.experiments.budget import Terms, error_budget
 from seedbed.experiments.compare import abort
 from seedbed.experiments.evidence import certificate, verify
@@ -66,6 +66,18 @@ async def test_a_better_canary_is_found_superior_and_a_worse_one_inferior(librar
     assert live(library, "live").pairs == 0  # what was known of an earlier rollout does not count
     await serve(library, 400, WORSE, ALL, seed=2)
     assert live(library, "live").finding == "inferior"
+
+
+@pytest.mark.parametrize("good", [BETTER, WORSE], ids=["better", "worse"])
+async def test_a_canary_that_people_found_worse_is_not_promoted(good: dict[str, float], library: Library) -> None:
+    await serve(library, 400, good, ALL)
+    found = live(library, "live")
+    if good is BETTER:
+        assert (await channels.promote(library, "live", because="they like it")).target["stable"] == NEW
+        return
+    with pytest.raises(ReleaseRefused, match=f"live: found worse by rating, experiment {found.experiment[3:13]}"):
+        await channels.promote(library, "live", because="I like it")
+    assert channels.stable(library.store, "live") == OLD
 
 
 async def test_equal_ones_are_called_better_no_more_often_than_promised() -> None:
