@@ -25,7 +25,7 @@ from typing import Any
 from scipy.stats import binomtest
 
 from seedbed.playbooks.conditions import Until
-from seedbed.stage.adaptation import Outcome, Round, standing
+from seedbed.stage.dialogue.adaptation import Outcome, Round, standing
 
 LABELLED = Path(__file__).parents[1] / "tests/stories/labelled/dialogues.jsonl"
 Rule = Callable[[Sequence[Round], int], Outcome]

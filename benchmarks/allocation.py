@@ -23,7 +23,7 @@ from scipy.special import ndtri
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.allocation import Allocation, Halving
-from seedbed.evolution.measured import Measure
+from seedbed.evolution.function_evaluator import Measure
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.playbook import Playbook

@@ -21,21 +21,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seedbed.errors import BudgetSpent
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import Evolution, Told, evolve
-from seedbed.evolution.measured import Measure, Measured
-from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.optimizers.population import Population
+from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.plan import Plan
-from seedbed.evolution.population import Population
-from seedbed.evolution.portfolio import Portfolio
-from seedbed.evolution.variation import operators, reworded
+from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.variation.operators import operators, reworded
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
@@ -141,7 +141,7 @@ async def by_runs(number: int) -> Outcome:
         chance.setstate(drawn)
         asked.breaks_after = len(asked.calls) + chance.randrange(60) if life < lives - 1 else None
         plan = Plan(**settings, optimizer=_optimizer(random.Random(number)))
-        arena = Measured(asked, store, "ann", [Measure(better=better)], at_once)
+        arena = FunctionEvaluator(asked, store, "ann", [Measure(better=better)], at_once)
         steps.clear()
         try:
             found = await evolve(plan, arena, Library(store, "ann"), because="a budget", watch=watch)

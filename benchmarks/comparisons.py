@@ -15,13 +15,13 @@ import random
 import statistics
 import time
 
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench
-from seedbed.evaluation.metrics import Score
+from seedbed.evaluation.metrics.metric import Score
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.stats.estimates import exact_rate
 from seedbed.stats.sequential import ExactMcNemar
 from seedbed.storage.memory import MemoryStore

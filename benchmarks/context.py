@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seedbed.stage.context import Said, condensed, tokens, total
+from seedbed.stage.dialogue.context import Said, condensed, tokens, total
 
 Shorten = Callable[[Sequence[Said], str, int], list[Said]]
 

@@ -44,21 +44,21 @@ from embedded_tasks import FAMILIES, Family
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from seedbed import Workspace
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import FunctionMetric
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import FunctionMetric
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
-from seedbed.evolution.arena import Benched
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
+from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.operators import Operator
-from seedbed.evolution.optimizer import Optimizer, Search
-from seedbed.evolution.optimizers import Means, optimizer
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.optimizers.registry import SearchInputs, optimizer
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Optimizer, Search
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 
 SYSTEM, PROMPT, TEMPLATE, DEMOS = GENES = (
@@ -74,11 +74,11 @@ TRIES = 20
 MOST_ITERATIONS = 500
 
 
-class Ways(Means):
+class Ways(SearchInputs):
     """The bank is for the instruction. Of the prompt only its cue changes."""
 
     def candidates(self) -> list[Playbook]:
-        return Means(
+        return SearchInputs(
             self.start, bank=self.bank, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
         ).candidates()
 
@@ -198,7 +198,7 @@ def searched(world: World, chosen: Optimizer, allocation: Allocation | None = No
         **({"allocation": allocation} if allocation else {}),  # type: ignore[arg-type]
     )
     space = Workspace(Settings(by="bench", models=models), MemoryStore())
-    arena = Benched(replace(space.bench_on("loop"), at_once=AT_ONCE), [metric])
+    arena = RunEvaluator(replace(space.bench_on("loop"), at_once=AT_ONCE), [metric])
     found = asyncio.run(evolve(plan, arena, space.library, because="benchmark"))
     best = found.pool.place(found.best)
     dev = float(np.nanmean(found.pool.row(best)))

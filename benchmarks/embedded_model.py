@@ -15,7 +15,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from seedbed.models.local import EmbeddedChat
+from seedbed.models.providers.embedded import EmbeddedChat
 
 PLACE = "EMBEDDED_MEMORY"
 """The variable that says where the memory is."""

@@ -25,7 +25,7 @@ from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.evaluate import Bench, Scorecard, evaluate
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.storage import open_store
 from seedbed.storage.store import Store
 

@@ -32,18 +32,18 @@ import numpy as np
 from gepa.core.adapter import EvaluationBatch
 from simulator import GENES, SETTINGS, Evaluator, Setting, Texts, World
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evolve import Told, evolve
-from seedbed.evolution.lessons import Failure
-from seedbed.evolution.measured import Measured
-from seedbed.evolution.optimizers import Means
-from seedbed.evolution.optimizers import optimizer as named
+from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.learning.lessons import Failure
+from seedbed.evolution.optimizers.reflection import Reflection
+from seedbed.evolution.optimizers.registry import SearchInputs
+from seedbed.evolution.optimizers.registry import optimizer as named
 from seedbed.evolution.plan import Plan
-from seedbed.evolution.reflection import Reflection
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.stats.estimates import mean_interval
 from seedbed.storage import open_store
 
@@ -89,7 +89,7 @@ def by_seedbed(world: World, budget: int, *, alone: bool = False) -> Outcome:
         if told.account.runs <= budget:
             outcome.found(told.account.runs, _texts(told.pool.playbooks[told.best]))
 
-    optimizer = Reflection(propose=propose) if alone else named("portfolio", Means(start, reflector=propose))
+    optimizer = Reflection(propose=propose) if alone else named("portfolio", SearchInputs(start, reflector=propose))
     plan = Plan(
         start=start,
         optimizer=optimizer,
@@ -100,7 +100,9 @@ def by_seedbed(world: World, budget: int, *, alone: bool = False) -> Outcome:
         seed=world.seed,
     )
     with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/store.db")) as store:
-        arena = Measured(lambda each, task, replicate: evaluator(_texts(each), int(task.id), replicate), store, "me")
+        arena = FunctionEvaluator(
+            lambda each, task, replicate: evaluator(_texts(each), int(task.id), replicate), store, "me"
+        )
         evolution = asyncio.run(evolve(plan, arena, Library(store, "me"), because="benchmark", watch=watch))
     best = evolution.pool.playbooks[evolution.pool.place(evolution.best)]
     outcome.found(budget, _texts(best))

@@ -26,17 +26,17 @@ from typing import Any
 from zlib import crc32
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
-from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.measured import Measured
+from seedbed.evolution.function_evaluator import FunctionEvaluator
 from seedbed.evolution.offer import Offer
-from seedbed.evolution.optimizer import Search
 from seedbed.evolution.plan import Plan
+from seedbed.evolution.protocols import Search
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage import open_store
 
 GENE = "roles.writer.system"
@@ -84,7 +84,9 @@ def seedbed(candidates: int, tasks: int, allocation: Allocation, brood: int | No
     start = Playbook.from_document({"roles": {"writer": {"model": "any", "system": START}}})
     select = Dataset(tuple(Task(f"t{number}", {"question": f"Is {number} prime?"}, "yes") for number in range(tasks)))
     with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/seedbed.db")) as store:
-        arena = Measured(lambda playbook, task, _: right(playbook.roles["writer"].system, task.id), store, "benchmark")
+        arena = FunctionEvaluator(
+            lambda playbook, task, _: right(playbook.roles["writer"].system, task.id), store, "benchmark"
+        )
         begun = time.process_time()
         texts = (f"{START} Mind rule {number}." for number in range(candidates))
         offered = [with_genes(start, {GENE: text}) for text in texts]

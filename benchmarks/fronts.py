@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution import selection
-from seedbed.evolution.map_elites import Archive
-from seedbed.evolution.nsga2 import NSGA2, standing
-from seedbed.evolution.numbers import polynomial, sbx
-from seedbed.evolution.optimizer import Offer, Search
+from seedbed.evolution.optimizers.map_elites import Archive
+from seedbed.evolution.optimizers.nsga2 import NSGA2, standing
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.numbers import polynomial, sbx
+from seedbed.evolution.variation.operators import selection
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.pareto import hypervolume, survivors
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.guards import Guard, Watch
-from seedbed.release.monitor import Monitor
+from seedbed.release.monitor.guards import Guard, Watch
+from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.states import Release, State, after, document
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, now

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 
 from pattern_samples import scored
 
-from seedbed.experiments.patterns import Patterns, find
-from seedbed.experiments.traits import Scored
+from seedbed.experiments.patterns.patterns import Patterns, find
+from seedbed.experiments.patterns.traits import Scored
 from seedbed.stats.estimates import exact_rate
 
 

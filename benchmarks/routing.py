@@ -22,8 +22,8 @@ from typing import get_args
 
 import numpy as np
 
-from seedbed.models.registry import Card, Model
-from seedbed.models.routing import Quality, Router
+from seedbed.models.cards import Card, Model
+from seedbed.models.routing.router import Quality, Router
 
 TOKENS = 1_000
 """What every prompt is taken to have, as the files count money and not tokens."""

@@ -28,7 +28,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from seedbed.storage.sql import SqlStore
+from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Content, Digest, Fact, Query, digest
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

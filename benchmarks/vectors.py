@@ -20,11 +20,11 @@ import cma
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import FunctionMetric
-from seedbed.evolution.cmaes import CMAES
-from seedbed.evolution.optimizer import Offer, Search
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import FunctionMetric
+from seedbed.evolution.optimizers.cmaes import CMAES
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.playbook import Playbook
 
 TARGET = 1e-8

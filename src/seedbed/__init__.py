@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seedbed.errors import SeedbedError
-    from seedbed.evaluation.dataset import Dataset, Task
-    from seedbed.evaluation.metrics import ExactMatch, Score, metric
-    from seedbed.evolution.best_of import BestOf
+    from seedbed.evaluation.datasets.dataset import Dataset, Task
+    from seedbed.evaluation.metrics.metric import ExactMatch, Score, metric
+    from seedbed.evolution.optimizers.best_of import BestOf
     from seedbed.playbooks.library import Library
     from seedbed.playbooks.playbook import Playbook
     from seedbed.playbooks.rules import Rules
     from seedbed.workspace import Workspace
 
 _HOMES = {
-    "BestOf": "seedbed.evolution.best_of",
-    "Dataset": "seedbed.evaluation.dataset",
-    "ExactMatch": "seedbed.evaluation.metrics",
+    "BestOf": "seedbed.evolution.optimizers.best_of",
+    "Dataset": "seedbed.evaluation.datasets.dataset",
+    "ExactMatch": "seedbed.evaluation.metrics.metric",
     "Library": "seedbed.playbooks.library",
     "Playbook": "seedbed.playbooks.playbook",
     "Rules": "seedbed.playbooks.rules",
-    "Score": "seedbed.evaluation.metrics",
+    "Score": "seedbed.evaluation.metrics.metric",
     "SeedbedError": "seedbed.errors",
-    "Task": "seedbed.evaluation.dataset",
+    "Task": "seedbed.evaluation.datasets.dataset",
     "Workspace": "seedbed.workspace",
-    "metric": "seedbed.evaluation.metrics",
+    "metric": "seedbed.evaluation.metrics.metric",
 }
 
 __all__ = [

@@ -10,16 +10,16 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.premises import Premises
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.experiments.budget import Terms
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
+    from seedbed.experiments.candidates import Ranking
     from seedbed.experiments.compare import Watcher as AnswerWatcher
-    from seedbed.experiments.estimate import Estimate
-    from seedbed.experiments.fidelity import Fidelity
-    from seedbed.experiments.history import History
-    from seedbed.experiments.many import Ranking
-    from seedbed.experiments.outlook import Outlook
-    from seedbed.experiments.replay import Answerable
+    from seedbed.experiments.error_budget import Terms
+    from seedbed.experiments.forecast import Forecast
+    from seedbed.experiments.replay.estimate import Estimate
+    from seedbed.experiments.replay.fidelity import Fidelity
+    from seedbed.experiments.replay.history import History
+    from seedbed.experiments.replay.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.live import Live
     from seedbed.stats.sequential import Answer
@@ -53,7 +53,7 @@ class Comparing(Premises):
         from its error budget, which says the error rate instead.
         """
         from seedbed.experiments.compare import compare
-        from seedbed.stage.ledger import Ledger
+        from seedbed.spending.ledger import Ledger
 
         terms = self.terms(channel, alpha) if channel else None
         old, (new,) = self._compared(control, [candidate], on)
@@ -90,8 +90,8 @@ class Comparing(Premises):
         parallel: str | int | None = None,
     ) -> Ranking:
         """Rank several candidates against one baseline, with one error rate for all of them together."""
-        from seedbed.experiments.many import compare_many
-        from seedbed.stage.ledger import Ledger
+        from seedbed.experiments.candidates import compare_many
+        from seedbed.spending.ledger import Ledger
 
         old, new = self._compared(baseline, candidates, on)
         return await compare_many(
@@ -130,7 +130,7 @@ class Comparing(Premises):
         live together never costs more than `max_cost_usd`. Raises DatasetError if there are none, and BudgetSpent.
         """
         from seedbed.experiments.compare import compare
-        from seedbed.stage.ledger import Ledger
+        from seedbed.spending.ledger import Ledger
 
         money = Ledger(max_cost_usd, kept=0.0)
         old, (new,) = self._compared(control, [candidate], past.tasks)
@@ -157,8 +157,8 @@ class Comparing(Premises):
         However wrong replays are, the interval holds. It is no verdict. All that is live together never costs more than
         `max_cost_usd`. Raises DatasetError if no recording can answer both playbooks, and BudgetSpent.
         """
-        from seedbed.experiments.estimate import estimate
-        from seedbed.stage.ledger import Ledger
+        from seedbed.experiments.replay.estimate import estimate
+        from seedbed.spending.ledger import Ledger
 
         money, live = Ledger(max_cost_usd, kept=0.0), self.bench_on(parallel)
         old, (new,) = self._compared(control, [candidate], past.tasks)
@@ -197,14 +197,14 @@ class Comparing(Premises):
 
     def _paid(self, channel: str, alpha: float | None) -> Terms | None:
         """The terms of a channel's error budget, if what is released there has to be paid from it."""
-        from seedbed.release.protection import required
-        from seedbed.release.trust import error_budget
+        from seedbed.release.gates.protection import required
+        from seedbed.release.gates.trust import error_budget
 
         if channel not in self.settings.channels or error_budget not in required(channel, self.protection(channel)):
             return None
         return self.terms(channel, alpha)
 
-    def outlook(
+    def forecast(
         self,
         control: Playbook | str,
         candidate: Playbook | str,
@@ -218,10 +218,10 @@ class Comparing(Premises):
         channel: str | None = None,
         effect: float = 0.1,
         discordance: float | None = None,
-    ) -> Outlook:
+    ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
         from seedbed.experiments.experiment import Experiment
-        from seedbed.experiments.outlook import outlook
+        from seedbed.experiments.forecast import forecast
 
         rate = 0.05 if alpha is None else alpha
         if channel:
@@ -231,11 +231,11 @@ class Comparing(Premises):
         plan = Experiment.plan(
             old.digest, new.digest, on, metric, alpha=rate, seed=seed, models={}, rule=rule, replicates=replicates
         )
-        return outlook(self.store, plan, on, effect=effect, discordance=discordance)
+        return forecast(self.store, plan, on, effect=effect, discordance=discordance)
 
     def next_level(self, channel: str) -> float:
         """The level that the next comparison for a channel gets from its error budget."""
-        from seedbed.experiments.budget import next_level
+        from seedbed.experiments.error_budget import next_level
 
         return next_level(self.store, channel, self.terms(channel))
 

@@ -14,26 +14,26 @@ from seedbed.errors import NotFound, Problem, SettingsError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
-from seedbed.stage.quota import Spending
+from seedbed.spending.quota import Spending
 from seedbed.storage import open_store
 from seedbed.storage.store import Json, Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset, Task
-    from seedbed.evaluation.declared import Declared
+    from seedbed.evaluation.datasets.dataset import Dataset, Task
     from seedbed.evaluation.evaluate import Bench
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.experiments.budget import Terms
-    from seedbed.experiments.coverage import Grounds
-    from seedbed.experiments.history import History
-    from seedbed.models.registry import Registry
+    from seedbed.evaluation.judges.declared import Declared
+    from seedbed.evaluation.metrics.metric import Metric
+    from seedbed.experiments.error_budget import Terms
+    from seedbed.experiments.replay.coverage import Grounds
+    from seedbed.experiments.replay.history import History
+    from seedbed.models.cards import Registry
     from seedbed.parallel import Executor
     from seedbed.runs.cassette import Mode
     from seedbed.runs.run import Run
+    from seedbed.spending.ledger import Ledger
     from seedbed.stage.confirmation import Confirm, Person
-    from seedbed.stage.house import House
-    from seedbed.stage.ledger import Ledger
+    from seedbed.stage.runner import Runner
     from seedbed.storage.redis import Redis
 
 AT_ONCE = 8
@@ -71,14 +71,14 @@ class Premises:
     @classmethod
     def at(cls, settings: Settings) -> Self:
         switch_on(settings)
-        from seedbed.storage.wrappers import Encrypted, MasterKey, expect_plain
+        from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
 
         key = MasterKey.from_environment() if settings.encrypted else None
         redis = _redis(settings)
         store = open_store(store_url(settings))
         try:
             if redis and settings.store.startswith("postgresql:"):  # a file of this machine answers sooner than Redis
-                from seedbed.storage.cached import with_cache
+                from seedbed.storage.cache import with_cache
 
                 store = with_cache(store, redis)
             if key:
@@ -106,21 +106,21 @@ class Premises:
         return Library(self.store, self.by)
 
     @property
-    def house(self) -> House:
+    def house(self) -> Runner:
         """Where runs are performed, with the tools and the person to ask that there are now."""
         house = self._house
         house.tools, house.confirm = self.tools, self.confirm
         return house
 
     @cached_property
-    def _house(self) -> House:
-        from seedbed.stage.house import House
+    def _house(self) -> Runner:
+        from seedbed.stage.runner import Runner
 
-        return House(self.settings, self.store, self.library, self.models, self.spent)
+        return Runner(self.settings, self.store, self.library, self.models, self.spent)
 
     @cached_property
     def models(self) -> Registry:
-        from seedbed.models.registry import Registry
+        from seedbed.models.cards import Registry
 
         return Registry(self.settings.models, self.settings.source)
 
@@ -134,7 +134,7 @@ class Premises:
 
     def dataset(self, named: str) -> Dataset:
         """The tasks that are kept under a name, such as `mail`, or under a digest. Raises NotFound."""
-        from seedbed.evaluation.dataset import Dataset
+        from seedbed.evaluation.datasets.dataset import Dataset
 
         ref = self.store.ref(f"datasets/{named.removeprefix('datasets/')}")
         digest = ref.target if ref else named
@@ -158,7 +158,7 @@ class Premises:
 
     def terms(self, channel: str, alpha: float | None = None) -> Terms:
         """The terms of a channel's error budget. They say the error rate, so that no other may be asked for."""
-        from seedbed.release.protection import budget_terms
+        from seedbed.release.gates.protection import budget_terms
 
         if alpha is not None:
             place = f"channels.{channel}.error_budget"
@@ -170,13 +170,13 @@ class Premises:
         """The judges under `metrics` in the workspace file. Raises SettingsError with all that is wrong with them."""
         if not self.settings.metrics:
             return {}
-        from seedbed.evaluation.declared import judges
+        from seedbed.evaluation.judges.declared import judges
 
         return judges(self.house)
 
     def metric(self, written: str) -> Metric:
         """The metric as it is written on the command line: a judge of the workspace file, or any other by its name."""
-        from seedbed.evaluation.metrics import parsed
+        from seedbed.evaluation.metrics.metric import parsed
 
         return parsed(written, self.judges)
 
@@ -186,7 +186,7 @@ class Premises:
 
     def bench_on(self, parallel: str | int | None) -> Bench:
         """The bench whose runs are performed there, or where the settings say. Raises SettingsError."""
-        from seedbed.worker import elsewhere
+        from seedbed.evaluation.remote import elsewhere
 
         executor = self._executor(parallel)
         return replace(self._bench, elsewhere=elsewhere(executor, opened_by, self._told)) if executor else self._bench
@@ -204,10 +204,11 @@ class Premises:
 
         Raises DatasetError if none can be answered for both, and BudgetSpent.
         """
-        from seedbed.experiments.coverage import grounds
-        from seedbed.experiments.replay import Replayer, Replays, replayed
+        from seedbed.evaluation.remote import elsewhere
+        from seedbed.experiments.replay.coverage import grounds
+        from seedbed.experiments.replay.remote import replays_elsewhere
+        from seedbed.experiments.replay.replay import Replayer, Replays, replayed
         from seedbed.runs.cassette import Mode
-        from seedbed.worker import elsewhere, replays_elsewhere
 
         kept, cache, executor = Mode.parse(mode), Replays(self.store), self._executor(parallel)
         bench, others = replayed(self._bench, self.house, kept, cache), None
@@ -266,7 +267,7 @@ class ReplayPlace:
 
 def opened_for_replays(told: tuple[Told, Mode]) -> ReplayPlace:
     """The premises of another process in which nothing is live but what the mode allows."""
-    from seedbed.experiments.replay import replayed
+    from seedbed.experiments.replay.replay import replayed
 
     space = opened_by(told[0])
     return ReplayPlace(replayed(space.bench, space.house, told[1]))

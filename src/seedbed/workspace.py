@@ -17,21 +17,21 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Fact, Query, Ref
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.evaluate import Watcher as CellWatcher
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.evolution.budget import Budget
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evolution.evolve import Evolution, Optimizer
     from seedbed.evolution.evolve import Watcher as EvolutionWatcher
     from seedbed.evolution.training import Trained
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.assignment import Choice
-    from seedbed.release.gates import Gate
-    from seedbed.release.monitor import Monitor
+    from seedbed.release.gates.gate import Gate
+    from seedbed.release.monitor.loop import Attended
+    from seedbed.release.monitor.monitor import Monitor
     from seedbed.release.readers import Reader
-    from seedbed.release.watchman import Attended
     from seedbed.runs.run import Heard, Run
+    from seedbed.spending.account import Budget
     from seedbed.stage.stage import Stage
 
 T = TypeVar("T")
@@ -208,10 +208,10 @@ class Workspace(Comparing):
         tasks `confirm`. With a `surrogate` candidates that seem hopeless are skipped, and some of those audited. Begun
         again with the same arguments it goes on where it was.
         """
-        from seedbed.evolution.arena import Benched
-        from seedbed.evolution.budget import Budget
+        from seedbed.evolution.evaluators import RunEvaluator
         from seedbed.evolution.evolve import evolve
         from seedbed.evolution.plan import Plan
+        from seedbed.spending.account import Budget
 
         limit = Budget.parse(budget) if isinstance(budget, str) else budget
         plan = Plan.of(
@@ -225,7 +225,7 @@ class Workspace(Comparing):
             surrogate=surrogate,
         )
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
-        arena = Benched(self.bench_on(parallel), metrics)
+        arena = RunEvaluator(self.bench_on(parallel), metrics)
         return await evolve(plan, arena, self.library, because=because, watch=watch)
 
     async def train(
@@ -247,21 +247,21 @@ class Workspace(Comparing):
         When `enough` such examples are in, a search over them within the `budget` moves the branch to what it found, if
         a part of them that decided nothing confirms it. Nobody is served by a branch before it is released.
         """
-        from seedbed.evaluation.dataset import Task
-        from seedbed.evolution.arena import Benched
-        from seedbed.evolution.budget import Budget
-        from seedbed.evolution.optimizers import Means
-        from seedbed.evolution.optimizers import optimizer as named
+        from seedbed.evaluation.datasets.dataset import Task
+        from seedbed.evolution.evaluators import RunEvaluator
+        from seedbed.evolution.optimizers.registry import SearchInputs
+        from seedbed.evolution.optimizers.registry import optimizer as named
         from seedbed.evolution.training import Training, train
+        from seedbed.spending.account import Budget
         from seedbed.storage.store import digest
 
         def searching(start: Playbook, tasks: Sequence[Task]) -> Optimizer:
-            return named(optimizer, Means(start, bank=tuple(bank), tasks=tasks, reflector=reflector))
+            return named(optimizer, SearchInputs(start, bank=tuple(bank), tasks=tasks, reflector=reflector))
 
         limit = Budget.parse(budget) if isinstance(budget, str) else budget
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         example = Task(digest("example", dict(task))[3:19], task, expected)
-        arena = Benched(self.bench_on(parallel), metrics)
+        arena = RunEvaluator(self.bench_on(parallel), metrics)
         return await train(Training(line, searching, enough, limit), example, arena, self.library)
 
     async def release(
@@ -278,8 +278,8 @@ class Workspace(Comparing):
         A channel with a ramp begins with its first share.
         """
         from seedbed.release.channels import release
-        from seedbed.release.guards import watch
-        from seedbed.release.protection import DEFAULT, required
+        from seedbed.release.gates.protection import DEFAULT, required
+        from seedbed.release.monitor.guards import watch
         from seedbed.release.ramp import ramp
 
         protection = self.protection(to)
@@ -297,11 +297,11 @@ class Workspace(Comparing):
         """
         from seedbed.errors import NotFound
         from seedbed.release.channels import promote
-        from seedbed.release.protection import required
+        from seedbed.release.gates.protection import required
+        from seedbed.release.gates.review import Review
+        from seedbed.release.gates.risk import Risk
+        from seedbed.release.monitor.loop import calm
         from seedbed.release.ramp import ramp
-        from seedbed.release.review import Review
-        from seedbed.release.risk import Risk
-        from seedbed.release.watchman import calm
 
         protection = self.settings.channels.get(channel, {})
         asked = required(channel, protection)
@@ -315,16 +315,16 @@ class Workspace(Comparing):
 
     def monitor(self, channel: str) -> Monitor:
         """Who watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
-        from seedbed.release.guards import watch
-        from seedbed.release.monitor import Monitor
+        from seedbed.release.monitor.guards import watch
+        from seedbed.release.monitor.monitor import Monitor
 
         guards = watch(channel, self.settings.channels.get(channel, {}))
         return Monitor(self.store, channel, guards, clock=self.library.clock)
 
     async def watch(self, channel: str, *, tell: bool = True) -> Attended:
         """Look at a channel once: take back what does harm, and `tell` people as `alerts` in the settings says."""
-        from seedbed.release.alerts import senders
-        from seedbed.release.watchman import attend
+        from seedbed.release.alerts.delivery import senders
+        from seedbed.release.monitor.loop import attend
 
         return await attend(self.library, self._watching(channel), senders(self.settings) if tell else [])
 

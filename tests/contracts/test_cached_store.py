@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seedbed.storage import open_store
-from seedbed.storage.cached import Cached, with_cache
+from seedbed.storage.cache import Cached, with_cache
+from seedbed.storage.encryption import Encrypted, MasterKey
 from seedbed.storage.redis import Redis
 from seedbed.storage.store import UpkeptStore
-from seedbed.storage.wrappers import Encrypted, MasterKey
 from seedbed.testing import StoreContract
 
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -13,9 +13,9 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from model_server import Answer, ModelServer, Request, serving
-from seedbed.models.local import EmbeddedChat
-from seedbed.models.openai import OpenAIChat
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.providers.embedded import EmbeddedChat
+from seedbed.models.providers.openai import OpenAIChat
+from seedbed.models.providers.scripted import ScriptedChat
 
 STANDARD = ("temperature", "max_tokens", "timeout", "stop", "api_key")
 """What LangChain calls standard parameters, but for max_retries: what is tried again is decided elsewhere."""

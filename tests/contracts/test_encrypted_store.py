@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seedbed.storage import open_store
+from seedbed.storage.encryption import Encrypted, MasterKey
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, UpkeptStore, sealed
 from seedbed.storage.upkeep import copy, gc, verify
-from seedbed.storage.wrappers import Encrypted, MasterKey
 from seedbed.testing import StoreContract, everything, fact
 
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

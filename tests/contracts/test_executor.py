@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seedbed.parallel import Executor, Loop
-from seedbed.parallel.cluster import Ray
 from seedbed.parallel.processes import Processes
+from seedbed.parallel.ray import Ray
 from seedbed.testing import ExecutorContract
 
 

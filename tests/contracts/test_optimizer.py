@@ -14,11 +14,11 @@ import pytest
 
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.lessons import Lesson
-from seedbed.evolution.optimizer import Offer, Search
-from seedbed.evolution.optimizers import Means, names, optimizer
-from seedbed.evolution.portfolio import Portfolio
-from seedbed.evolution.reflection import Failure, Reflection
+from seedbed.evolution.learning.lessons import Lesson
+from seedbed.evolution.optimizers.portfolio import Portfolio
+from seedbed.evolution.optimizers.reflection import Failure, Reflection
+from seedbed.evolution.optimizers.registry import SearchInputs, names, optimizer
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import Gene, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json
@@ -44,7 +44,7 @@ def proposed(
 
 SEARCHES = """
 import asyncio, sys
-from seedbed.evolution.optimizers import optimizer
+from seedbed.evolution.optimizers.registry import optimizer
 from seedbed.storage.store import digest
 from seedbed.testing.optimizer import OptimizerContract, World, told
 
@@ -76,7 +76,7 @@ class TestReflection(OptimizerContract):
 class TestAPortfolioWithReflection(OptimizerContract):
     @pytest.fixture
     def make(self) -> Make:
-        def made(means: Means) -> Portfolio:
+        def made(means: SearchInputs) -> Portfolio:
             return Portfolio({"best_of": optimizer("best_of", means), "reflection": Reflection(propose=proposed)})
 
         return made

@@ -38,7 +38,7 @@ KINDS = ("cell", "turn", "approval", "cell", "key")
 # One clean process imports everything once; workers are forked off it.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
-    ["__main__", "seedbed.storage.files", "seedbed.storage.sql", "seedbed.testing", "psycopg"]
+    ["__main__", "seedbed.storage.files", "seedbed.storage.sql.store", "seedbed.testing", "psycopg"]
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbed.playbooks.conditions import Until
-from seedbed.stage.adaptation import Standing, standing
+from seedbed.stage.dialogue.adaptation import Standing, standing
 
 LABELLED = Path(__file__).parent / "labelled" / "dialogues.jsonl"
 TALK: dict[str, Any] = {"any": [{"agreement": 0.5, "stable": 2}, {"stable": 4}]}

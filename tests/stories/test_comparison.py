@@ -22,11 +22,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.evidence import verify
 from seedbed.experiments.verdict import Verdict, standings
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage import open_store

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
 from pydantic import Field, PrivateAttr
 
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook, Together
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.recorder import recall, recent

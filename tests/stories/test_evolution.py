@@ -116,15 +116,15 @@ import asyncio, json, os, random, signal, sys
 from hashlib import blake2b
 from pathlib import Path
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.spending.account import Budget
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.measured import Measured
+from seedbed.evolution.function_evaluator import Measured
 from seedbed.evolution.plan import Plan
-from seedbed.evolution.population import Population
-from seedbed.evolution.portfolio import Portfolio
-from seedbed.evolution.variation import operators
+from seedbed.evolution.optimizers.population import Population
+from seedbed.evolution.optimizers.portfolio import Portfolio
+from seedbed.evolution.variation.operators import operators
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage import open_store

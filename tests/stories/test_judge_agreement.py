@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.judges import Labelled, Reference, agreements, calibrated, trusted
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.judges.rubrics import Labelled, Reference, agreements, calibrated, trusted
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore

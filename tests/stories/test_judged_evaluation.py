@@ -16,9 +16,9 @@ import pytest
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
-from seedbed.evaluation.judges import Rubric
-from seedbed.evaluation.weighted import Weighted
-from seedbed.runs.workers import is_there
+from seedbed.evaluation.judges.rubrics import Rubric
+from seedbed.evaluation.metrics.weighted import Weighted
+from seedbed.runs.worker_presence import is_there
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now

@@ -14,14 +14,14 @@ import pytest
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NONE
-from seedbed.evolution.variation import demonstrated, reworded
+from seedbed.evolution.variation.operators import demonstrated, reworded
 from seedbed.experiments import evidence
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import assigned
 from seedbed.release.channels import state
 from seedbed.release.readers import Reader
-from seedbed.release.review import approve
+from seedbed.release.review.review import approve
 from seedbed.release.states import Canary, State
 from seedbed.runs.recorder import recall
 from seedbed.storage.store import CHAINED, Query, short

@@ -22,10 +22,10 @@ from model_server import Answer, ModelServer, echo, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
 from seedbed.evaluation.evaluate import Cell, Scorecard
-from seedbed.evaluation.metrics import metric
+from seedbed.evaluation.metrics.metric import metric
 from seedbed.runs.recorder import worker_at
 from seedbed.runs.run import Run
-from seedbed.runs.workers import is_there
+from seedbed.runs.worker_presence import is_there
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store, now
 

@@ -15,7 +15,7 @@ from model_server import Answer, ModelServer, Request, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
 from seedbed.experiments.evidence import certificate, verify
-from seedbed.experiments.history import History, history, past_runs
+from seedbed.experiments.replay.history import History, history, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store
 

@@ -11,10 +11,10 @@ import pytest
 
 from model_server import Answer, ModelServer, echo, serving
 from seedbed.errors import ModelUnavailable
+from seedbed.models.calling.fallback import Answered, Discard, answered, streamed
+from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
+from seedbed.models.cards import Registry
 from seedbed.models.chat import Message
-from seedbed.models.fallback import Answered, Discard, answered, streamed
-from seedbed.models.limits import Lines, Retry, Tolerance
-from seedbed.models.registry import Registry
 from seedbed.parallel import in_order
 
 DIALOGUES, TURNS = 100, 4
@@ -50,7 +50,7 @@ def card(server: ModelServer, **more: Any) -> dict[str, Any]:
     return {"use": "openai", "args": {"model": "m", "base_url": server.url}, **more}
 
 
-async def turn(models: Registry, talk: list[Message], lines: Lines, *, streaming: bool) -> Answered:
+async def turn(models: Registry, talk: list[Message], lines: ModelLimits, *, streaming: bool) -> Answered:
     """One turn; what a listener pieces together is what the reply says."""
     if not streaming:
         return await answered(models.__getitem__, "main", talk, lines=lines)
@@ -63,7 +63,7 @@ async def turn(models: Registry, talk: list[Message], lines: Lines, *, streaming
     raise AssertionError
 
 
-async def dialogue(models: Registry, lines: Lines, number: int) -> list[Answered]:
+async def dialogue(models: Registry, lines: ModelLimits, number: int) -> list[Answered]:
     talk, turns = [Message("system", "Repeat what you hear.")], []
     for each in range(TURNS):
         prompt = f"dialogue {number} turn {each} says something of more than one word"
@@ -76,7 +76,7 @@ async def dialogue(models: Registry, lines: Lines, number: int) -> list[Answered
 
 @pytest.mark.slow
 async def test_a_hundred_dialogues_survive_an_endpoint_that_fails_one_request_in_ten() -> None:
-    lines = Lines(retry=Retry(first_seconds=0.02), tolerance=Tolerance(rest_seconds=0.05))
+    lines = ModelLimits(retry=Retry(first_seconds=0.02), tolerance=Tolerance(rest_seconds=0.05))
     unsteady = Unsteady()
     with serving(script=unsteady) as server:
         models = Registry({"main": card(server, timeout_seconds=1.5)})
@@ -107,7 +107,7 @@ class Clock:
 async def test_while_the_first_model_is_dead_another_answers_and_the_user_is_told(trouble: str) -> None:
     clock, outage = Clock(), {"over": False}
     tolerance = Tolerance(failures=5, rest_seconds=600.0, longest_rest_seconds=600.0)
-    lines = Lines(retry=Retry(tries=3, first_seconds=0.01), tolerance=tolerance, clock=clock)
+    lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01), tolerance=tolerance, clock=clock)
 
     def dying(request: dict[str, Any]) -> Answer:
         return echo(request) if outage["over"] else TROUBLE[trouble]
@@ -130,7 +130,7 @@ async def test_while_the_first_model_is_dead_another_answers_and_the_user_is_tol
 
 
 async def test_where_both_are_dead_the_error_names_every_try_and_comes_soon() -> None:
-    lines = Lines(retry=Retry(tries=2, first_seconds=0.01), tolerance=Tolerance(rest_seconds=600.0))
+    lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.01), tolerance=Tolerance(rest_seconds=600.0))
     with serving(script=lambda _: TROUBLE["500"]) as dead:
         models = Registry({"main": card(dead, then=["spare"]), "spare": card(dead)})
         with pytest.raises(ModelUnavailable, match="no model answered") as caught:

@@ -23,8 +23,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-import seedbed.runs.recorder, seedbed.stage.perform, seedbed.stage.stage
-from seedbed.models.scripted import ScriptedChat
+import seedbed.runs.recorder, seedbed.stage.program, seedbed.stage.stage
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
 from seedbed.settings import Settings

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 
 from seedbed.errors import ActionForbidden, RunError
-from seedbed.evolution.optimizer import Search
-from seedbed.evolution.optimizers import names, optimizer
+from seedbed.evolution.optimizers.registry import names, optimizer
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.rewriting import rewriters
-from seedbed.evolution.variation import operators
-from seedbed.models.registry import Registry
+from seedbed.evolution.protocols import Search
+from seedbed.evolution.variation.operators import operators
+from seedbed.evolution.variation.rewriting import rewriters
+from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

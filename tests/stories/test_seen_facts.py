@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seedbed.stage.context import Said, condensed, summarised, total
+from seedbed.stage.dialogue.context import Said, condensed, summarised, total
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from seedbed.errors import MergeClash, RefMoved
-from seedbed.evaluation.across import Specialist, across
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evaluation.scorecard import Scorecard
+from seedbed.evaluation.specialisation import Specialist, across
 from seedbed.playbooks.merging import manual
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import Specialised, all_specialised, back_to_base, find, rebase, specialise

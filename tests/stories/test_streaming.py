@@ -9,7 +9,7 @@ import pytest
 
 from model_server import Answer, ModelServer, echo, serving
 from seedbed.errors import ModelUnavailable
-from seedbed.models.limits import Lines, Retry
+from seedbed.models.calling.limits import ModelLimits, Retry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Heard, Turn
@@ -26,7 +26,7 @@ def workspace(server: ModelServer, store: MemoryStore | None = None, **cards: An
     main = {"use": "openai", "args": args, "usd_per_million": [1, 1], "then": list(cards)}
     settings = Settings.model_validate({"by": "ada", "models": {"main": main, **cards}})
     space = Workspace(settings, store or MemoryStore())
-    space.house.lines = Lines(retry=Retry(tries=3, first_seconds=0.01))
+    space.house.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
     return space
 
 

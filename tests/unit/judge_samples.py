@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.judges import Labelled
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.judges.rubrics import Labelled
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run, Turn
 from seedbed.settings import Settings

@@ -7,22 +7,22 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Uniform
-from seedbed.evolution.arena import Benched
+from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.optimizer import Optimizer
 from seedbed.evolution.plan import Plan
-from seedbed.models.registry import Registry
+from seedbed.evolution.protocols import Optimizer
+from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.house import House
-from seedbed.stage.ledger import Ledger
-from seedbed.stage.quota import Spending
+from seedbed.spending.ledger import Ledger
+from seedbed.spending.quota import Spending
+from seedbed.stage.runner import Runner
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Query, Store
 
@@ -60,7 +60,7 @@ def bench(
 ) -> Bench:
     """A bench whose runs are real; `before` is called at the beginning of each."""
     settings = Settings(by="ada", models=dict(models or {"oracle": oracle}))
-    house = House(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
+    house = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         if before:
@@ -76,7 +76,7 @@ async def searched(start: Playbook, tasks: Dataset, optimizer: Optimizer, its_be
     watch = given.pop("watch", None)
     plan = Plan(start=start, select=tasks, optimizer=optimizer, **{"allocation": Uniform(), **given})
     library = Library(its_bench.store, "ada")
-    return await evolve(plan, Benched(its_bench, [ExactMatch()]), library, because=because, watch=watch)
+    return await evolve(plan, RunEvaluator(its_bench, [ExactMatch()]), library, because=because, watch=watch)
 
 
 def count(store: Store, kind: str) -> int:

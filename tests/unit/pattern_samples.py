@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from seedbed.evaluation.dataset import Task
-from seedbed.experiments.traits import Scored
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments.patterns.traits import Scored
 from seedbed.runs.run import Call, Run, Turn
 
 VOCABULARY = [f"word{n}" for n in range(30)]

@@ -6,14 +6,14 @@ from typing import Any
 
 from loop_samples import agent, bench, numbers
 
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics import ExactMatch, parsed
+from seedbed.evaluation.metrics.metric import ExactMatch, parsed
 from seedbed.experiments.compare import compare
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates import Change
+from seedbed.release.gates.gate import Change
 from seedbed.storage.memory import MemoryStore
 
 RULES = {"never": ["delete_*"], "confirm": ["refund"], "prefer_confirm": ["bulk_*"], "confirm_below": 0.7}

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.measured import Measure, Measured
-from seedbed.evolution.optimizer import Optimizer, Search
+from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.optimizers.population import Population
+from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.plan import NONE, Plan
-from seedbed.evolution.population import Population
-from seedbed.evolution.portfolio import Portfolio
+from seedbed.evolution.protocols import Optimizer, Search
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Store
 
@@ -80,7 +80,7 @@ def planned(**given: Any) -> Plan:
     return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **about)
 
 
-class OtherModels(Measured):
+class OtherModels(FunctionEvaluator):
     """An arena in which every playbook asks models of its own."""
 
     def identity(self, playbook: Playbook) -> Json:
@@ -93,7 +93,7 @@ async def searched(
     several: bool = False,
     scoring: Any = right,
     watch: Any = None,
-    arena: type[Measured] = Measured,
+    arena: type[FunctionEvaluator] = FunctionEvaluator,
     **given: Any,
 ) -> Evolution:
     """A search from START; with `several` metrics there is a front."""

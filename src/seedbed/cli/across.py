@@ -14,10 +14,10 @@ from seedbed.cli.output import counted, line, money
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.across import Across
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
+    from seedbed.evaluation.specialisation import Across
     from seedbed.playbooks.playbook import Playbook
     from seedbed.playbooks.specialised import Specialised
     from seedbed.workspace import Workspace
@@ -40,7 +40,7 @@ def evaluated(
     how: scoring.How,
 ) -> Across:
     """Every specialised playbook of a kind of task, or those named, and their bases, on every corpus."""
-    from seedbed.evaluation.across import Specialist, across
+    from seedbed.evaluation.specialisation import Specialist, across
     from seedbed.experiments.held_out import seen_before
 
     library = space.library
@@ -108,7 +108,7 @@ def view(found: Across) -> RenderableType:
     """Scores and gains as tables with a column for each corpus, and which corpus is hard."""
     from rich.console import Group
 
-    from seedbed.evaluation import across
+    from seedbed.reports import specialisation as across
 
     columns = [f"{corpus}#" for corpus in found.corpora]
     scores = output.table("playbook", *columns, rows=across.score_rows(found), title=found.metric)

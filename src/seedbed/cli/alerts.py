@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from seedbed.release.alerts import Delivery, Sender, Told
+    from seedbed.release.alerts.delivery import Delivery, Sender, Told
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
@@ -38,7 +38,7 @@ def list_alerts(
     """
     from itertools import islice
 
-    from seedbed.release.alerts import history
+    from seedbed.release.alerts.delivery import history
 
     with options.opened(workspace) as space:
         found = [_alert(told) for told in islice(history(space.store, channel), limit)]
@@ -86,7 +86,7 @@ def send_test(
     """
     import uuid
 
-    from seedbed.release.alerts import Alert, send
+    from seedbed.release.alerts.delivery import Alert, send
 
     with options.opened(workspace) as space:
         everybody = [replace(cast("Any", each), at_least="info") for each in _senders(space)]
@@ -108,7 +108,7 @@ def send_test(
 def _senders(space: Workspace) -> Sequence[Sender]:
     """Those of the workspace file. Raises SettingsError if there are none."""
     from seedbed.errors import Problem, SettingsError
-    from seedbed.release.alerts import senders
+    from seedbed.release.alerts.delivery import senders
 
     found = senders(space.settings)
     if not found:
@@ -124,7 +124,7 @@ def resend(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: As
     JSON: deliveries (alert, sender, status, attempts, error), dry_run. Exit code 1 if somebody still could not be
     reached.
     """
-    from seedbed.release import alerts
+    from seedbed.release.alerts import delivery as alerts
 
     with options.opened(workspace) as space:
         senders = _senders(space)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.cli.views import interval_text
-from seedbed.evaluation.report import NO_CLAIM, interval_texts
+from seedbed.reports.scorecard import NO_CLAIM, interval_texts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.report import Report
     from seedbed.evaluation.scorecard import Percentiles, Scorecard
+    from seedbed.reports.scorecard import Report
 
 MANY = 15
 """So many tags are worth a line each at a terminal."""

@@ -64,7 +64,7 @@ def _document(space: Workspace, channel: str) -> Json:
     from seedbed.cli import views
     from seedbed.errors import NotFound, shown
     from seedbed.release.channels import seen_by_canary, state
-    from seedbed.release.protection import DEFAULT, required
+    from seedbed.release.gates.protection import DEFAULT, required
     from seedbed.release.ramp import ramp
 
     if channel not in _channels(space):

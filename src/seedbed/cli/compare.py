@@ -15,8 +15,8 @@ from seedbed.cli.options import AsJson, WorkspaceFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.workspace import Workspace
@@ -244,7 +244,7 @@ def compare(
             raise typer.Exit(_code(answered[0], goal))
         if plan:
             about: dict[str, Any] = {"effect": effect or 0.1, "discordance": discordance, "replicates": replicates}
-            told = space.outlook(old, new[0], on=tasks, metric=by, channel=channel, **about, **given)
+            told = space.forecast(old, new[0], on=tasks, metric=by, channel=channel, **about, **given)
             output.show(told.document(), as_json, verdicts.outlook_view(told))
             return
         paid: dict[str, Any] = {"replicates": replicates, "max_cost_usd": max_cost, "parallel": parallel}

@@ -17,7 +17,7 @@ from seedbed.cli.options import AsJson, DatasetName, DryRun, WorkspaceFile
 from seedbed.cli.output import clipped, counted, line, when
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.storage.store import Json, Ref
     from seedbed.workspace import Workspace
 
@@ -120,8 +120,8 @@ def add(
 
     JSON: name, dataset, tasks, splits, repeated, version, dry_run.
     """
-    from seedbed.evaluation import loading
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets import loading
+    from seedbed.evaluation.datasets.dataset import Dataset
 
     named = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in inputs or ()}
     columns = loading.columns(named, expected, own, tags or (), source, split, rows)
@@ -310,7 +310,7 @@ def _keep_splits(space: Workspace, name: str, parts: dict[str, Dataset], because
 
 def _beside(whole: str, part: str | None, name: str) -> Path:
     """Where a part of a file goes: mail-train.jsonl beside mail.csv."""
-    from seedbed.evaluation.rows import ending
+    from seedbed.evaluation.datasets.files import ending
 
     path = Path(whole)
     stem = path.name[: path.name.lower().rindex(ending(path))] if ending(path) else path.name
@@ -355,7 +355,7 @@ def sample(
 def _keep(space: Workspace, name: str, tasks: Dataset, because: str) -> Ref:
     """Point a name at these tasks; one that does so already is left alone."""
     from seedbed.errors import DatasetError, Problem, shown
-    from seedbed.evaluation.rows import KINDS, ending
+    from seedbed.evaluation.datasets.files import KINDS, ending
     from seedbed.playbooks.library import REF_NAME
 
     if not REF_NAME.fullmatch(name) or ending(Path(name)) in KINDS:

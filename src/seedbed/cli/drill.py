@@ -34,7 +34,7 @@ def drill(
 
     JSON: channel, units, failed, met (a list of playbook, units, good).
     """
-    from seedbed.release.drill import drill as drilled
+    from seedbed.release.monitor.drill import drill as drilled
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:

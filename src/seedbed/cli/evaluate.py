@@ -15,7 +15,7 @@ from seedbed.cli.options import AsJson, WorkspaceFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, counted
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.workspace import Workspace
 
 
@@ -105,8 +105,9 @@ def evaluate(
 
     from seedbed.cli import across as acrosses
     from seedbed.cli import cards, scoring, suites
-    from seedbed.evaluation.report import to_document
     from seedbed.evaluation.suite import Suite
+    from seedbed.reports.scorecard import to_document
+    from seedbed.reports.specialisation import report_of
 
     if accept and not suite:
         raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
@@ -131,7 +132,7 @@ def evaluate(
         with options.opened(workspace) as space:
             by = _metrics(space, metric or ["exact_match"])
             everywhere = acrosses.evaluated(space, across, names, datasets, by, replicates, how)
-        report, view, document = everywhere.report, acrosses.view(everywhere), everywhere.document()
+        report, view, document = report_of(everywhere), acrosses.view(everywhere), everywhere.document()
     else:
         names, on = _named(playbooks, dataset, on)
         if front and len({*names}) < 2:
@@ -192,8 +193,9 @@ def _form(written: Format | None, file: Path | None) -> Format | None:
 def _forms(front: bool = False, across: bool = False) -> Mapping[Format, Any]:
     """How each format is written, of a report, of one with its front, or of all corpora."""
     from seedbed.cli import front as fronts
-    from seedbed.evaluation import across as acrosses
-    from seedbed.evaluation import page, report
+    from seedbed.reports import page
+    from seedbed.reports import scorecard as report
+    from seedbed.reports import specialisation as acrosses
 
     if front:
         return {

@@ -94,7 +94,7 @@ def budget(
     """
     from dataclasses import asdict, replace
 
-    from seedbed.experiments.budget import error_budget
+    from seedbed.experiments.error_budget import error_budget
 
     with options.opened(workspace) as space:
         bank = error_budget(space.store, channel, space.terms(channel))

@@ -12,7 +12,7 @@ from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
 from seedbed.cli.output import INCONCLUSIVE, PASS
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evolution.evolve import Evolution
     from seedbed.evolution.plan import Plan
     from seedbed.storage.store import Json
@@ -154,15 +154,15 @@ def evolve(
 def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
     """The plan that the options make, and how its candidates are scored."""
     from seedbed.errors import PlaybookError, SettingsError
-    from seedbed.evolution.budget import Budget
-    from seedbed.evolution.optimizers import Means, optimizer
+    from seedbed.evolution.optimizers.registry import SearchInputs, optimizer
     from seedbed.evolution.plan import Plan, parted
+    from seedbed.spending.account import Budget
 
     start, seed, confirm = space.playbook(given["playbook"]), given["seed"], given["confirm"]
     reads = given["optimizer"] != "best_of" or bool(given["demos"])
     tasks = parted(options.dataset(space, given["dataset"]), seed, reads=reads, confirms=confirm is None)
     others = options.dataset(space, confirm) if confirm not in (None, NONE) else None
-    means = Means(
+    means = SearchInputs(
         start,
         bank=tuple(given["bank"]),
         gene=given["gene"],
@@ -188,10 +188,10 @@ def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
 def evolved(space: Workspace, plan: Plan, metrics: list[Metric], given: Json, parallel: str | None) -> Evolution:
     """Search with live progress. What was asked for is kept, to be taken up by --resume."""
     from seedbed.cli import evolving
-    from seedbed.evolution.arena import Benched
+    from seedbed.evolution.evaluators import RunEvaluator
     from seedbed.evolution.evolve import evolve
 
-    arena, because = Benched(space.bench_on(parallel), metrics), f"by {given['optimizer']}"
+    arena, because = RunEvaluator(space.bench_on(parallel), metrics), f"by {given['optimizer']}"
     with evolving.watched(plan, metrics) as watch:
         work = evolve(plan, arena, space.library, because=because, options=_named(space, plan, given), watch=watch)
         return options.complete(work)
@@ -199,7 +199,7 @@ def evolved(space: Workspace, plan: Plan, metrics: list[Metric], given: Json, pa
 
 def _named(space: Workspace, plan: Plan, given: Json) -> Json:
     """The options with what they named: files may change until the search is taken up again."""
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets.dataset import Dataset
 
     parts = {name: part for name, part in (("reflect", plan.reflect), ("select", plan.select)) if len(part)}
     whole = Dataset((*plan.reflect, *plan.select)).with_splits(parts)

@@ -14,10 +14,10 @@ from seedbed.cli.output import counted, line, money
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evolution.evolve import Evolution, Told
     from seedbed.evolution.plan import Plan
-    from seedbed.evolution.summary import Member, Summary
+    from seedbed.reports.search_summary import Member, Summary
     from seedbed.storage.store import Json
 
 BEST = 8
@@ -94,7 +94,7 @@ def progress_view(summary: Summary) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from seedbed.evolution.summary import level_text
+    from seedbed.reports.search_summary import level_text
 
     best, start, found = summary.standing(summary.best), summary.standing(0), summary.found
     skipped = summary.skipped.candidates if summary.skipped else 0
@@ -129,7 +129,7 @@ def _amount(name: str, amount: float) -> str:
 
 
 def _front_line(summary: Summary) -> str:
-    from seedbed.evaluation.report import number
+    from seedbed.reports.scorecard import number
 
     members = [summary.member(place) for place, lit in summary.front.items() if lit]
     members.sort(key=lambda each: -summary.pool.standing(each.place).mean)
@@ -143,15 +143,16 @@ def _front_line(summary: Summary) -> str:
 
 def summary_of(found: Evolution, plan: Json | None = None, metrics: Sequence[Metric] = ()) -> Summary:
     """A search as it is told."""
-    from seedbed.evaluation.metrics import better
-    from seedbed.evolution.summary import Summary
+    from seedbed.evaluation.metrics.metric import better
+    from seedbed.reports.search_summary import Summary
 
     return Summary(found, plan or {}, {metric.name: better(metric) for metric in metrics})
 
 
 def write_report(summary: Summary, file: Path) -> None:
     """The report of a search in a new file, written as its ending says."""
-    from seedbed.evolution import page, report
+    from seedbed.reports import search as report
+    from seedbed.reports import search_page as page
 
     write = page.to_html if file.suffix == ".html" else report.to_markdown
     with file.open("x", encoding="utf-8") as out:
@@ -229,7 +230,7 @@ def view(summary: Summary) -> RenderableType:
     from rich.console import Group
 
     from seedbed.cli.views import change_view
-    from seedbed.evolution import report
+    from seedbed.reports import search as report
 
     parts: list[RenderableType] = [_candidates(summary)]
     if summary.front:
@@ -247,7 +248,7 @@ def _candidates(summary: Summary) -> RenderableType:
     from rich.console import Group
 
     from seedbed.cli.views import difference
-    from seedbed.evolution.summary import level_text
+    from seedbed.reports.search_summary import level_text
     from seedbed.storage.store import short
 
     pool, rows = summary.pool, []
@@ -267,8 +268,8 @@ def _candidates(summary: Summary) -> RenderableType:
 
 def ending(summary: Summary) -> list[str]:
     """What is to be believed of a search, what it took and how it ended, in words."""
-    from seedbed.evaluation.report import number
-    from seedbed.evolution.summary import gain_text
+    from seedbed.reports.scorecard import number
+    from seedbed.reports.search_summary import gain_text
     from seedbed.storage.store import short
 
     found, told = summary.found, [summary.sentence]

@@ -11,15 +11,15 @@ from seedbed.cli.output import line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.report import Report
     from seedbed.experiments.front import Front
+    from seedbed.reports.scorecard import Report
 
 
 def front_view(found: Front) -> RenderableType:
     """A line for each playbook; arrows point to where a measure is better."""
     from rich.console import Group
 
-    from seedbed.experiments import front
+    from seedbed.reports import front
 
     count = f"{len(found.names)} of {output.counted(len(found.standings), 'playbook')} on the front"
     table = output.table(*front.heads(found), rows=front.rows(found))
@@ -27,21 +27,21 @@ def front_view(found: Front) -> RenderableType:
 
 
 def to_markdown(report: Report, found: Front) -> str:
-    from seedbed.evaluation import report as written
-    from seedbed.experiments import front
+    from seedbed.reports import front
+    from seedbed.reports import scorecard as written
 
     table = written.table(front.heads(found), front.rows(found))
     return f"{written.to_markdown(report)}\n## {front.TITLE}\n\n{table}\n\n{front.MEANING}\n"
 
 
 def to_html(report: Report, found: Front) -> str:
-    from seedbed.evaluation import page
-    from seedbed.experiments import front, plots
+    from seedbed.reports import experiment_plots as plots
+    from seedbed.reports import front, page
 
     return page.to_html(report, front.section(found), plots.STYLE)
 
 
 def to_json(report: Report, found: Front) -> str:
-    from seedbed.evaluation.report import to_document
+    from seedbed.reports.scorecard import to_document
 
     return json.dumps(output.plain({**to_document(report), "front": found.document()}), ensure_ascii=False, indent=2)

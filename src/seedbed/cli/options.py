@@ -16,8 +16,8 @@ import typer
 from seedbed.cli import output
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.playbooks.playbook import Playbook
     from seedbed.runs.cassette import Mode
     from seedbed.storage.store import Store
@@ -97,9 +97,9 @@ def opened(given: Path | None, *, dry_run: bool = False) -> Iterator[Workspace]:
     space = Workspace.at(Settings.load(path))
     try:
         if dry_run:
-            from seedbed.cli.rehearsal import Rehearsal
+            from seedbed.storage.dry_run import DryRunStore
 
-            yield Workspace(space.settings, Rehearsal(space.store))
+            yield Workspace(space.settings, DryRunStore(space.store))
         else:
             yield space
     finally:
@@ -194,7 +194,7 @@ def dataset(space: Workspace | None, name: str) -> Dataset:
     What is there as a file or folder is meant first, and needs no workspace.
     """
     from seedbed.errors import NotFound, shown
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets.dataset import Dataset
 
     if found := dataset_file(name):
         return found
@@ -213,7 +213,7 @@ def dataset(space: Workspace | None, name: str) -> Dataset:
 
 def dataset_file(name: str) -> Dataset | None:
     """The tasks if a file or folder is meant, or a split of one; None for what a store has to be asked for."""
-    from seedbed.evaluation.dataset import Dataset
+    from seedbed.evaluation.datasets.dataset import Dataset
 
     whole, split = dataset_and_split(name)
     if not is_tasks(whole):
@@ -230,7 +230,7 @@ def dataset_and_split(name: str) -> tuple[str, str | None]:
 
 def is_tasks(name: str) -> bool:
     """Whether a dataset is meant as a file or folder: by its ending, or because it is there."""
-    from seedbed.evaluation.rows import KINDS, ending
+    from seedbed.evaluation.datasets.files import KINDS, ending
 
     return ending(Path(name)) in KINDS or Path(name).exists()
 
@@ -254,7 +254,7 @@ def opened_for_dataset(given: Path | None, name: str) -> Iterator[Workspace | No
 def expect_metric(given: Path | None, name: str) -> None:
     """A name that nobody has given is a wrong call, to be told before a store is made."""
     from seedbed.errors import SettingsError
-    from seedbed.evaluation.metrics import parsed
+    from seedbed.evaluation.metrics.metric import parsed
     from seedbed.settings import Settings
 
     own = Settings.load(workspace_file(given)).metrics
@@ -268,7 +268,7 @@ def expect_metric(given: Path | None, name: str) -> None:
 def metric(space: Workspace, name: str) -> Metric:
     """The metric of that name: one that comes with seedbed, one's own, or a judge of the workspace."""
     from seedbed.errors import SettingsError
-    from seedbed.evaluation.metrics import parsed
+    from seedbed.evaluation.metrics.metric import parsed
 
     judges = space.judges  # what is wrong in the workspace file is no wrong call
     try:

@@ -15,8 +15,8 @@ from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.experiments.patterns import Figures, Finding, Patterns
-    from seedbed.experiments.traits import Gathered
+    from seedbed.experiments.patterns.patterns import Figures, Finding, Patterns
+    from seedbed.experiments.patterns.traits import Gathered
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
@@ -56,10 +56,10 @@ def patterns(
     """
     from collections import Counter
 
-    from seedbed.evaluation.metrics import better
-    from seedbed.experiments.patterns import find
-    from seedbed.experiments.suggestion import suggest as written
-    from seedbed.experiments.traits import gathered
+    from seedbed.evaluation.metrics.metric import better
+    from seedbed.experiments.patterns.patterns import find
+    from seedbed.experiments.patterns.suggestion import suggest as written
+    from seedbed.experiments.patterns.traits import gathered
 
     if not 0 < alpha < 0.5:
         raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")

@@ -92,13 +92,13 @@ def replay(
 def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: Mode) -> tuple[Run, bool]:
     """The replay, also one that failed, and whether a step of it was missed."""
     from seedbed.errors import NotFound, RunError
-    from seedbed.evaluation.dataset import Task
+    from seedbed.evaluation.datasets.dataset import Task
     from seedbed.evaluation.evaluate import seed_of
-    from seedbed.experiments.history import OF
-    from seedbed.experiments.replay import Replayer
+    from seedbed.experiments.replay.history import OF
+    from seedbed.experiments.replay.replay import Replayer
     from seedbed.runs.cassette import Missed
     from seedbed.runs.recorder import recall
-    from seedbed.stage.ledger import Ledger
+    from seedbed.spending.ledger import Ledger
 
     space.library.keep(playbook, because="replayed")
     task = Task(f"{OF}{then.id}", then.inputs)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from seedbed.errors import Problem
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.changes import Change
-    from seedbed.release.outputs import Sample
-    from seedbed.release.review import Item
+    from seedbed.release.review.outputs import Sample
+    from seedbed.release.review.review import Item
     from seedbed.storage.store import Digest, Fact, Json
     from seedbed.workspace import Workspace
 
@@ -38,8 +38,8 @@ def list_reviews(
 
     JSON: reviews (channel, playbook, status, because, by, at, approved_by, refused_by).
     """
-    from seedbed.release.protection import panel
-    from seedbed.release.review import queue
+    from seedbed.release.gates.protection import panel
+    from seedbed.release.review.review import queue
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
@@ -99,8 +99,8 @@ def show(
     from seedbed.cli import views
     from seedbed.playbooks.changes import diff
     from seedbed.release.channels import stable
-    from seedbed.release.panel import answers
-    from seedbed.release.review import evidence
+    from seedbed.release.review.panel import answers
+    from seedbed.release.review.review import evidence
     from seedbed.storage.store import short
 
     with options.opened(workspace, dry_run=True) as space:
@@ -137,9 +137,9 @@ def _refusals(
     space: Workspace, channel: str, digest: Digest, incumbent: Digest | None, verdict: Verdict | None
 ) -> list[Problem]:
     """What the gates say but for the review itself."""
-    from seedbed.release.gates import Change
-    from seedbed.release.protection import required
-    from seedbed.release.review import Review
+    from seedbed.release.gates.gate import Change
+    from seedbed.release.gates.protection import required
+    from seedbed.release.gates.review import Review
 
     gates = [gate for gate in required(channel, space.protection(channel)) if not isinstance(gate, Review)]
     change = Change(channel, digest, incumbent, verdict, space.library)
@@ -153,7 +153,7 @@ def _refusals(
 def _samples(space: Workspace, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[Sample], str]:
     """Some outputs, and why there are none if so."""
     from seedbed.errors import NotFound
-    from seedbed.release.outputs import pairs, samples
+    from seedbed.release.review.outputs import pairs, samples
 
     if verdict is None:
         return [], "none: nobody has compared the two"
@@ -215,7 +215,7 @@ def request(
 
     JSON: channel, playbook, because, by, at, dry_run.
     """
-    from seedbed.release import review
+    from seedbed.release.review import review
 
     with options.opened(workspace, dry_run=dry_run) as space:
         space.protection(channel)
@@ -237,8 +237,8 @@ def approve(
 
     JSON: channel, playbook, because, by, at, dry_run.
     """
-    from seedbed.release import review
-    from seedbed.release.protection import panel
+    from seedbed.release.gates.protection import panel
+    from seedbed.release.review import review
 
     with options.opened(workspace, dry_run=dry_run) as space:
         jury = panel(channel, space.protection(channel))
@@ -260,8 +260,8 @@ def refuse(
 
     JSON: channel, playbook, because, by, at, dry_run.
     """
-    from seedbed.release import review
-    from seedbed.release.protection import panel
+    from seedbed.release.gates.protection import panel
+    from seedbed.release.review import review
 
     with options.opened(workspace, dry_run=dry_run) as space:
         jury = panel(channel, space.protection(channel))

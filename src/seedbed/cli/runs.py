@@ -81,7 +81,7 @@ def list_runs(
 
 def _task(run: Json) -> str:
     """What a run was asked; what it inherited is not that."""
-    from seedbed.stage.opening import INHERITED
+    from seedbed.stage.dialogue.children import INHERITED
 
     asked = (value for name, value in run["inputs"].items() if name != INHERITED or not run["parent"])
     return ", ".join(map(str, asked))
@@ -176,7 +176,7 @@ def export(
 
     JSON: run, format, text, unprintable, file.
     """
-    from seedbed.runs.exchange import FORMATS, routings
+    from seedbed.reports.run import FORMATS, routings
     from seedbed.runs.recorder import recall
 
     if to not in (*FORMATS, "pdf"):
@@ -189,7 +189,7 @@ def export(
         routing = routings(space.store, found.id)
     document: Json = {"run": found.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
-        from seedbed.runs.paper import to_pdf
+        from seedbed.reports.pdf import to_pdf
 
         paper = to_pdf(found, routing)
         _write_new(file, paper.pdf)

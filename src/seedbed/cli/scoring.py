@@ -16,11 +16,11 @@ from seedbed.cli.output import INTERRUPTED, line
 
 if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.evaluation.report import Report
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
     from seedbed.playbooks.playbook import Playbook
+    from seedbed.reports.scorecard import Report
     from seedbed.workspace import Workspace
 
 
@@ -73,7 +73,7 @@ def evaluated(
     how: How,
 ) -> Report:
     """The scorecards of some playbooks over the same tasks."""
-    from seedbed.evaluation.report import Report
+    from seedbed.reports.scorecard import Report
 
     scoring = Scoring(space, how)
     with watched(len(tasks) * replicates * len(playbooks)) as watch:

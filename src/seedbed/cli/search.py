@@ -12,7 +12,7 @@ from seedbed.cli.options import AsJson, Limit, WorkspaceFile
 from seedbed.cli.output import line, money
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.metrics import Metric
+    from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evolution.searches import Past
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
@@ -28,10 +28,10 @@ def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = 
     """
     from itertools import islice
 
-    from seedbed.evaluation.report import number
-    from seedbed.evolution.budget import Budget
     from seedbed.evolution.searches import searches
-    from seedbed.evolution.summary import gain_text
+    from seedbed.reports.scorecard import number
+    from seedbed.reports.search_summary import gain_text
+    from seedbed.spending.account import Budget
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
@@ -75,7 +75,7 @@ def show(
     steps (runs, offered, best, score, deviation), spent (runs, tokens, usd, seconds), budget, ended, begun, by.
     """
     from seedbed.cli import evolving
-    from seedbed.evaluation.metrics import better
+    from seedbed.evaluation.metrics.metric import better
     from seedbed.evolution.searches import past, recalled
 
     options.new_report(report)
@@ -93,7 +93,7 @@ def show(
 
 
 def document(space: Workspace, found: Past) -> Json:
-    from seedbed.evaluation.metrics import better
+    from seedbed.evaluation.metrics.metric import better
 
     first = next(iter(_metrics(space, found)), None)
     sign = -1.0 if first and better(first) == "lower" else 1.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seedbed.experiments.sessions import Hindsight, Pair
-    from seedbed.runs.sessions import Session
+    from seedbed.runs.imports.sessions import Session
     from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
@@ -38,7 +38,7 @@ def show(file: File, as_json: AsJson = False) -> None:
     """
     from rich.console import Group
 
-    from seedbed.runs.sessions import load
+    from seedbed.runs.imports.sessions import load
 
     sessions = load(file)
     rows = [
@@ -79,7 +79,7 @@ def compare(
     """
     from seedbed.errors import DocumentError, Problem
     from seedbed.experiments import sessions as past
-    from seedbed.runs.sessions import load
+    from seedbed.runs.imports.sessions import load
 
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")

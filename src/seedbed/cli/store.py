@@ -52,8 +52,8 @@ def migrate(
     """
     from seedbed.premises import store_url
     from seedbed.settings import Settings
-    from seedbed.storage.migrations import MIGRATIONS
-    from seedbed.storage.sql import migrate_to
+    from seedbed.storage.sql.migrations import MIGRATIONS
+    from seedbed.storage.sql.store import migrate_to
     from seedbed.storage.store import without_password
 
     where = store_url(Settings.load(options.workspace_file(workspace)))
@@ -168,7 +168,7 @@ def _expect(source: str) -> None:
 
 def _store(url: str, sealed: bool) -> UpkeptStore:
     from seedbed.storage import open_store
-    from seedbed.storage.wrappers import Encrypted, MasterKey
+    from seedbed.storage.encryption import Encrypted, MasterKey
 
     store: UpkeptStore = open_store(url)
     return Encrypted(store, MasterKey.from_environment()) if sealed else store
@@ -204,7 +204,7 @@ def rotate(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: As
     JSON: rotated, dry_run.
     """
     from seedbed.errors import Problem, SettingsError
-    from seedbed.storage.wrappers import Encrypted, MasterKey
+    from seedbed.storage.encryption import Encrypted, MasterKey
 
     new = MasterKey(os.environ.get(NEW_KEY, ""), NEW_KEY)
     with options.opened(workspace) as space:

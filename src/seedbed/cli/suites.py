@@ -15,10 +15,10 @@ from seedbed.cli.views import interval_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.report import Report
     from seedbed.evaluation.scorecard import Scorecard
     from seedbed.evaluation.suite import Change, Part, Result, Suite
     from seedbed.playbooks.playbook import Playbook
+    from seedbed.reports.scorecard import Report
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
@@ -35,7 +35,7 @@ class Measurement:
 def measured(space: Workspace, suite: Suite, names: Iterable[str], how: scoring.How, accept: bool) -> Measurement:
     """Measure the baselines of a suite and these playbooks, and keep the results for the next time."""
     from seedbed.evaluation import suite as suites
-    from seedbed.evaluation.report import Report
+    from seedbed.reports.scorecard import Report
 
     given = scoring.chosen(space, names)
     playbooks = {**suite.baselines, **given}
@@ -94,7 +94,7 @@ def document(measurement: Measurement) -> Json:
 
 
 def _document(result: Result) -> Json:
-    from seedbed.evaluation.report import interval_document
+    from seedbed.evaluation.scorecard import interval_document
 
     change = result.change
     return {

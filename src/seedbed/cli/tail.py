@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from seedbed.cli import views
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.errors import NotFound, shown
-from seedbed.storage.news import News
+from seedbed.storage.feed import Feed
 from seedbed.storage.store import Fact, Json, Query, Store, short
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def follow(store: Store, run: str | None = None, *, wait: Callable[[float], None
     if run is None:
         newest = (fact for kind in KINDS for fact in store.facts(Query(kind=kind, newest=True, limit=1)))
         after = max((fact.number for fact in newest), default=0)
-        return _followed(News(store, [Query(kind=kind) for kind in KINDS], after), wait, endless=True)
+        return _followed(Feed(store, [Query(kind=kind) for kind in KINDS], after), wait, endless=True)
     start = Query(kind="start", key=run)
     if not any(store.facts(start)):
         raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
     inside = [Query(kind=kind, subject=run) for kind in INSIDE]
-    return _followed(News(store, [start, *inside, Query(kind="run", key_from=run)], 0), wait, endless=False)
+    return _followed(Feed(store, [start, *inside, Query(kind="run", key_from=run)], 0), wait, endless=False)
 
 
-def _followed(news: News, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
+def _followed(news: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
     last = ""
     while endless or last != "run":  # after which a run that is taken up again goes on
         for fact in news.read():

@@ -151,7 +151,7 @@ def _verdict(space: Workspace, experiment: str) -> Verdict:
 def _newest_verdict(space: Workspace, candidate: Digest, channel: str) -> Verdict | None:
     """The newest one about live runs; only if there is none, one about replays."""
     from seedbed.errors import NotFound
-    from seedbed.experiments.replay import is_replayed
+    from seedbed.experiments.replay.replay import is_replayed
     from seedbed.experiments.verdict import verdicts
     from seedbed.release.channels import stable
 

@@ -15,15 +15,15 @@ from seedbed.cli.output import counted, line, money
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.evaluation.metrics import Metric
-    from seedbed.experiments.coverage import Coverage
-    from seedbed.experiments.estimate import Estimate
-    from seedbed.experiments.fidelity import Fidelity
-    from seedbed.experiments.history import History
-    from seedbed.experiments.many import Ranking
-    from seedbed.experiments.outlook import Outlook
-    from seedbed.experiments.replay import Answerable
+    from seedbed.evaluation.datasets.dataset import Dataset
+    from seedbed.evaluation.metrics.metric import Metric
+    from seedbed.experiments.candidates import Ranking
+    from seedbed.experiments.forecast import Forecast
+    from seedbed.experiments.replay.coverage import Coverage
+    from seedbed.experiments.replay.estimate import Estimate
+    from seedbed.experiments.replay.fidelity import Fidelity
+    from seedbed.experiments.replay.history import History
+    from seedbed.experiments.replay.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.stats.estimates import Interval
@@ -90,7 +90,7 @@ def outcomes_view(outcomes: str) -> RenderableType:
     return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
 
 
-def outlook_view(outlook: Outlook) -> RenderableType:
+def outlook_view(outlook: Forecast) -> RenderableType:
     from rich.console import Group
 
     expected = outlook.expected
@@ -165,7 +165,7 @@ def past_runs_of(
     import typer
 
     from seedbed.errors import DatasetError
-    from seedbed.experiments.history import history, past_runs
+    from seedbed.experiments.replay.history import history, past_runs
 
     runs = past_runs(space.store, playbook=control.digest, since=since)
     try:
@@ -228,7 +228,7 @@ def coverage_view(coverage: Coverage) -> RenderableType:
     """How far the past runs of a verdict could be replayed."""
     from rich.console import Group
 
-    from seedbed.experiments.coverage import STEPS, rows, summary
+    from seedbed.experiments.replay.coverage import STEPS, rows, summary
 
     steps = output.table(*STEPS[:2], *(f"{name} #" for name in STEPS[2:]), rows=rows(coverage))
     return Group(line(("replay coverage", "bold")), output.facts(summary(coverage)), steps)
@@ -302,9 +302,10 @@ def registered_rule(space: Workspace, verdict: Verdict) -> Json:
 
 def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | None = None) -> None:
     """The report of a verdict in a new file, written as its ending says."""
-    from seedbed.evaluation.dataset import Dataset
-    from seedbed.experiments import page, report
+    from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.experiments.evidence import certificate
+    from seedbed.reports import experiment as report
+    from seedbed.reports import experiment_page as page
 
     proof = certificate(space.store, verdict.experiment)
     tasks = Dataset(()) if verdict.live else Dataset.from_content(space.store.get(verdict.dataset))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def interval_text(interval: Interval) -> str:
-    from seedbed.evaluation.report import interval_texts
+    from seedbed.reports.scorecard import interval_texts
 
     mean, reach = interval_texts(interval)
     return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean
@@ -101,7 +101,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
 
 def scores(store: Store, playbook: Digest) -> Json:
     """The mean score of a playbook over all cells it ever got live, by metric."""
-    from seedbed.experiments.history import OF
+    from seedbed.experiments.replay.history import OF
 
     values: dict[str, list[float]] = {}
     for fact in store.facts(Query(kind="cell", subject=playbook)):

@@ -17,9 +17,9 @@ from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.release.monitor import Health
-    from seedbed.release.pairs import Row
-    from seedbed.release.watchman import Attended
+    from seedbed.release.monitor.loop import Attended
+    from seedbed.release.monitor.monitor import Health
+    from seedbed.release.monitor.pairs import Row
     from seedbed.storage.store import Json, Ref
     from seedbed.workspace import Workspace
 

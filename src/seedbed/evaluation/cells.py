@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from seedbed.errors import StoreDamaged
-from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, Told, canonical, digest, in_brief, short
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from typing import overload
 
 from seedbed.errors import QuotaSpent, RunError
 from seedbed.evaluation.cells import Cell, Cells, Naming, performed, recorded, run_of
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.judging import Court, sitting
-from seedbed.evaluation.metrics import Metric, Score
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.judges.judge import JudgeContext, sitting
+from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Json, Store, digest
 
 Item = tuple[Task, int]
@@ -217,7 +217,7 @@ class _Work:
         return slice(number * len(self._metrics), (number + 1) * len(self._metrics))
 
 
-def _court(bench: Bench, ledger: Ledger) -> Court:
+def _court(bench: Bench, ledger: Ledger) -> JudgeContext:
     """Where judges sit during an evaluation: their runs are performed and paid for like those they judge."""
     bench = bench.live or bench
 
@@ -225,7 +225,7 @@ def _court(bench: Bench, ledger: Ledger) -> Court:
         Library(bench.store, bench.by).keep(playbook, because="judge")
         return await bench.perform(run, playbook, Task(run, inputs), seed, money)
 
-    return Court(once, bench.identity, ledger)
+    return JudgeContext(once, bench.identity, ledger)
 
 
 def seed_of(task: Task, replicate: int) -> int:

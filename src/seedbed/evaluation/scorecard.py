@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.evaluation.metrics import Metric, better
-from seedbed.storage.store import Digest, canonical
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.storage.store import Digest, Json, canonical
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from seedbed.evaluation.dataset import Task
+    from seedbed.evaluation.datasets.dataset import Task
     from seedbed.stats.estimates import Interval
 
 FEW = 12
@@ -292,3 +292,17 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def interval_document(interval: Interval) -> Json:
+    return {
+        "mean": _finite(interval.mean),
+        "low": _finite(interval.low),
+        "high": _finite(interval.high),
+        "confidence": interval.confidence,
+        "tasks": interval.n,
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

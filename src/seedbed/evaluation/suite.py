@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from seedbed import documents
 from seedbed.documents import Document
 from seedbed.errors import DatasetError, DocumentError, Problem, shown
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.metrics import Metric, better, named, parsed
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.metrics.metric import Metric, better, named, parsed
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.evolution.effects import believed_best, effects_of
+from seedbed.evolution.learning.effects import believed_best, effects_of
 from seedbed.evolution.pool import Pool
 from seedbed.stats import pareto
 from seedbed.storage.store import Json

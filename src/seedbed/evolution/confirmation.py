@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evolution.pool import Pool
 from seedbed.stats.estimates import Interval, mean_interval, paired_interval
 from seedbed.storage.store import Digest, Json

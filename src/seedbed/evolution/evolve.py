@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics import better
+from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.arena import Arena, Work
-from seedbed.evolution.budget import Account, Budget
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
-from seedbed.evolution.optimizer import Offer, Optimizer, Search
+from seedbed.evolution.evaluators import Evaluator, Work
+from seedbed.evolution.learning.surrogate_filter import Skipping
+from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.skipping import Skipping
-from seedbed.evolution.till import Till
+from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.playbooks.library import Library
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
+from seedbed.spending.account import Account, Budget
 from seedbed.storage.store import Digest, Fact, Json, digest
 
 LAST = 0.25
@@ -86,7 +86,7 @@ Watcher = Callable[[Told], None]
 
 async def evolve(
     plan: Plan,
-    arena: Arena,
+    arena: Evaluator,
     library: Library,
     *,
     because: str,
@@ -104,14 +104,14 @@ async def evolve(
 
 class _Searching:
     def __init__(
-        self, plan: Plan, arena: Arena, library: Library, because: str, options: Json, watch: Watcher | None
+        self, plan: Plan, arena: Evaluator, library: Library, because: str, options: Json, watch: Watcher | None
     ) -> None:
         self.plan, self.arena, self.library, self.because, self.watch = plan, arena, library, because, watch
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
         self.steps: list[Step] = []
         self._known, self._found = -1, 0
         self.account = Account(plan.budget)
-        self.till = Till(self._registered(options), arena, self.account)
+        self.till = Payments(self._registered(options), arena, self.account)
         self.search = Search(
             plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.till.perform, self._transcript
         )

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from seedbed.errors import DatasetError, Problem, SettingsError, shown
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.metrics import better
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.allocation import Allocation, Pooling
-from seedbed.evolution.arena import Arena
-from seedbed.evolution.budget import Budget
-from seedbed.evolution.optimizer import Optimizer
+from seedbed.evolution.evaluators import Evaluator
+from seedbed.evolution.protocols import Optimizer
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.store import Json
 
 NONE = Dataset(())
@@ -75,7 +75,7 @@ class Plan:
         last = confirming if confirm is None else confirm
         return cls(start=start, optimizer=optimizer, seed=seed, reflect=reading, select=deciding, confirm=last, **more)
 
-    def content(self, arena: Arena) -> Json:
+    def content(self, arena: Evaluator) -> Json:
         return {
             "start": self.start.digest,
             "select": self.select.digest,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics import Metric, better
+from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.offer import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import Better
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.confirmation import Confirmation, optimism
 from seedbed.evolution.evolve import Evolution, Step
-from seedbed.evolution.measured import Measure
+from seedbed.evolution.function_evaluator import Measure
 from seedbed.evolution.offer import Offer
-from seedbed.evolution.optimizer import Search
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Search
 from seedbed.playbooks.library import Library
+from seedbed.spending.account import Budget
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
 

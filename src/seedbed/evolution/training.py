@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.arena import Arena, known
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evolution.evaluators import Evaluator, known
 from seedbed.evolution.evolve import Evolution, Watcher, evolve
-from seedbed.evolution.optimizer import Optimizer
 from seedbed.evolution.plan import Plan, parted
+from seedbed.evolution.protocols import Optimizer
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.account import Budget
+from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Fact, Json, Query, Ref
 
 Searching = Callable[[Playbook, Sequence[Task]], Optimizer]
@@ -49,7 +49,7 @@ class Training:
 
 
 async def train(
-    training: Training, task: Task, arena: Arena, library: Library, watch: Watcher | None = None
+    training: Training, task: Task, arena: Evaluator, library: Library, watch: Watcher | None = None
 ) -> Trained:
     """Have the line answer the task, keep the task as an example, and search if enough examples wait.
 
@@ -110,7 +110,7 @@ def _line(library: Library, name: str) -> Ref:
     return ref
 
 
-def _waiting(arena: Arena, line: str) -> list[Fact]:
+def _waiting(arena: Evaluator, line: str) -> list[Fact]:
     """The examples of a line that came after those of its last search, oldest first."""
     searched = (int(fact.body["examples"]) for fact in arena.store.facts(Query(kind="training", subject=line)))
     last = max(searched, default=0)

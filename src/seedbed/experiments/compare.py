@@ -10,20 +10,20 @@ from functools import partial
 
 from seedbed.errors import BudgetSpent, NotFound, SeedbedError, shown
 from seedbed.evaluation.cells import Naming
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
-from seedbed.evaluation.judges import agreements, deciding
-from seedbed.evaluation.judging import judges_in
-from seedbed.evaluation.lapses import Lapses
-from seedbed.evaluation.metrics import Metric
-from seedbed.experiments.budget import Rule, Terms, reserved
+from seedbed.evaluation.failed_runs import FailedRuns
+from seedbed.evaluation.judges.judge import judges_in
+from seedbed.evaluation.judges.rubrics import agreements, deciding
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.experiments.error_budget import Rule, Terms, reserved
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.live import is_live, stopped
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, begin, evidence_of, kept
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.ledger import Ledger, dollars
+from seedbed.spending.ledger import Ledger, dollars
 from seedbed.stats.sequential import Answer
 from seedbed.storage.store import Digest, Json, Store, digest
 
@@ -93,7 +93,7 @@ async def compare(
     ours, theirs = reading.items()
     # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
-    lapses = Lapses(bench.store, plan.digest)
+    lapses = FailedRuns(bench.store, plan.digest)
     coming = (_elsewhere if bench.elsewhere else _here)(arms, metric, bench, money, lapses)
     async with bench.present(), aclosing(coming) as units:
         async for cells in units:
@@ -138,7 +138,7 @@ def _judges(store: Store, metric: Json) -> Json:
 
 
 async def _here(
-    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
+    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The cells of each arm, unit by unit; all arms meet a unit at the same time."""
     pays = [await _payer(playbook, _flat(todo), metric, bench, ledger, lapses) for playbook, todo in arms]
@@ -158,7 +158,7 @@ async def _here(
 
 
 async def _payer(
-    playbook: Playbook, plan: Sequence[Item], metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
+    playbook: Playbook, plan: Sequence[Item], metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
 ) -> Callable[[Item], Awaitable[Cell]]:
     """What gives the cell of an item as it counts: known, failed before, or by running."""
     pay = await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger)
@@ -174,7 +174,7 @@ async def _payer(
     return paid
 
 
-async def _settled(cell: Cell, lapses: Lapses, bench: Bench) -> Cell:
+async def _settled(cell: Cell, lapses: FailedRuns, bench: Bench) -> Cell:
     """A cell as it counts: one that failed before fails again, and one that fails now is remembered."""
     if cell.key in lapses:
         return lapses[cell.key]
@@ -184,7 +184,7 @@ async def _settled(cell: Cell, lapses: Lapses, bench: Bench) -> Cell:
 
 
 async def _elsewhere(
-    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: Lapses
+    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The same by other processes: each arm in its order, both at the same time."""
     assert bench.elsewhere

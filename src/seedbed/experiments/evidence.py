@@ -9,14 +9,14 @@ from typing import cast
 
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded
-from seedbed.evaluation.dataset import Dataset
-from seedbed.evaluation.lapses import Lapses
-from seedbed.experiments.coverage import ARMS, Coverage, differences, recorded_coverage
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import again as read_again
 from seedbed.experiments.live import is_live
 from seedbed.experiments.reading import Reading
-from seedbed.experiments.replay import is_replayed
+from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
+from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
 from seedbed.stats.sequential import Answer
 from seedbed.storage import upkeep
@@ -159,7 +159,7 @@ def _read(
     store: Store, reading: Reading, verdict: Verdict, problems: list[Problem]
 ) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
     """The cells of each unit that was read, from the store."""
-    plan, lapses = reading.plan, Lapses(store, verdict.experiment)
+    plan, lapses = reading.plan, FailedRuns(store, verdict.experiment)
     arms = []
     for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
         units = todo[: verdict.tasks]
@@ -170,7 +170,7 @@ def _read(
     yield from zip(*arms, strict=True)
 
 
-def _cell(key: str, known: Mapping[str, Cell], lapses: Lapses, problems: list[Problem]) -> Cell:
+def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
     """A cell as it counted: what failed in the experiment failed, whatever was made good later."""
     if key in lapses:
         return lapses[key]

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Any
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import Better, Metric, better
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Better, Metric, better
 from seedbed.stats.sequential import RULES, Betting, ExactMcNemar, Gsprt, StoppingRule, rule_from_state
 from seedbed.storage.store import Digest, Json, canonical, digest, short
 

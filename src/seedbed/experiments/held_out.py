@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seedbed.errors import NotFound
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.dialogue import told
+from seedbed.stage.dialogue.dialogue import told
 from seedbed.storage.store import Digest, Query, Store, digest, short
 
 

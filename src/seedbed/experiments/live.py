@@ -20,7 +20,7 @@ from typing import Any
 
 from seedbed.errors import NotFound, Problem, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, begin, facts_by_key, kept, line_of

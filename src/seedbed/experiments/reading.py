@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import Cell, Item
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Finding, Verdict

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Better, ExactMatch, FunctionMetric, Metric, better
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Better, ExactMatch, FunctionMetric, Metric, better
+from seedbed.experiments.patterns.traits import Scored, gathered
 from seedbed.experiments.policies import NoChances, Policy, Situation, checked
-from seedbed.experiments.traits import Scored, gathered
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Decision, Run
 from seedbed.stats.estimates import Interval, mean_interval

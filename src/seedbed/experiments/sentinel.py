@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import Bench
-from seedbed.evaluation.metrics import Metric
+from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.compare import compare
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook

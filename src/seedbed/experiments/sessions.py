@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import DocumentError, Problem, shown
-from seedbed.runs.sessions import Session, SessionTask
+from seedbed.runs.imports.sessions import Session, SessionTask
 from seedbed.stats.estimates import mcnemar, paired_interval
 from seedbed.storage.store import Json
 

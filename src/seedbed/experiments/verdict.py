@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import FEW, Cell
-from seedbed.evaluation.metrics import Better
+from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.experiment import Experiment
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, short
 

@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
+from seedbed.models.cards import Model
 from seedbed.models.failures import why
-from seedbed.models.registry import Model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -29,7 +29,7 @@ def look_up(use: str, args: Mapping[str, Any], prompt_tokens: int = 0) -> tuple[
     package = use.partition(".")[0]
     if not isinstance(model, str) or not (url is None or isinstance(url, str)):
         return None
-    if use in ("openai", "seedbed.models.openai.OpenAIChat"):
+    if use in ("openai", "seedbed.models.providers.openai.OpenAIChat"):
         found = _found(model, "", url or _OPENAI)
     elif package.startswith("langchain_") and url is None:
         found = _found(model, package.removeprefix("langchain_").replace("_", "-"), "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.parallel.crew import Executor, Loop, WorkerLost
-from seedbed.parallel.order import in_chunks, in_order
+from seedbed.parallel.ordering import in_chunks, in_order
+from seedbed.parallel.worker_pool import Executor, Loop, WorkerLost
 
 __all__ = ["Executor", "Loop", "WorkerLost", "executor", "in_chunks", "in_order"]
 
@@ -24,7 +24,7 @@ def executor(named: str | int) -> Executor:
 
         return Processes(None if text == "processes" else int(text))
     if text == "ray" or re.match(r"ray:.", text):
-        from seedbed.parallel.cluster import Ray
+        from seedbed.parallel.ray import Ray
 
         return Ray(text if text.startswith("ray://") else text.partition(":")[2])
     remedy = "Give loop, processes, a number of processes, ray, ray://HOST:PORT or ray:ADDRESS."

@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import IO
 
-from seedbed.parallel.crew import GRACE_SECONDS, Crew, Worker, WorkerLost, answer
+from seedbed.parallel.worker_pool import GRACE_SECONDS, Worker, WorkerLost, WorkerPool, answer
 
 
-class Processes(Crew):
+class Processes(WorkerPool):
     """Work is done by processes of this machine, as many as it has cores unless told otherwise."""
 
     def __init__(self, workers: int | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
-from seedbed.release.gates import Change, Gate, Refusal
+from seedbed.release.gates.gate import Change, Gate, Refusal
 from seedbed.release.live import verdict_on
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import (

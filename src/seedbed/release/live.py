@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.budget import Rule, Terms, reserved
+from seedbed.experiments.error_budget import Rule, Terms, reserved
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.live import LiveReading, Source, concluded, planned, registered
 from seedbed.experiments.verdict import Finding, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from seedbed.errors import StoreError
-from seedbed.runs.workers import new_worker
+from seedbed.runs.worker_presence import new_worker
 from seedbed.storage.store import Fact, Query, Store
 
 _Waiting = tuple[Fact, "asyncio.Future[bool]"]

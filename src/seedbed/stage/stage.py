@@ -12,22 +12,22 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
+from seedbed.models.calling.fallback import Answered, Discard, answered, streamed
+from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.chat import Message, Model
-from seedbed.models.fallback import Answered, Discard, answered, streamed
-from seedbed.models.limits import Lines
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission, strictest
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Heard, Run, Turn
+from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.ledger import Ledger, Reservation
-from seedbed.stage.routing import Wish, chosen, most_prompt_tokens, price, wish
+from seedbed.stage.model_choice import Wish, chosen, most_prompt_tokens, price, wish
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
 if TYPE_CHECKING:
-    from seedbed.models.routing import Router
+    from seedbed.models.routing.router import Router
 
 Open = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
 """Performs a run opened by that of a stage: under which id, which playbook if not the same, on which inputs."""
@@ -46,7 +46,7 @@ class Stage:
         models: Callable[[str], Model],
         recorder: Recorder,
         *,
-        lines: Lines | None = None,
+        lines: ModelLimits | None = None,
         router: Callable[[], Router] | None = None,
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
@@ -62,7 +62,7 @@ class Stage:
         self.output: Any = None
         """What the run gives: set by whoever performs it."""
         self._models = models
-        self._lines = lines or Lines()
+        self._lines = lines or ModelLimits()
         self._router = router
         self._tools = tools or {}
         asked = confirm or Nobody()

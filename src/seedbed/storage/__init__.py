@@ -31,7 +31,7 @@ def open_store(url: str, *, create: bool = True) -> UpkeptStore:
 
         return FilesStore(rest, create=create)
     if scheme in ("sqlite", "postgresql"):
-        from seedbed.storage.sql import SqlStore
+        from seedbed.storage.sql.store import SqlStore
 
         return SqlStore(url, create=create)
     from seedbed.storage.store import without_password

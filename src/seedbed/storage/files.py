@@ -24,7 +24,8 @@ from filelock import FileLock
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
 from seedbed.storage.lines import from_line, plain_of, read_json, readable, to_line
 from seedbed.storage.memory import Facts
-from seedbed.storage.places import make, missing, shared, sync, writable
+from seedbed.storage.paths import make, missing, shared, sync, writable
+from seedbed.storage.search_words import words_of
 from seedbed.storage.store import (
     Content,
     Digest,
@@ -42,7 +43,6 @@ from seedbed.storage.store import (
     now,
     short,
 )
-from seedbed.storage.words import words_of
 
 FORMAT = 1
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from seedbed.errors import NotFound, StoreDamaged, shown
+from seedbed.storage.search_words import words, words_of
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
@@ -33,7 +34,6 @@ from seedbed.storage.store import (
     now,
     short,
 )
-from seedbed.storage.words import words, words_of
 
 
 class MemoryStore:

@@ -133,7 +133,7 @@ class Ticket:
     wait_seconds: float
 
 
-class RedisTurnstile:
+class RedisRateLimit:
     """At most so many requests and tokens within any minute, of all processes that use the same name.
 
     The clock is the server's. Bookings are those of `models.limits.RateLimit`: the earliest moment that is free, and

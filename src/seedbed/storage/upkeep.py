@@ -11,7 +11,8 @@ from itertools import islice
 from typing import TypeVar
 
 from seedbed.errors import NotFound, Problem, StoreDamaged, StoreError
-from seedbed.storage.cached import Cached
+from seedbed.storage.cache import Cached
+from seedbed.storage.encryption import Encrypted, keyring
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
@@ -28,7 +29,6 @@ from seedbed.storage.store import (
     sealed,
     short,
 )
-from seedbed.storage.wrappers import Encrypted, keyring
 
 PAGE = 1000
 RESTORE = "Restore it from a copy of the store"

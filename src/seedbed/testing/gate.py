@@ -20,7 +20,7 @@ import pytest
 from seedbed.errors import Problem
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates import Change, Gate
+from seedbed.release.gates.gate import Change, Gate
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing.store import everything
 

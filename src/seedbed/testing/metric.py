@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Metric, Score
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.runs.run import Call, Decision, Run, Turn
 from seedbed.storage.store import canonical
 

@@ -18,23 +18,23 @@ import pytest
 
 from seedbed.errors import RunError, SeedbedError
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import Better
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.measured import Measure, Measured
-from seedbed.evolution.optimizer import Offer, Optimizer, Search
-from seedbed.evolution.optimizers import Means
+from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
+from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query, canonical
 
 __all__ = ["BANK", "START", "Make", "OptimizerContract", "World"]
 
-Make = Callable[[Means], Optimizer]
+Make = Callable[[SearchInputs], Optimizer]
 
 START = Playbook.from_document(
     {
@@ -134,18 +134,18 @@ class OptimizerContract:
         better: Better = "higher",
         **more: Any,
     ) -> Evolution:
-        means = Means(start, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        means = SearchInputs(start, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
         held = store if store is not None else MemoryStore()
         plan = Plan(
             start=start,
             optimizer=make(means),
             **{"select": DECIDING, "reflect": READ, "budget": Budget(runs=self.runs), "seed": 7, **more},
         )
-        arena = Measured(world, held, "ann", [Measure(better=better)])
+        arena = FunctionEvaluator(world, held, "ann", [Measure(better=better)])
         return await evolve(plan, arena, Library(held, "ann"), because="contract")
 
     def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
-        means = Means(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        means = SearchInputs(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
         assert canonical(make(means).identity) == canonical(make(means).identity)
         assert make(means).identity["optimizer"]
 
@@ -165,7 +165,7 @@ class OptimizerContract:
     async def test_what_it_offers_is_new_unless_it_names_tasks_which_are_there(self, make: Make) -> None:
         watched: list[Watched] = []
 
-        def made(means: Means) -> Optimizer:
+        def made(means: SearchInputs) -> Optimizer:
             watched.append(Watched(make(means)))
             return watched[-1]
 
@@ -180,7 +180,7 @@ class OptimizerContract:
     async def test_after_a_search_it_is_what_it_was_and_can_begin_another(self, make: Make) -> None:
         kept: list[Optimizer] = []
 
-        def same(means: Means) -> Optimizer:
+        def same(means: SearchInputs) -> Optimizer:
             kept.append(kept[0] if kept else make(means))
             return kept[-1]
 

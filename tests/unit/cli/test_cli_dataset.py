@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import SORTER, WORKSPACE, Seedbed, held, keeps_promise, tasks, write
 
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 
 ODD = (
     '{"id": "one", "inputs": {"text": "line\\u2028two [b]bold[/b] 日本 🙂"}, "expected": "ja\\n"}\n'

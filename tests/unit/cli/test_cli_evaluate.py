@@ -34,7 +34,7 @@ def test_repeated_metrics_score_the_same_runs(two: Path, seedbed: Seedbed) -> No
 def test_a_metric_of_ones_own_lies_beside_the_workspace_file(space: Path, seedbed: Seedbed) -> None:
     write(
         space,
-        own_metrics__py="from seedbed.evaluation.metrics import metric\n\n\n"
+        own_metrics__py="from seedbed.evaluation.metrics.metric import metric\n\n\n"
         "@metric(better='lower')\ndef vowels(run, task):\n    return sum(letter in 'aeiou' for letter in run.output)\n",
     )
     done = seedbed(*EVALUATE, "--metric", "own_metrics:vowels", "--json")

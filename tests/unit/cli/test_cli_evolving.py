@@ -11,9 +11,9 @@ from command_line import BANK, BETTER, Seedbed, keeps_promise, tasks, write
 from search_samples import LENGTH, SCORE, planned, searched
 
 from seedbed.cli import evolving, output
-from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import Told
 from seedbed.evolution.plan import NONE
+from seedbed.spending.account import Budget
 from seedbed.storage.store import short
 
 EVOLVE = ("evolve", "sorter.yaml", "tasks.jsonl", "--bank", "bank.txt", "--budget", "200 runs")

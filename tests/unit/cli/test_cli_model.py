@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import Seedbed, keeps_promise, write
 
-from seedbed.models import local
+from seedbed.models.providers import embedded as local
 
 SECRET = "sk-proj-0123456789abcdefghij"
 

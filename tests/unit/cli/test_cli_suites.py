@@ -10,9 +10,9 @@ from rich.console import Console
 
 from seedbed.cli import suites
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.report import Report
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.suite import Change, Result
+from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
 
 P = f"b2:{'a' * 64}"

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console, RenderableType
 
 from seedbed.cli import verdicts
-from seedbed.evaluation.dataset import Dataset
-from seedbed.experiments.estimate import Estimate
-from seedbed.experiments.fidelity import Agreement, Fidelity
-from seedbed.experiments.many import Place, Ranking
-from seedbed.experiments.replay import Answerable
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.candidates import Place, Ranking
+from seedbed.experiments.replay.estimate import Estimate
+from seedbed.experiments.replay.fidelity import Agreement, Fidelity
+from seedbed.experiments.replay.replay import Answerable
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.sequential import ExactMcNemar

@@ -21,7 +21,7 @@ from command_line import WORKSPACE, Seedbed, keeps_promise, write
 from seedbed.errors import StoreError
 from seedbed.release import channels
 from seedbed.storage import open_store
-from seedbed.storage.sql import SqlStore
+from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Fact, Query, now
 
 SEEDBED = [sys.executable, "-c", "from seedbed.cli.main import run; run()"]

@@ -8,7 +8,7 @@ import pytest
 from command_line import Seedbed, keeps_promise
 
 from seedbed.cli import init
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 

@@ -9,7 +9,7 @@ import pytest
 
 from seedbed.cli import lineage, options
 from seedbed.errors import NotFound
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.storage.store import Fact
 
 

@@ -13,7 +13,7 @@ import pytest
 from seedbed import ExactMatch, metric
 from seedbed.errors import StoreDamaged
 from seedbed.evaluation.cells import ALIKE, FEW, Cell, Cells, Naming, recorded
-from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 

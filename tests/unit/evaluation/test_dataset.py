@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation.dataset import By, Dataset, Task
+from seedbed.evaluation.datasets.dataset import By, Dataset, Task
 from seedbed.storage.store import digest
 
 
@@ -184,7 +184,7 @@ def test_a_split_depends_on_its_seed_and_on_nothing_else() -> None:
 
 def test_a_split_is_the_same_in_another_process() -> None:
     script = (
-        "from seedbed.evaluation.dataset import Dataset, Task\n"
+        "from seedbed.evaluation.datasets.dataset import Dataset, Task\n"
         "tasks = Dataset(tuple(Task(f't{n}', {'n': n}, n) for n in range(40)))\n"
         "print(tasks.split(0.5, seed=1)[0].digest)"
     )
@@ -378,7 +378,7 @@ def test_draws_depend_on_what_is_asked_and_not_on_tags_sources_and_names() -> No
 def test_draws_are_the_same_in_another_process() -> None:
     tasks = tagged(40)
     script = (
-        "from seedbed.evaluation.dataset import Dataset, Task\n"
+        "from seedbed.evaluation.datasets.dataset import Dataset, Task\n"
         "tasks = Dataset(tuple(Task(f't{n}', {'n': n}, n % 2, tags=(f'tag{n % 3}',), source=f's{n // 4}') "
         "for n in range(40)))\n"
         "print(tasks.stratified(0.3, 1, by='tag')[0].digest, tasks.stratified(0.3, 1, by='source')[0].digest,"

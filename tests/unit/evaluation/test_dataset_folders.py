@@ -10,7 +10,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 
 PLAIN = {"key": 7, "prompt": "1+1", "topic": "sums", "level": 3, "doc": "d1", "answer": "2"}
 

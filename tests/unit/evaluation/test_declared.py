@@ -9,9 +9,9 @@ import pytest
 from judge_samples import TASK, answered, says
 
 from seedbed.errors import SettingsError
-from seedbed.evaluation.judges import DebateQuality, Reference, Rubric
-from seedbed.evaluation.metrics import Metric
-from seedbed.evaluation.weighted import Weighted
+from seedbed.evaluation.judges.rubrics import DebateQuality, Reference, Rubric
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query

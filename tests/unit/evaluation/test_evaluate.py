@@ -15,9 +15,9 @@ import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell, Scorecard, evaluate, seed_of
-from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
@@ -251,7 +251,7 @@ INTERRUPTED = """
 import asyncio, sys
 from loop_samples import agent, bench, numbers
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.storage import open_store
 
 async def stall(playbook, task, seed):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation import labels
+from seedbed.evaluation.judges import labels
 
 GOOD = {"inputs": {"question": "Capital of France?"}, "expected": "Paris", "output": "It is Paris.", "label": 1}
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.matching import numbers
-from seedbed.evaluation.metrics import Score, parsed
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.matching import numbers
+from seedbed.evaluation.metrics.metric import Score, parsed
 from seedbed.testing.metric import a_run
 
 OPTIONS = {"choices": ["Rome", "Paris", "New York", "York"]}

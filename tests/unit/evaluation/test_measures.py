@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.measures import Calibration, confidence_of, expected_calibration_error
-from seedbed.evaluation.metrics import Score, better, metric, parsed
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.measures import Calibration, confidence_of, expected_calibration_error
+from seedbed.evaluation.metrics.metric import Score, better, metric, parsed
 from seedbed.runs.run import Call, Child, Decision, Run
 from seedbed.testing.metric import a_run
 

@@ -10,8 +10,8 @@ import pytest
 import sacrebleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Score, parsed
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Score, parsed
 from seedbed.testing.metric import a_run
 
 ROOT = Path(__file__).parents[3]

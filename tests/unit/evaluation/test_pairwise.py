@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judge_samples import TASK, Court, answered, says
 
 from seedbed.errors import BudgetSpent
-from seedbed.evaluation.pairwise import Pairwise, Preference, position_bias
+from seedbed.evaluation.judges.pairwise import Pairwise, Preference, position_bias
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json, digest

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from seedbed.errors import SettingsError
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evaluation.scorecard import Percentiles, Scorecard, scorecard
 from seedbed.stats.estimates import mean_interval, wilson
 

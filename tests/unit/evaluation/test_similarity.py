@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Score
-from seedbed.evaluation.similarity import similarity
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Score
+from seedbed.evaluation.metrics.similarity import similarity
 from seedbed.testing.metric import a_run
 
 
@@ -46,6 +46,6 @@ async def test_the_nearest_of_several_answers_counts() -> None:
 
 
 def test_the_weights_are_loaded_when_they_are_needed_and_not_before() -> None:
-    script = "import sys, seedbed.evaluation.similarity; print('wordllama' in sys.modules)"
+    script = "import sys, seedbed.evaluation.metrics.similarity; print('wordllama' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Score, metric, named, parsed
-from seedbed.evaluation.weighted import Weighted
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Score, metric, named, parsed
+from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.runs.run import Run
 from seedbed.testing.metric import a_run
 

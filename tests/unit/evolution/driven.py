@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import FunctionMetric
-from seedbed.evolution.optimizer import Offer, Optimizer, Search
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import FunctionMetric
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 

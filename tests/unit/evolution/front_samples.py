@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.optimizer import Offer, Optimizer, Search
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.playbooks.playbook import Playbook
 
 Scores = Callable[[Playbook, str], Mapping[str, float | None]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics import Metric
-from seedbed.evolution.measured import Measure
-from seedbed.evolution.optimizer import Offer
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evolution.function_evaluator import Measure
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 SCORE, LENGTH = Measure(), Measure("length", better="lower")

@@ -9,9 +9,9 @@ from pool_samples import LENGTH, SCORE, book, cell, pool_by, pool_of
 
 from seedbed.errors import SettingsError
 from seedbed.evolution.allocation import Halving, Pooling, Uniform, Wanted, best_of
-from seedbed.evolution.effects import believed_best
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.learning.effects import believed_best
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 
 Truth = Callable[[int, int], float]
 

@@ -7,8 +7,8 @@ import pytest
 from driven import Driven, playbook
 
 from seedbed.errors import SettingsError
-from seedbed.evolution.assembly import LEAST, Assembly
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.assembly import LEAST, Assembly
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 

@@ -7,8 +7,8 @@ import pytest
 from driven import AddWord, Driven, Nothing, Score, playbook
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.bandit import Bandit, Policy
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.bandit import Bandit, Policy
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import Logged, gain_over_uniform
 

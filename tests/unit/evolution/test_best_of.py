@@ -4,8 +4,8 @@ import pytest
 from driven import AddWord, Driven, Nothing, playbook
 
 from seedbed.errors import SettingsError
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 START = playbook()

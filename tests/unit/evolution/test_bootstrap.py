@@ -7,8 +7,8 @@ from variation_samples import TASKS, demo, search, sorter
 
 from seedbed.errors import PlaybookError, SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.bootstrap import Bootstrap
-from seedbed.evolution.optimizer import Offer, Search
+from seedbed.evolution.optimizers.bootstrap import Bootstrap
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings

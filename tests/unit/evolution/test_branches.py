@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.branches import Branch, Branches
-from seedbed.evolution.operators import Operator
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.optimizers.branches import Branch, Branches
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 

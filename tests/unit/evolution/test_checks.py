@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from variation_samples import demo, sorter
 
-from seedbed.evolution.checks import Limits, child, cut, problems
+from seedbed.evolution.variation.checks import Limits, child, cut, problems
 from seedbed.playbooks.genes import built, flattened, with_genes
 from seedbed.playbooks.playbook import Playbook
 

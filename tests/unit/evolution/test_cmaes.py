@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.cmaes import CMAES
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.cmaes import CMAES
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 

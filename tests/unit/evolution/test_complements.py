@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.complements import Complements, with_both
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.learning.complements import Complements, with_both
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.playbook import Playbook

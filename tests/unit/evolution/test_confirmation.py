@@ -9,10 +9,10 @@ from pool_samples import SCORE, book, cell, pool_of
 from search_samples import tasks
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evolution.confirmation import best_of_n, confirmation, optimism
-from seedbed.evolution.optimizer import Offer
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.stats.estimates import mean_interval, paired_interval
 from seedbed.storage.store import canonical
 

@@ -6,11 +6,11 @@ import pytest
 from variation_samples import TASKS, demo, search, sorter
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
-from seedbed.evolution.checks import LIMITS
-from seedbed.evolution.demonstrations import MOST, GoodRuns, bootstrapped, demo_operators
-from seedbed.evolution.operators import Operator
-from seedbed.evolution.optimizer import Search
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Search
+from seedbed.evolution.variation.checks import LIMITS
+from seedbed.evolution.variation.demonstrations import MOST, GoodRuns, bootstrapped, demo_operators
 from seedbed.playbooks.genes import get
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run

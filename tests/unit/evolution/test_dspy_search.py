@@ -9,17 +9,17 @@ import pytest
 from driven import playbook
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import Score
-from seedbed.evolution.budget import Budget
-from seedbed.evolution.dspy import DSPy
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Score
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.measured import Measured
-from seedbed.evolution.optimizer import Search
+from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.optimizers.external.dspy import DSPy
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Search
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing import OptimizerContract
 from seedbed.testing.optimizer import Make
@@ -39,7 +39,7 @@ async def searched(optimizer: DSPy, start: Playbook | None = None, runs: int = 4
     store = MemoryStore()
     begin = start or playbook()
     plan = Plan(start=begin, select=DECIDING, reflect=READ, optimizer=optimizer, budget=Budget(runs=runs))
-    return await evolve(plan, Measured(score, store, "ann"), Library(store, "ann"), because="test")
+    return await evolve(plan, FunctionEvaluator(score, store, "ann"), Library(store, "ann"), because="test")
 
 
 def demos(found: Evolution, how: str) -> list[list[Any]]:

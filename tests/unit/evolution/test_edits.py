@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import Problem
-from seedbed.evolution.checks import Limits
-from seedbed.evolution.edits import Bounds, Edit, child_of, edited, out_of_style, read
+from seedbed.evolution.variation.checks import Limits
+from seedbed.evolution.variation.edits import Bounds, Edit, child_of, edited, out_of_style, read
 from seedbed.playbooks.genes import flattened
 from seedbed.playbooks.playbook import Playbook
 

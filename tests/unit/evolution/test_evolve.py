@@ -10,17 +10,17 @@ from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searc
 from search_samples import planned, right, tasks
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
 from seedbed.evolution.evolve import Evolution, Told, evolve
-from seedbed.evolution.measured import Measured
-from seedbed.evolution.optimizer import Offer, Optimizer, Search
-from seedbed.evolution.variation import reworded
+from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.protocols import Offer, Optimizer, Search
+from seedbed.evolution.variation.operators import reworded
 from seedbed.experiments.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
 from seedbed.testing.optimizer import told
@@ -303,7 +303,7 @@ async def test_a_search_with_a_limit_of_time_is_the_same_when_it_is_done_again()
         return at[0]
 
     async def found() -> Evolution:
-        arena = Measured(right, store, "ann", clock=clock)
+        arena = FunctionEvaluator(right, store, "ann", clock=clock)
         plan = planned(budget=Budget(seconds=100), confirm=tasks(1, "c"))
         return await evolve(plan, arena, Library(store, "ann"), because="x")
 

@@ -16,22 +16,22 @@ from test_reflection import editor
 
 from model_server import Answer
 from seedbed.errors import BudgetSpent, PlaybookError, SeedbedError, SettingsError
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.gepa import GEPA
-from seedbed.evolution.lessons import Failure
-from seedbed.evolution.measured import Measured
+from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.learning.lessons import Failure
 from seedbed.evolution.offer import Offer
-from seedbed.evolution.optimizer import Performs, Search
-from seedbed.evolution.optimizers import Means
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.optimizers.external.gepa import GEPA
+from seedbed.evolution.optimizers.portfolio import Portfolio
+from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.portfolio import Portfolio
+from seedbed.evolution.protocols import Performs, Search
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing import OptimizerContract
 from seedbed.testing.optimizer import BANK, Make
@@ -76,7 +76,7 @@ class TestContractWithMerging(OptimizerContract):
 class TestContractBesideOthers(OptimizerContract):
     @pytest.fixture
     def make(self) -> Make:
-        def made(means: Means) -> Portfolio:
+        def made(means: SearchInputs) -> Portfolio:
             return Portfolio({"best_of": BestOf(operators=means.operators(), brood=2), "gepa": GEPA(propose=proposed)})
 
         return made
@@ -85,7 +85,7 @@ class TestContractBesideOthers(OptimizerContract):
 async def searched(optimizer: Any, runs: int = 300, scoring: Any = score) -> Evolution:
     store = MemoryStore()
     plan = Plan(start=playbook(), select=DECIDING, reflect=READ, optimizer=optimizer, budget=Budget(runs=runs))
-    return await evolve(plan, Measured(scoring, store, "ann"), Library(store, "ann"), because="test")
+    return await evolve(plan, FunctionEvaluator(scoring, store, "ann"), Library(store, "ann"), because="test")
 
 
 async def test_it_finds_what_failing_tasks_want_and_stops_when_nothing_fails_any_more() -> None:
@@ -123,7 +123,7 @@ async def test_a_proposal_that_lost_its_placeholder_is_never_paid_for() -> None:
     start = playbook(locked=["roles.agent.system"])
     store = MemoryStore()
     plan = Plan(start=start, select=DECIDING, reflect=READ, optimizer=GEPA(propose=losing), budget=Budget(runs=100))
-    found = await evolve(plan, Measured(score, store, "ann"), Library(store, "ann"), because="test")
+    found = await evolve(plan, FunctionEvaluator(score, store, "ann"), Library(store, "ann"), because="test")
     assert len(found.pool) == 1
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from seedbed.errors import Problem
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.lessons import RECALLED, Failure, Lessons, described
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.learning.lessons import RECALLED, Failure, Lessons, described
 from seedbed.evolution.offer import Offer
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.playbook import Playbook

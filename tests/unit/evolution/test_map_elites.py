@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.map_elites import DESCRIPTORS, Archive, Descriptor, MapElites, prompt_length
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.map_elites import DESCRIPTORS, Archive, Descriptor, MapElites, prompt_length
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 QUALITY = [Named("quality")]

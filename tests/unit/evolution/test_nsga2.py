@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.nsga2 import NSGA2, objectives, standing
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.nsga2 import NSGA2, objectives, standing
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.pareto import ranks
 

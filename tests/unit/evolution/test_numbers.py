@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.numbers import Numbers, numbers, polynomial, sbx
-from seedbed.evolution.optimizer import Search
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Search
+from seedbed.evolution.variation.numbers import Numbers, numbers, polynomial, sbx
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 

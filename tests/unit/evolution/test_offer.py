@@ -4,8 +4,8 @@ import pytest
 from driven import AddWord, Driven, playbook
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.evolution.protocols import Offer
 
 
 async def test_one_that_names_its_tasks_is_tried_on_those_alone() -> None:

@@ -6,8 +6,8 @@ import pytest
 from front_samples import Named, opened, point, values
 
 from seedbed.errors import PlaybookError
-from seedbed.evolution.offspring import Offspring
-from seedbed.evolution.optimizer import Offer, Search
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.offspring import Offspring
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 

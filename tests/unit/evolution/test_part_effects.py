@@ -7,11 +7,11 @@ import pytest
 from driven import playbook
 from pool_samples import LENGTH, SCORE, cell
 
-from seedbed.evolution import effects
-from seedbed.evolution.effects import Effects, believed_best, effects_of, parts
-from seedbed.evolution.measured import Measure
-from seedbed.evolution.optimizer import Offer
+from seedbed.evolution.function_evaluator import Measure
+from seedbed.evolution.learning import effects
+from seedbed.evolution.learning.effects import Effects, believed_best, effects_of, parts
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import canonical
 

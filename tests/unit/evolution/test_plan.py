@@ -6,12 +6,12 @@ import pytest
 from search_samples import START, playbook, portfolio, right, tasks
 
 from seedbed.errors import DatasetError, SettingsError
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evolution.allocation import Uniform
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
-from seedbed.evolution.measured import Measure, Measured
+from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import Plan, parted
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import digest
 
@@ -82,7 +82,7 @@ def test_patience_is_at_least_one_step() -> None:
 
 
 def test_whatever_might_change_a_search_names_another() -> None:
-    arena = Measured(right, MemoryStore(), "ann")
+    arena = FunctionEvaluator(right, MemoryStore(), "ann")
     about: dict[str, Any] = {"start": START, "select": FORTY, "optimizer": BestOf([])}
     others: list[dict[str, Any]] = [
         {},
@@ -99,6 +99,8 @@ def test_whatever_might_change_a_search_names_another() -> None:
         {"enough": 0.9},
     ]
     names = [digest("search", Plan(**{**about, **each}).content(arena)) for each in others]
-    names.append(digest("search", Plan(**about).content(Measured(right, MemoryStore(), "ann", [Measure("other")]))))
+    names.append(
+        digest("search", Plan(**about).content(FunctionEvaluator(right, MemoryStore(), "ann", [Measure("other")])))
+    )
     assert len({*names}) == len(names)
     assert digest("search", Plan(**about).content(arena)) == names[0]

@@ -8,8 +8,8 @@ import pytest
 from pool_samples import LENGTH, SCORE, book, cell, pool_of
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.optimizer import Offer
 from seedbed.evolution.pool import DOUBT, Pool, Standing
+from seedbed.evolution.protocols import Offer
 
 SELECT, REFLECT = [f"t{n}" for n in range(6)], ["r0", "r1"]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.optimizer import Offer
-from seedbed.evolution.population import Population, Replacement
+from seedbed.evolution.optimizers.population import Population, Replacement
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
 

@@ -8,8 +8,8 @@ from driven import Driven, playbook
 
 from seedbed.errors import SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.optimizer import Offer, Search
-from seedbed.evolution.portfolio import Portfolio
+from seedbed.evolution.optimizers.portfolio import Portfolio
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json
 

@@ -14,22 +14,22 @@ from test_lessons import run, turn
 from model_server import Answer, Request, serving
 from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.lessons import Failure, Lesson
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.learning.lessons import Failure, Lesson
 from seedbed.evolution.offer import Offer
-from seedbed.evolution.optimizer import Performs, Search
+from seedbed.evolution.optimizers.reflection import Reflection
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.reflection import Reflection
-from seedbed.models.registry import Registry
+from seedbed.evolution.protocols import Performs, Search
+from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.house import House
-from seedbed.stage.ledger import Ledger
-from seedbed.stage.quota import Spending
+from seedbed.spending.ledger import Ledger
+from seedbed.spending.quota import Spending
+from seedbed.stage.runner import Runner
 from seedbed.storage.memory import MemoryStore
 
 WORDS = ("sources", "numbers", "dates", "units")
@@ -125,7 +125,7 @@ def editor(
             "usd_per_million": [0, 1_000_000],
         }
         settings = Settings(by="ada", models={"strong": card})
-        house = House(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
+        house = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
         ledger = Ledger(limit_usd, kept=0.0)
         asked: list[str] = []
 

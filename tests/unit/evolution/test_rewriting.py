@@ -8,9 +8,9 @@ import pytest
 from variation_samples import search, sorter
 
 from seedbed.errors import BudgetSpent
-from seedbed.evolution.checks import problems
-from seedbed.evolution.optimizer import Performs
-from seedbed.evolution.rewriting import (
+from seedbed.evolution.protocols import Performs
+from seedbed.evolution.variation.checks import problems
+from seedbed.evolution.variation.rewriting import (
     MANNERS,
     answered,
     cleaned,

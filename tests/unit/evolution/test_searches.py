@@ -6,16 +6,16 @@ import pytest
 from search_samples import START, OtherModels, playbook, right, searched, tasks
 
 from seedbed.errors import NotFound
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.report import number
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.allocation import Uniform
-from seedbed.evolution.best_of import BestOf
 from seedbed.evolution.evolve import Told
-from seedbed.evolution.measured import Measured
+from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NONE
 from seedbed.evolution.searches import past, recalled, searches
-from seedbed.evolution.summary import Summary
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.scorecard import number
+from seedbed.reports.search_summary import Summary
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, short
 
@@ -85,8 +85,8 @@ async def test_scores_that_came_later_change_nothing() -> None:
     assert again.pool.standing(half) == found.pool.standing(half)
 
 
-@pytest.mark.parametrize("arena", [Measured, OtherModels])
-async def test_scores_by_another_metric_are_not_mixed_in(arena: type[Measured]) -> None:
+@pytest.mark.parametrize("arena", [FunctionEvaluator, OtherModels])
+async def test_scores_by_another_metric_are_not_mixed_in(arena: type[FunctionEvaluator]) -> None:
     store = MemoryStore()
     await searched(store, several=True, optimizer=BestOf(SET), arena=arena)
     found = await searched(store, optimizer=BestOf(SET), arena=arena)

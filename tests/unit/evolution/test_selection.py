@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
-from seedbed.evolution.selection import lexicase, pareto, rank, roulette, tournament
+from seedbed.evolution.variation.selection import lexicase, pareto, rank, roulette, tournament
 
 MANY = 20_000
 METHODS: dict[str, Callable[..., Any]] = {

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from variation_samples import random_text
 
-from seedbed.evolution import sentences
-from seedbed.evolution.sentences import CUES, FORMS, INSTRUCTIONS, split
+from seedbed.evolution.variation import sentences
+from seedbed.evolution.variation.sentences import CUES, FORMS, INSTRUCTIONS, split
 from seedbed.playbooks.prompts import placeholders
 
 TEXT = "Read it. Be exact. Be brief.\nMessage: {text}\nMood:"

@@ -14,19 +14,19 @@ from loop_samples import agent, bench, count, numbers, searched
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
 from seedbed.evaluation.evaluate import Bench, all_cells
-from seedbed.evolution.arena import Benched
-from seedbed.evolution.budget import Account, Budget
-from seedbed.evolution.till import Till
-from seedbed.evolution.variation import reworded
-from seedbed.models.limits import Lines, Retry, Tolerance
-from seedbed.models.registry import Registry
-from seedbed.models.scripted import ScriptedChat
+from seedbed.evolution.evaluators import RunEvaluator
+from seedbed.evolution.payments import Payments
+from seedbed.evolution.variation.operators import reworded
+from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
+from seedbed.models.cards import Registry
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.library import Library
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.house import House
-from seedbed.stage.ledger import Ledger
-from seedbed.stage.quota import Spending
+from seedbed.spending.account import Account, Budget
+from seedbed.spending.ledger import Ledger
+from seedbed.spending.quota import Spending
+from seedbed.stage.runner import Runner
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Store
 from seedbed.testing.optimizer import told
@@ -60,8 +60,8 @@ def greedy(store: Store, number: int, taken: list[int]) -> Bench:
     settings = Settings(by="ada", models={"oracle": card})
     models = Registry(settings.models)
     models["oracle"].chat.taken = taken  # type: ignore[attr-defined]
-    house = House(settings, store, Library(store, "ada"), models, Spending(settings, store))
-    house.lines = Lines(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    house = Runner(settings, store, Library(store, "ada"), models, Spending(settings, store))
+    house.lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         return await house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
@@ -118,8 +118,8 @@ async def test_what_a_round_took_that_the_tokens_did_not_last_for_is_counted_onc
     store, spent = MemoryStore(), []
     work = [(START, [(task, 0) for task in numbers(40)])]
     for fresh in ({START.digest}, set[str]()):
-        arena = Benched(bench(store, oracle=ORACLE), [ExactMatch()])
-        till = Till("b2:search", arena, Account(Budget(tokens=150)))
+        arena = RunEvaluator(bench(store, oracle=ORACLE), [ExactMatch()])
+        till = Payments("b2:search", arena, Account(Budget(tokens=150)))
         till.fresh |= fresh
         for _ in range(2):
             with pytest.raises(BudgetSpent):

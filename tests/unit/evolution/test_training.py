@@ -9,14 +9,14 @@ import pytest
 from loop_samples import agent, bench, count
 
 from seedbed.errors import NotFound, SettingsError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.arena import Benched
-from seedbed.evolution.best_of import BestOf
-from seedbed.evolution.budget import Budget
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.evaluators import RunEvaluator
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.training import Trained, Training, train
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 
@@ -41,7 +41,7 @@ async def step(store: MemoryStore, number: int, *candidates: Playbook, its_bench
     training = Training(
         "mail", by_sets(*(candidates or (BETTER,))), **{"enough": 12, "budget": Budget(runs=200), **more}
     )
-    arena = Benched(its_bench or bench(store), [ExactMatch()])
+    arena = RunEvaluator(its_bench or bench(store), [ExactMatch()])
     return await train(training, Task(f"n{number}", {"n": number}, str(number)), arena, Library(store, "ada"))
 
 
@@ -131,7 +131,7 @@ async def test_only_a_branch_learns() -> None:
     kept(store)
     store.move("channels/production", {"stable": START.digest}, expected=None, because="first", by="ada")
     training = Training("channels/production", by_sets(BETTER))
-    arena, task = Benched(bench(store), [ExactMatch()]), Task("t", {"n": 1}, "1")
+    arena, task = RunEvaluator(bench(store), [ExactMatch()]), Task("t", {"n": 1}, "1")
     with pytest.raises(SettingsError, match="found the channel channels/production; expected a branch"):
         await train(training, task, arena, Library(store, "ada"))
     with pytest.raises(NotFound, match='no branch is called "absent"'):

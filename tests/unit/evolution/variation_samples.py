@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.evolution.optimizer import Offer, Performs, Search
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Performs, Search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 

@@ -11,9 +11,9 @@ import pytest
 from loop_samples import Doorkeeper, agent, bench, count, numbers
 
 from seedbed.errors import BudgetSpent, DatasetError, QuotaSpent, SeedbedError
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import compare
 from seedbed.experiments.experiment import Experiment
 from seedbed.playbooks.playbook import Playbook

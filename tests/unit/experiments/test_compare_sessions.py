@@ -15,7 +15,7 @@ from session_samples import history, outcomes, record
 from seedbed.errors import DocumentError
 from seedbed.experiments.sessions import Hindsight, compare, one_sided, select
 from seedbed.experiments.verdict import Verdict
-from seedbed.runs.sessions import Session, SessionTask, load
+from seedbed.runs.imports.sessions import Session, SessionTask, load
 
 
 def session(name: str, scores: dict[str, float | None], **more: Any) -> Session:

@@ -11,20 +11,20 @@ from typing import Any, cast
 import pytest
 
 from seedbed.errors import RunError
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
-from seedbed.experiments.coverage import coverage
 from seedbed.experiments.evidence import certificate, verify
-from seedbed.experiments.history import History, history, past_runs
-from seedbed.experiments.page import to_html
-from seedbed.experiments.replay import Replayer, replayed
-from seedbed.experiments.report import to_markdown
+from seedbed.experiments.replay.coverage import coverage
+from seedbed.experiments.replay.history import History, history, past_runs
+from seedbed.experiments.replay.replay import Replayer, replayed
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.experiment import to_markdown
+from seedbed.reports.experiment_page import to_html
 from seedbed.runs.cassette import Mode
 from seedbed.settings import Settings
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.storage import open_store, upkeep
 from seedbed.storage.memory import MemoryStore

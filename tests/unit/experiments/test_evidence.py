@@ -11,9 +11,9 @@ import pytest
 from loop_samples import ORACLE, agent, bench, numbers
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent, RunError
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence import certificate, verify
 from seedbed.experiments.verdict import Verdict

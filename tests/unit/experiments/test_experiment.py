@@ -10,8 +10,8 @@ import pytest
 from loop_samples import agent, bench, numbers
 
 from seedbed.errors import NotFound, SeedbedError
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Verdict, verdicts

@@ -7,13 +7,14 @@ import random
 from typing import Any
 
 import pytest
-from test_compare_page import Reader
+from test_experiment_page import Reader
 
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Task
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.experiments.front import Front, front, pictures, section, to_html, to_markdown
+from seedbed.experiments.front import Front, front
+from seedbed.reports.front import pictures, section, to_html, to_markdown
 
 HOSTILE = '"><script>alert("x")</script>|# **bold**'
 

@@ -4,8 +4,8 @@ import pytest
 from loop_samples import agent, numbers
 
 from seedbed.errors import DatasetError, NotFound
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.held_out import known_tasks, seen_before
 from seedbed.playbooks.library import Library
 from seedbed.settings import Settings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from seedbed.errors import DatasetError, SeedbedError
-from seedbed.evaluation.dataset import Task
-from seedbed.experiments.history import Past, history, past_runs, recording_of
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments.replay.history import Past, history, past_runs, recording_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.storage.memory import MemoryStore

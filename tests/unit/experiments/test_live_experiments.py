@@ -11,16 +11,16 @@ import pytest
 from loop_samples import ORACLE, agent
 
 from seedbed.errors import Problem, ReleaseRefused, SettingsError
-from seedbed.evaluation.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.evidence import certificate, verify
-from seedbed.experiments.page import to_html
-from seedbed.experiments.report import to_markdown
 from seedbed.experiments.verdict import Verdict
-from seedbed.release.gates import Better, Change, Gate, held_out
-from seedbed.release.guardrails import NotWorse
-from seedbed.release.protection import required
-from seedbed.release.risk import Risk
-from seedbed.release.trust import ReplayFidelity, error_budget
+from seedbed.release.gates.gate import Better, Change, Gate, held_out
+from seedbed.release.gates.guardrails import NotWorse
+from seedbed.release.gates.protection import required
+from seedbed.release.gates.risk import Risk
+from seedbed.release.gates.trust import ReplayFidelity, error_budget
+from seedbed.reports.experiment import to_markdown
+from seedbed.reports.experiment_page import to_html
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore

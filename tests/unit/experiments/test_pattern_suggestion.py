@@ -11,9 +11,9 @@ from pattern_samples import scored
 
 from seedbed import documents
 from seedbed.errors import SettingsError
-from seedbed.evaluation.dataset import Dataset
-from seedbed.experiments.patterns import Finding, find
-from seedbed.experiments.suggestion import suggest
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.patterns.patterns import Finding, find
+from seedbed.experiments.patterns.suggestion import suggest
 
 CONTROL = "b2:" + "c" * 64
 

@@ -10,13 +10,13 @@ from loop_samples import agent, bench, numbers
 
 from seedbed.errors import BudgetSpent, SeedbedError
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import compare
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.reading import Reading
 from seedbed.runs.run import Run
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
 
 OLD, NEW = agent("x"), agent(".*")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seedbed.errors import BudgetSpent, SeedbedError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch, Score
-from seedbed.experiments.history import History, history, past_runs
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
+from seedbed.experiments.replay.history import History, history, past_runs
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seedbed.errors import BudgetSpent, DatasetError, NotFound, RunError
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate, seed_of
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.experiments.evidence import certificate
-from seedbed.experiments.fidelity import fidelity, with_live
-from seedbed.experiments.history import history, past_runs
-from seedbed.experiments.replay import (
+from seedbed.experiments.replay.fidelity import fidelity, with_live
+from seedbed.experiments.replay.history import history, past_runs
+from seedbed.experiments.replay.replay import (
     SUBSTITUTED,
     Key,
     Replayer,
@@ -36,7 +36,7 @@ from seedbed.runs.cassette import Mode
 from seedbed.runs.recorder import recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
 from seedbed.storage.memory import MemoryStore

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pattern_samples import scored
 
 from seedbed.errors import SeedbedError
-from seedbed.evaluation.dataset import Task
-from seedbed.experiments.patterns import Finding, Patterns, find
-from seedbed.experiments.traits import Scored
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments.patterns.patterns import Finding, Patterns, find
+from seedbed.experiments.patterns.traits import Scored
 from seedbed.runs.run import Run
 
 

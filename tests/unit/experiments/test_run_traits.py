@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pattern_samples import run, scored
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import named
-from seedbed.experiments.traits import Condition, Scored, conditions, gathered
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import named
+from seedbed.experiments.patterns.traits import Condition, Scored, conditions, gathered
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Decision, Failure

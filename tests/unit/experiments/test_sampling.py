@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seedbed.errors import SeedbedError
-from seedbed.experiments.sampling import draw, neyman, proportional, stratified_mean
+from seedbed.experiments.replay.sampling import draw, neyman, proportional, stratified_mean
 
 SIZES = some.lists(some.integers(1, 500), min_size=1, max_size=12)
 

@@ -10,11 +10,11 @@ import pytest
 from pattern_samples import run
 
 from seedbed.errors import DocumentError, NotFound, SeedbedError
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import Metric, named
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Metric, named
+from seedbed.experiments.patterns.traits import Scored
 from seedbed.experiments.policies import Situation
 from seedbed.experiments.screening import Log, decided, screened
-from seedbed.experiments.traits import Scored
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Decision, Status

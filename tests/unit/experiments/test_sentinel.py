@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from loop_samples import agent, bench, count, numbers
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch, Score
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.evidence import verify
 from seedbed.experiments.sentinel import Sentinel, play, sentinel
 from seedbed.experiments.verdict import Verdict

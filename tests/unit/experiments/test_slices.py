@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pattern_samples import scored
 from scipy import stats
 
-from seedbed.experiments.slices import Half, permutation
-from seedbed.experiments.traits import Condition
+from seedbed.experiments.patterns.slices import Half, permutation
+from seedbed.experiments.patterns.traits import Condition
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40)
 

@@ -4,7 +4,7 @@ import pytest
 from loop_samples import agent, bench, numbers
 
 from seedbed.errors import NotFound, SeedbedError
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.verdict import Verdict, found, standing, standings
 from seedbed.storage.memory import MemoryStore

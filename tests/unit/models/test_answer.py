@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seedbed.models.answer import Answered, Attempt, Substitution
+from seedbed.models.calling.answer import Answered, Attempt, Substitution
 from seedbed.models.chat import Reply, Usage
 
 REPLY = Reply(text="a", usage=Usage(1, 1), cost_usd=1.0, latency_seconds=1.0, model="b", finish_reason="stop")

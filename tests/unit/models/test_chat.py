@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
+from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
-from seedbed.models.registry import Card
 
 
 class Echo(BaseChatModel):

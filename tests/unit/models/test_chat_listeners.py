@@ -16,8 +16,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 
+from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model, Reply, ask, is_plain
-from seedbed.models.registry import Card
 
 HELLO = [Message("system", "Be brief."), Message("user", "hello there")]
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from model_server import serving
-from seedbed.models.connections import client, shared_client
-from seedbed.models.openai import OpenAIChat
+from seedbed.models.calling.connections import client, shared_client
+from seedbed.models.providers.openai import OpenAIChat
 
 
 async def test_all_models_of_a_loop_share_a_client() -> None:

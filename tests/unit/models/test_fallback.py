@@ -16,11 +16,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SettingsError, Why
+from seedbed.models.calling.fallback import Answered, Discard, Hold, answered, estimated_tokens, plain, streamed
+from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
+from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model
-from seedbed.models.fallback import Answered, Discard, Hold, answered, estimated_tokens, plain, streamed
-from seedbed.models.limits import Lines, Retry, Tolerance
-from seedbed.models.registry import Card
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 
 FAILURES: dict[str, Why] = {f"!{why}": why for why in ("transient", "rate", "credit", "context", "refused", "ours")}
 
@@ -100,8 +100,8 @@ def time() -> Time:
 
 
 @pytest.fixture
-def lines(time: Time) -> Lines:
-    return Lines(
+def lines(time: Time) -> ModelLimits:
+    return ModelLimits(
         retry=Retry(tries=3, first_seconds=1.0, total_seconds=30.0),
         tolerance=Tolerance(failures=4, rest_seconds=10.0),
         clock=time.clock,
@@ -127,19 +127,19 @@ def asked() -> list[str]:
 HELLO = [Message("user", "hello")]
 
 
-async def test_the_named_model_answers_if_it_can(lines: Lines) -> None:
+async def test_the_named_model_answers_if_it_can(lines: ModelLimits) -> None:
     got = await answered(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, lines=lines)
     assert (got.reply.text, got.reply.model) == ("hi", "fast")
     assert got == Answered(reply=got.reply)
     assert asked() == ["fast"]
 
 
-async def test_what_is_wished_reaches_the_model(lines: Lines) -> None:
+async def test_what_is_wished_reaches_the_model(lines: ModelLimits) -> None:
     await answered(cast(fast="hi"), "fast", HELLO, lines=lines, temperature=0.5, max_tokens=7)
     assert Actor.heard[0][2] == {"temperature": 0.5, "max_tokens": 7}
 
 
-async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: Lines, time: Time) -> None:
+async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient", "!transient", "hi"], "then": ("strong",)}, strong="no")
     got = await answered(models, "fast", HELLO, lines=lines)
     assert (got.reply.text, asked(), got.substitutions) == ("hi", ["fast"] * 3, ())
@@ -150,7 +150,9 @@ async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: Lines, tim
 
 
 @pytest.mark.parametrize("why", ["credit", "context", "refused"])
-async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(why: str, lines: Lines, time: Time) -> None:
+async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(
+    why: str, lines: ModelLimits, time: Time
+) -> None:
     models = cast(fast={"part": f"!{why}", "then": ("strong",)}, strong="hi")
     got = await answered(models, "fast", HELLO, lines=lines)
     assert (got.reply.model, asked(), time.now) == ("strong", ["fast", "strong"], 0.0)
@@ -160,21 +162,21 @@ async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(why: st
     ]
 
 
-async def test_a_substitution_says_how_often_the_other_was_tried(lines: Lines) -> None:
+async def test_a_substitution_says_how_often_the_other_was_tried(lines: ModelLimits) -> None:
     models = cast(fast={"part": "!transient", "then": ("strong",)}, strong="hi")
     (told,) = (await answered(models, "fast", HELLO, lines=lines)).substitutions
     assert (told.asked, told.used) == ("fast", "strong")
     assert told.because == '3 tries failed, the last one with: "found !transient"'
 
 
-async def test_too_many_requests_wait_as_long_as_the_provider_says(lines: Lines, time: Time) -> None:
+async def test_too_many_requests_wait_as_long_as_the_provider_says(lines: ModelLimits, time: Time) -> None:
     got = await answered(cast(fast=["!rate 20", "hi"]), "fast", HELLO, lines=lines)
     assert got.reply.text == "hi"
     assert 20 <= got.waited_seconds <= 21
 
 
 async def test_a_wait_that_is_too_long_goes_to_the_next_and_the_model_is_left_alone_for_it(
-    lines: Lines, time: Time
+    lines: ModelLimits, time: Time
 ) -> None:
     models = cast(fast={"part": ["!rate 3600", "hi"], "then": ("strong",)}, strong="hi")
     for _ in range(3):
@@ -185,7 +187,7 @@ async def test_a_wait_that_is_too_long_goes_to_the_next_and_the_model_is_left_al
 
 
 @pytest.mark.parametrize("part", ["!ours", "!bug"])
-async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: Lines) -> None:
+async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: ModelLimits) -> None:
     models = cast(fast={"part": part, "then": ("strong",)}, strong="hi")
     with pytest.raises(ModelUnavailable, match=part.strip("!").replace("ours", "found !ours")) as caught:
         await answered(models, "fast", HELLO, lines=lines)
@@ -193,13 +195,13 @@ async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: Lines) -> N
     assert asked() == ["fast"]
 
 
-async def test_wrong_settings_are_not_covered_up(lines: Lines) -> None:
+async def test_wrong_settings_are_not_covered_up(lines: ModelLimits) -> None:
     with pytest.raises(SettingsError):
         await answered(cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, lines=lines)
     assert asked() == ["fast"]
 
 
-async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: Lines) -> None:
+async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: ModelLimits) -> None:
     models = cast(fast=["!ours"] * 9 + ["hi"])
     for _ in range(9):
         with pytest.raises(ModelUnavailable):
@@ -207,7 +209,7 @@ async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: Lines) 
     assert (await answered(models, "fast", HELLO, lines=lines)).reply.text == "hi"
 
 
-async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines: Lines) -> None:
+async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines: ModelLimits) -> None:
     models = cast(
         a={"part": "!refused", "then": ("b", "c")},
         b={"part": "!refused", "then": ("a", "d")},
@@ -220,7 +222,7 @@ async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines:
     assert caught.value.why == "refused"
 
 
-async def test_every_hop_of_a_longer_way_is_told(lines: Lines) -> None:
+async def test_every_hop_of_a_longer_way_is_told(lines: ModelLimits) -> None:
     models = cast(
         a={"part": "!credit", "then": ("b",)},
         b={"part": "never", "context_tokens": 3, "then": ("c",)},
@@ -233,7 +235,7 @@ async def test_every_hop_of_a_longer_way_is_told(lines: Lines) -> None:
     ]
 
 
-async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: Lines) -> None:
+async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: ModelLimits) -> None:
     models = cast(
         fast={"part": "no", "can": ("labels",), "then": ("other", "strong")},
         other={"part": "no", "can": ("reasoning",)},
@@ -244,13 +246,13 @@ async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: Lines
     assert [each.because for each in got.substitutions] == ["it cannot do reasoning", "it cannot do labels"]
 
 
-async def test_if_no_model_can_that_is_a_mistake_of_ours(lines: Lines) -> None:
+async def test_if_no_model_can_that_is_a_mistake_of_ours(lines: ModelLimits) -> None:
     with pytest.raises(ModelUnavailable, match=r"fast was not asked: it cannot do reasoning") as caught:
         await answered(cast(fast="no"), "fast", HELLO, lines=lines, needs=["reasoning"])
     assert caught.value.why == "ours"
 
 
-async def test_models_whose_context_is_too_small_are_passed_over(lines: Lines) -> None:
+async def test_models_whose_context_is_too_small_are_passed_over(lines: ModelLimits) -> None:
     long = [Message("user", "word " * 1000)]
     small, large = {"part": "hi", "context_tokens": 1000}, {"part": "hi", "context_tokens": 3000}
     models = cast(small={**small, "then": ("large",)}, large=large)
@@ -291,7 +293,7 @@ class Purse:
         self.tokens.append(held.spent_tokens)
 
 
-async def test_who_cannot_be_paid_is_passed_over(lines: Lines) -> None:
+async def test_who_cannot_be_paid_is_passed_over(lines: ModelLimits) -> None:
     models = cast(
         dear={"part": "no", "usd_per_million": (1e6, 1e6), "then": ("cheap",)},
         cheap={"part": "hi", "usd_per_million": (1.0, 1.0)},
@@ -303,20 +305,20 @@ async def test_who_cannot_be_paid_is_passed_over(lines: Lines) -> None:
     assert purse.paid == [("cheap", got.cost_usd)]
 
 
-async def test_answers_are_as_long_as_there_is_money_for(lines: Lines) -> None:
+async def test_answers_are_as_long_as_there_is_money_for(lines: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "usd_per_million": (0.0, 1e4)})
     await answered(models, "fast", HELLO, lines=lines, reserve=Purse(limit_usd=0.5), max_tokens=1000)
     assert Actor.heard[0][2]["max_tokens"] == pytest.approx(50, abs=1)
 
 
-async def test_if_only_money_is_missing_the_budget_is_spent(lines: Lines) -> None:
+async def test_if_only_money_is_missing_the_budget_is_spent(lines: ModelLimits) -> None:
     dear = {"part": "no", "usd_per_million": (1e6, 1e6)}
     models = cast(a={**dear, "then": ("b", "c")}, b={**dear}, c={"part": "no", "context_tokens": 1})
     with pytest.raises(BudgetSpent, match="a was not asked"):
         await answered(models, "a", HELLO, lines=lines, reserve=Purse(limit_usd=1.0))
 
 
-async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: Lines) -> None:
+async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: ModelLimits) -> None:
     models = cast(
         slow={"part": "…", "timeout_seconds": 0.01, "usd_per_million": (0.0, 100.0), "then": ("fast",)},
         fast={"part": "hi", "usd_per_million": (0.0, 100.0)},
@@ -340,7 +342,7 @@ class Unpriced(Actor):
 
 
 @pytest.mark.parametrize("part", ["…", "hi"], ids=["out of time", "of unknown cost"])
-async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(part: str, lines: Lines) -> None:
+async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(part: str, lines: ModelLimits) -> None:
     """Ten tokens were held for the prompt; by estimate it has six."""
     card = Card(
         use=f"{__name__}.Unpriced",
@@ -357,7 +359,7 @@ async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(pa
     assert purse.tokens[0] == 50
 
 
-async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: Lines) -> None:
+async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: ModelLimits) -> None:
     models = cast(fast={"part": "…", "usd_per_million": (1e6, 1e6)})
     purse = Purse(limit_usd=100.0)
     asking = asyncio.ensure_future(answered(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40))
@@ -368,7 +370,7 @@ async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: Lines) 
     assert (purse.ledger.spent_usd, purse.ledger.spent_tokens) == (pytest.approx(50.0), 50)
 
 
-async def test_a_try_that_was_refused_costs_nothing(lines: Lines) -> None:
+async def test_a_try_that_was_refused_costs_nothing(lines: ModelLimits) -> None:
     models = cast(fast={"part": ["!transient", "hi"], "usd_per_million": (1.0, 1.0)})
     got = await answered(models, "fast", HELLO, lines=lines)
     assert [each.cost_usd for each in got.attempts] == [0.0]
@@ -378,7 +380,7 @@ async def test_a_try_that_was_refused_costs_nothing(lines: Lines) -> None:
 # Rests
 
 
-async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: Lines, time: Time) -> None:
+async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: ModelLimits, time: Time) -> None:
     models = cast(dead={"part": "!transient", "then": ("alive",)}, alive="hi")
     first = await answered(models, "dead", HELLO, lines=lines)
     second = await answered(models, "dead", HELLO, lines=lines)
@@ -394,7 +396,7 @@ async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: 
     }
 
 
-async def test_a_model_that_comes_back_is_found_by_one_probe(lines: Lines, time: Time) -> None:
+async def test_a_model_that_comes_back_is_found_by_one_probe(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient"] * 4 + ["hi"], "then": ("strong",)}, strong="hi")
     for _ in range(2):
         await answered(models, "fast", HELLO, lines=lines)
@@ -403,7 +405,7 @@ async def test_a_model_that_comes_back_is_found_by_one_probe(lines: Lines, time:
         assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "fast"
 
 
-async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines: Lines, time: Time) -> None:
+async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines: ModelLimits, time: Time) -> None:
     models = cast(only="hi")
     lines[models("only")].breaker.rest(12.0, "transient", "the test says so")
     got = await answered(models, "only", HELLO, lines=lines)
@@ -411,7 +413,7 @@ async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines:
     assert 12 <= got.waited_seconds == time.now <= 13
 
 
-async def test_a_long_rest_is_told_at_once(lines: Lines, time: Time) -> None:
+async def test_a_long_rest_is_told_at_once(lines: ModelLimits, time: Time) -> None:
     models = cast(only=["!credit", "hi"])
     with pytest.raises(ModelUnavailable, match="Pay the provider"):
         await answered(models, "only", HELLO, lines=lines)
@@ -422,20 +424,20 @@ async def test_a_long_rest_is_told_at_once(lines: Lines, time: Time) -> None:
 
 
 async def test_calls_that_fail_together_do_not_fail_for_good() -> None:
-    lines = Lines(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
+    lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
     models = cast(only=["!transient"] * 10 + ["hi"])
     got = await asyncio.gather(*(answered(models, "only", HELLO, lines=lines) for _ in range(10)))
     assert {each.reply.text for each in got} == {"hi"}
 
 
-async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(lines: Lines, time: Time) -> None:
+async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1})
     got = [await answered(models, "fast", HELLO, lines=lines) for _ in range(3)]
     assert [each.waited_seconds for each in got] == [0, 60, 60]
     assert all(each.reply.latency_seconds < 30 for each in got)
 
 
-async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: Lines, time: Time) -> None:
+async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1, "then": ("strong",)}, strong="hi")
     await answered(models, "fast", HELLO, lines=lines)
     line = lines[models("fast")]
@@ -450,7 +452,7 @@ async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: Line
     assert line.limit.book().moment == 60  # its place is free for another
 
 
-async def test_the_limit_counts_the_tokens_that_were_used(lines: Lines) -> None:
+async def test_the_limit_counts_the_tokens_that_were_used(lines: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "tokens_per_minute": 100})  # each asks for 56 and takes 11
     got = [await answered(models, "fast", HELLO, lines=lines, max_tokens=50) for _ in range(6)]
     assert [each.waited_seconds for each in got] == [0, 0, 0, 0, 0, 60]
@@ -459,7 +461,7 @@ async def test_the_limit_counts_the_tokens_that_were_used(lines: Lines) -> None:
 # Nobody
 
 
-async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: Lines) -> None:
+async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: ModelLimits) -> None:
     models = cast(
         fast={"part": ["!transient", "!rate 2", "!transient"], "then": ("small", "strong")},
         small={"part": "no", "context_tokens": 1},
@@ -480,7 +482,7 @@ async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: Line
     assert caught.value.why == "transient"
 
 
-async def test_cancelling_passes_and_leaves_no_trace(lines: Lines, time: Time) -> None:
+async def test_cancelling_passes_and_leaves_no_trace(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["…", "hi"], "usd_per_million": (0.0, 100.0)})
     lines[models("fast")].breaker.rest(1.0, "transient", "the test says so")
     time.now = 1.0  # so the call is a probe
@@ -510,7 +512,7 @@ TALK = [
 ]
 
 
-async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(lines: Lines) -> None:
+async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(lines: ModelLimits) -> None:
     await answered(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, lines=lines)
     (_, first, _), (_, second, _) = Actor.heard
     assert len(first) == len(TALK)
@@ -537,7 +539,7 @@ def test_plain_messages_suit_every_provider_and_lose_no_word(talk: list[Message]
 # Streams
 
 
-async def heard(models: Callable[[str], Model], lines: Lines, **more: Any) -> list[Any]:
+async def heard(models: Callable[[str], Model], lines: ModelLimits, **more: Any) -> list[Any]:
     got: list[Any] = []
     try:
         async for each in streamed(models, "fast", HELLO, lines=lines, **more):
@@ -547,20 +549,20 @@ async def heard(models: Callable[[str], Model], lines: Lines, **more: Any) -> li
     return got
 
 
-async def test_a_stream_gives_pieces_and_last_the_answer(lines: Lines) -> None:
+async def test_a_stream_gives_pieces_and_last_the_answer(lines: ModelLimits) -> None:
     *pieces, last = await heard(cast(fast="one two three"), lines)
     assert pieces == ["one ", "two ", "three "]
     assert isinstance(last, Answered)
     assert (last.reply.text, last.reply.model, last.substitutions) == ("one two three ", "fast", ())
 
 
-async def test_a_stream_that_fails_before_its_first_piece_begins_anew_unnoticed(lines: Lines) -> None:
+async def test_a_stream_that_fails_before_its_first_piece_begins_anew_unnoticed(lines: ModelLimits) -> None:
     *pieces, last = await heard(cast(fast=["!transient", "hi"]), lines)
     assert pieces == ["hi "]
     assert [each.why for each in last.attempts] == ["transient"]
 
 
-async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins_anew(lines: Lines) -> None:
+async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins_anew(lines: ModelLimits) -> None:
     *pieces, last = await heard(cast(fast=["one two !transient", "three four"]), lines)
     assert pieces == [
         "one ",
@@ -572,26 +574,26 @@ async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins
     assert last.reply.text == "three four "
 
 
-async def test_what_broke_off_is_paid_for(lines: Lines) -> None:
+async def test_what_broke_off_is_paid_for(lines: ModelLimits) -> None:
     part = [f"{'long ' * 100}!transient", "hi"]
     *_, last = await heard(cast(fast={"part": part, "usd_per_million": (0.0, 1e6)}), lines)
     assert last.attempts[0].cost_usd == pytest.approx(130, abs=10)
 
 
-async def test_what_broke_off_costs_no_more_than_was_held_for_it(lines: Lines) -> None:
+async def test_what_broke_off_costs_no_more_than_was_held_for_it(lines: ModelLimits) -> None:
     part = [f"{'long ' * 100}!transient", "hi"]
     models = cast(fast={"part": part, "usd_per_million": (0.0, 1e6)})
     *_, last = await heard(models, lines, max_tokens=30)
     assert last.attempts[0].cost_usd == pytest.approx(30)
 
 
-async def test_a_stream_goes_on_with_the_next_model(lines: Lines) -> None:
+async def test_a_stream_goes_on_with_the_next_model(lines: ModelLimits) -> None:
     *pieces, last = await heard(cast(fast={"part": "one !credit", "then": ("strong",)}, strong="two"), lines)
     assert [each for each in pieces if isinstance(each, str)] == ["one ", "two "]
     assert (last.reply.model, last.substitutions[0].used) == ("strong", "strong")
 
 
-async def test_what_came_can_be_kept(lines: Lines) -> None:
+async def test_what_came_can_be_kept(lines: ModelLimits) -> None:
     models = cast(fast={"part": "one two !transient", "usd_per_million": (1.0, 1.0)})
     *pieces, last = await heard(models, lines, midstream="keep")
     assert pieces == ["one ", "two "]
@@ -600,7 +602,7 @@ async def test_what_came_can_be_kept(lines: Lines) -> None:
     assert 0 < last.reply.cost_usd == last.cost_usd
 
 
-async def test_a_stream_that_breaks_off_can_fail(lines: Lines) -> None:
+async def test_a_stream_that_breaks_off_can_fail(lines: ModelLimits) -> None:
     models = cast(fast={"part": "one !transient", "then": ("strong",)}, strong="two")
     piece, error = await heard(models, lines, midstream="fail")
     assert piece == "one "
@@ -608,17 +610,17 @@ async def test_a_stream_that_breaks_off_can_fail(lines: Lines) -> None:
     assert asked() == ["fast"]
 
 
-async def test_nothing_is_kept_of_a_stream_that_never_began(lines: Lines) -> None:
+async def test_nothing_is_kept_of_a_stream_that_never_began(lines: ModelLimits) -> None:
     *_, last = await heard(cast(fast=["!transient", "hi"]), lines, midstream="keep")
     assert (last.reply.text, last.reply.finish_reason) == ("hi ", "")
 
 
-async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(lines: Lines) -> None:
+async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(lines: ModelLimits) -> None:
     piece, error = await heard(cast(fast={"part": "one !bug", "then": ("strong",)}, strong="two"), lines)
     assert (piece, error.why, asked()) == ("one ", "ours", ["fast"])
 
 
-async def test_who_stops_listening_stops_the_model(lines: Lines) -> None:
+async def test_who_stops_listening_stops_the_model(lines: ModelLimits) -> None:
     purse = Purse(limit_usd=1.0)
     models = cast(fast={"part": "one …", "usd_per_million": (0.0, 100.0)})
     async with aclosing(streamed(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10)) as stream:

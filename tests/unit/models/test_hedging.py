@@ -14,14 +14,14 @@ import pytest
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Playbook, Workspace
 from seedbed.errors import ModelUnavailable
-from seedbed.models.answer import Answered
+from seedbed.models.calling.answer import Answered
+from seedbed.models.calling.fallback import answered, streamed
+from seedbed.models.calling.hedging import ENOUGH, Latencies
+from seedbed.models.calling.limits import Hold, ModelLimits, Retry
+from seedbed.models.cards import Registry
 from seedbed.models.chat import Message, Model
-from seedbed.models.fallback import answered, streamed
-from seedbed.models.hedging import ENOUGH, Latencies
-from seedbed.models.limits import Hold, Lines, Retry
-from seedbed.models.registry import Registry
 from seedbed.settings import Settings
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
 from seedbed.telemetry import Event, Hedged, Place, listeners
 
 NEVER = 600.0
@@ -49,7 +49,7 @@ class Asker:
 
     def __init__(self, server: ModelServer, *, tries: int = 1, **more: Any) -> None:
         self.models = Registry({"m": card(server, **more)})
-        self.lines = Lines(retry=Retry(tries=tries, first_seconds=0.0))
+        self.lines = ModelLimits(retry=Retry(tries=tries, first_seconds=0.0))
         for _ in range(ENOUGH):
             self.latencies.note(0.02)
 
@@ -84,7 +84,7 @@ async def test_a_straggler_is_beaten_by_a_second_request() -> None:
         return Answer("too late", delay=NEVER)
 
     with serving(script=script) as server:
-        models, lines = Registry({"m": card(server)}), Lines()
+        models, lines = Registry({"m": card(server)}), ModelLimits()
         for n in range(ENOUGH):  # measured, not noted
             await answered(models.__getitem__, "m", [Message("user", f"{n}")], lines=lines)
         assert len(server.requests) == ENOUGH
@@ -158,7 +158,7 @@ async def test_otherwise_nobody_is_asked_twice(how: dict[str, Any]) -> None:
         if "hedge" in how:
             asker.models = Registry({"m": {key: value for key, value in card(server).items() if key != "hedge"}})
         if "measured" in how:
-            asker.lines = Lines()
+            asker.lines = ModelLimits()
             for _ in range(how["measured"]):
                 asker.latencies.note(0.02)
         if "streamed" in how:

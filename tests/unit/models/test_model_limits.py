@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from seedbed.errors import Why
-from seedbed.models.limits import Booking, Breaker, Lines, RateLimit, Retry, Tolerance
-from seedbed.models.registry import Card, Model
+from seedbed.models.calling.limits import Booking, Breaker, ModelLimits, RateLimit, Retry, Tolerance
+from seedbed.models.cards import Card, Model
 
 MINUTE = 60.0
 
@@ -375,7 +375,7 @@ TestBreakerAmongOverlappingCalls.settings = settings(deadline=None, max_examples
 
 def test_each_model_has_its_own_line_and_keeps_it() -> None:
     time = Time()
-    lines = Lines(tolerance=Tolerance(failures=1), clock=time.clock, sleep=time.sleep)
+    lines = ModelLimits(tolerance=Tolerance(failures=1), clock=time.clock, sleep=time.sleep)
     fast = Model("fast", Card(use="scripted", requests_per_minute=1))
     strong = Model("strong", Card(use="scripted"))
     call(lines[fast].breaker, "transient")

@@ -15,9 +15,9 @@ from langchain_core.tools import tool
 
 from model_server import Answer, ModelServer, serving
 from seedbed.errors import ModelUnavailable, SettingsError
+from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
-from seedbed.models.openai import Heard, OpenAIChat
-from seedbed.models.registry import Card
+from seedbed.models.providers.openai import Heard, OpenAIChat
 
 SECRET = "sk-0123456789abcdef"
 HELLO = [Message("user", "hello there")]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.models.outcomes import helps, table
-from seedbed.models.registry import Registry
-from seedbed.models.routing import Policy, Router
+from seedbed.models.cards import Registry
+from seedbed.models.routing.outcomes import helps, table
+from seedbed.models.routing.router import Policy, Router
 
 
 def logged(truth: dict[str, float], seed: int, times: int, policy: Policy | None = None) -> list[dict[str, Any]]:

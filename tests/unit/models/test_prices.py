@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from seedbed.models.cards import Card, Model
 from seedbed.models.chat import Message, ask
 from seedbed.models.prices import look_up
-from seedbed.models.registry import Card, Model
 
 OPENAI = "langchain_openai.ChatOpenAI"
 
@@ -57,7 +57,7 @@ def test_the_card_decides_and_models_in_this_process_are_free() -> None:
     args = {"model": "gpt-4o"}
     assert Model("a", Card(use="openai", args=args, usd_per_million=(1.0, 2.0))).price() == (1.0, 2.0)
     assert Model("a", Card(use="openai", args=args)).price() == (2.5, 10.0)
-    for use in ("embedded", "scripted", "table", "seedbed.models.local.EmbeddedChat"):
+    for use in ("embedded", "scripted", "table", "seedbed.models.providers.embedded.EmbeddedChat"):
         assert Model("a", Card(use=use)).price() == (0.0, 0.0)
 
 

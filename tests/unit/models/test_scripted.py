@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from seedbed.errors import ModelUnavailable, SettingsError
+from seedbed.models.cards import Registry
 from seedbed.models.chat import Message, Model, Usage, ask
-from seedbed.models.registry import Registry
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.providers.scripted import ScriptedChat
 
 
 def script(replies: Any) -> Model:

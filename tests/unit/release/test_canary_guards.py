@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.release.guards import Guard, Watch, watch
+from seedbed.release.monitor.guards import Guard, Watch, watch
 from seedbed.release.ramp import ramp
 from seedbed.release.states import KeepBack
 from seedbed.settings import Settings

@@ -8,11 +8,11 @@ import pytest
 from loop_samples import agent, bench, count, numbers
 
 from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, StoreError
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, state, unfreeze
-from seedbed.release.gates import Better, Change, Refusal
+from seedbed.release.gates.gate import Better, Change, Refusal
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
 from seedbed.storage import open_store

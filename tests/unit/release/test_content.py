@@ -9,12 +9,12 @@ import pytest
 from loop_samples import ORACLE, agent, bench, numbers
 from release_samples import NEW, POOR, RULES, TASKS, change, compared, kept
 
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch, parsed
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch, parsed
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.content import Content
+from seedbed.release.gates.content import Content
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from release_samples import change, kept
 
 from seedbed.errors import SettingsError
-from seedbed.release.gates import Change, Gate, Refusal
-from seedbed.release.protection import required
+from seedbed.release.gates.gate import Change, Gate, Refusal
+from seedbed.release.gates.protection import required
 
 
 async def quiet(change: Change) -> Refusal | None:
@@ -109,7 +109,7 @@ async def test_a_package_offers_gates_by_entry_points(tmp_path: Path, monkeypatc
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: garden\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[seedbed.gates]\nfenced = garden_gates:fenced\n")
     (tmp_path / "garden_gates.py").write_text(
-        "from seedbed.release.gates import Refusal\n"
+        "from seedbed.release.gates.gate import Refusal\n"
         "async def fenced(change, *, height=1):\n"
         "    return Refusal('fenced', f'{height} m', 'none', 'Climb.') if height > 1 else None\n"
     )

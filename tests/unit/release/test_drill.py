@@ -9,7 +9,7 @@ import pytest
 
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import PlaybookError
-from seedbed.release.drill import Drill, drill
+from seedbed.release.monitor.drill import Drill, drill
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.storage.store import Query

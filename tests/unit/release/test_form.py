@@ -9,7 +9,7 @@ from release_samples import NEW, OLD, change, kept
 
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.form import redundant, schema
+from seedbed.release.gates.form import redundant, schema
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest
 

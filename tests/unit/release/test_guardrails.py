@@ -7,10 +7,10 @@ from loop_samples import ORACLE, bench, numbers
 from release_samples import NEW, OLD, POOR, TASKS, change, compared, kept, scored
 
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics import ExactMatch, metric, parsed
+from seedbed.evaluation.metrics.metric import ExactMatch, metric, parsed
 from seedbed.experiments.compare import compare
 from seedbed.playbooks.library import Library
-from seedbed.release.guardrails import NotWorse
+from seedbed.release.gates.guardrails import NotWorse
 from seedbed.storage.store import short
 
 COST = NotWorse({"cost_usd": 0.01})

@@ -13,9 +13,9 @@ from seedbed.errors import ReleaseRefused
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, rollback
-from seedbed.release.gates import Change, Gate
-from seedbed.release.limits import Cooldown, MaxChange, drift
-from seedbed.release.review import approve
+from seedbed.release.gates.gate import Change, Gate
+from seedbed.release.gates.limits import Cooldown, MaxChange, drift
+from seedbed.release.review.review import approve
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest
 

@@ -18,8 +18,8 @@ from canary_samples import FIRST, NEW, OLD, OTHER, both, met, rated, rolled_out,
 from seedbed.errors import NotFound
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.guards import Guard, Watch
-from seedbed.release.monitor import MONITOR, REFERENCE, RUN_LENGTH, Health, Monitor
+from seedbed.release.monitor.guards import Guard, Watch
+from seedbed.release.monitor.monitor import MONITOR, REFERENCE, RUN_LENGTH, Health, Monitor
 from seedbed.release.states import KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore

@@ -6,7 +6,7 @@ import pytest
 from release_samples import NEW, OLD, TASKS, compared, kept
 
 from seedbed.errors import NotFound
-from seedbed.release.outputs import pairs, samples, tools
+from seedbed.release.review.outputs import pairs, samples, tools
 
 
 async def test_the_outputs_of_both_stand_side_by_side() -> None:

@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from seedbed.release.guards import Guard
-from seedbed.release.pairs import Pairs
+from seedbed.release.monitor.guards import Guard
+from seedbed.release.monitor.pairs import Pairs
 from seedbed.stats.betting import bets, interval
 
 RATING = Guard("rating", -0.05)

@@ -10,8 +10,8 @@ from release_samples import NEW, OLD, POOR, kept
 
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release, rollback
-from seedbed.release.panel import Panel, involved, last_reviewed
-from seedbed.release.review import approve, refuse, request
+from seedbed.release.review.panel import Panel, involved, last_reviewed
+from seedbed.release.review.review import approve, refuse, request
 from seedbed.storage.store import Digest
 
 

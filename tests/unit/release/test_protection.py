@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.experiments.budget import Terms
+from seedbed.experiments.error_budget import Terms
 from seedbed.playbooks.formats import import_document
-from seedbed.release.content import Content
-from seedbed.release.form import redundant, schema
-from seedbed.release.gates import Better, RulesKept, held_out, rules_kept
-from seedbed.release.guardrails import NotWorse
-from seedbed.release.limits import Cooldown, MaxChange
-from seedbed.release.panel import Panel
-from seedbed.release.protection import budget_terms, panel, required
-from seedbed.release.review import Review
-from seedbed.release.risk import Risk
-from seedbed.release.trust import ReplayFidelity, error_budget
+from seedbed.release.gates.content import Content
+from seedbed.release.gates.form import redundant, schema
+from seedbed.release.gates.gate import Better, RulesKept, held_out, rules_kept
+from seedbed.release.gates.guardrails import NotWorse
+from seedbed.release.gates.limits import Cooldown, MaxChange
+from seedbed.release.gates.protection import budget_terms, panel, required
+from seedbed.release.gates.review import Review
+from seedbed.release.gates.risk import Risk
+from seedbed.release.gates.trust import ReplayFidelity, error_budget
+from seedbed.release.review.panel import Panel
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:

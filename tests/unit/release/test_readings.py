@@ -12,9 +12,9 @@ from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
 
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release import readings
-from seedbed.release.guards import OF_RUNS
-from seedbed.release.readings import Met, Reading, Readings
+from seedbed.release.monitor import readings
+from seedbed.release.monitor.guards import OF_RUNS
+from seedbed.release.monitor.readings import Met, Reading, Readings
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query

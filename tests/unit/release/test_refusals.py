@@ -10,13 +10,13 @@ from loop_samples import agent, bench, numbers, searched
 from release_samples import NEW, OLD, PARAMETERS, POOR, RULES, TASKS, compared, kept
 
 from seedbed.errors import ReleaseRefused
-from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, stable
-from seedbed.release.protection import required
-from seedbed.release.review import approve
+from seedbed.release.gates.protection import required
+from seedbed.release.review.review import approve
 
 STRICT: dict[str, Any] = {
     "require": ["schema", "better", "held_out", "rules_kept", "redundant", {"review": {"when": "always"}}]

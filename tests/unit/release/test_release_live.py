@@ -11,8 +11,8 @@ import pytest
 from loop_samples import agent
 
 from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
-from seedbed.experiments.budget import Terms, error_budget
 from seedbed.experiments.compare import abort
+from seedbed.experiments.error_budget import Terms, error_budget
 from seedbed.experiments.evidence import certificate, verify
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library

@@ -12,8 +12,9 @@ from seedbed.errors import PlaybookError, ReleaseRefused
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, rollback, stable
-from seedbed.release.panel import Panel
-from seedbed.release.review import Review, approve, queue, refuse, request
+from seedbed.release.gates.review import Review
+from seedbed.release.review.panel import Panel
+from seedbed.release.review.review import approve, queue, refuse, request
 from seedbed.storage import upkeep
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest, Query

@@ -11,13 +11,13 @@ from loop_samples import agent, numbers
 from release_samples import NEW, OLD, PARAMETERS, RULES, TASKS, change, compared, kept
 
 from seedbed.errors import RunError
-from seedbed.evaluation.dataset import Dataset, Task
-from seedbed.evaluation.metrics import ExactMatch
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates import Change
-from seedbed.release.review import approve, refuse
-from seedbed.release.risk import Risk, impact
+from seedbed.release.gates.gate import Change
+from seedbed.release.gates.risk import Risk, impact
+from seedbed.release.review.review import approve, refuse
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool

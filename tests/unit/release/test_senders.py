@@ -17,8 +17,8 @@ import pytest
 from smtp_server import Mailbox, mail_server
 
 from hook_server import HANG_UP, taking
-from seedbed.release.messages import Alert, signed_by
-from seedbed.release.senders import Email, Log, NotDelivered, PagerDuty, Sender, Slack, Webhook, wants
+from seedbed.release.alerts.alert import Alert, signed_by
+from seedbed.release.alerts.senders import Email, Log, NotDelivered, PagerDuty, Sender, Slack, Webhook, wants
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ALERT = Alert(

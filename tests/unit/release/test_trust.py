@@ -10,15 +10,15 @@ import pytest
 from loop_samples import bench
 from release_samples import NEW, OLD, TASKS, change, compared, kept
 
-from seedbed.evaluation.dataset import Task
-from seedbed.evaluation.metrics import ExactMatch
-from seedbed.experiments.budget import Terms
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
-from seedbed.experiments.history import history, past_runs
+from seedbed.experiments.error_budget import Terms
+from seedbed.experiments.replay.history import history, past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates import Better
-from seedbed.release.trust import ReplayFidelity, error_budget
+from seedbed.release.gates.gate import Better
+from seedbed.release.gates.trust import ReplayFidelity, error_budget
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore

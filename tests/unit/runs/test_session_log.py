@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from session_samples import LOG, RULE, log
 
-from seedbed.runs.session_log import parse
+from seedbed.runs.imports.session_log import parse
 
 
 def test_what_an_answer_says_begins_no_task() -> None:

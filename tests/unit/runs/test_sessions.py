@@ -11,7 +11,7 @@ import pytest
 from session_samples import LOG, history, log, record
 
 from seedbed.errors import DocumentError
-from seedbed.runs.sessions import Session, SessionStep, load
+from seedbed.runs.imports.sessions import Session, SessionStep, load
 
 
 def problems(file: Path) -> list[str]:

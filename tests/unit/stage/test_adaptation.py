@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.playbooks.conditions import Condition, Until
-from seedbed.stage.adaptation import Outcome, Round, holds, standing
-from seedbed.stage.answers import COMPARED
+from seedbed.stage.dialogue.adaptation import Outcome, Round, holds, standing
+from seedbed.stage.dialogue.answers import COMPARED
 
 
 def condition(**asked: Any) -> Condition:

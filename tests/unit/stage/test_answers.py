@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.stage.answers import COMPARED, likeness
+from seedbed.stage.dialogue.answers import COMPARED, likeness
 
 
 @pytest.mark.parametrize(

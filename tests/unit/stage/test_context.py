@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seedbed.stage.context import GAP, Said, condensed, summarised, tokens, total
+from seedbed.stage.dialogue.context import GAP, Said, condensed, summarised, tokens, total
 
 WORDS = ["rent", "Anna", "moves", "14,200", "not", "the", "Wand", "grün", "договор", "預算", "12.5", "lamp"]
 sentence = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(lambda words: f"X{' '.join(words)}.")
@@ -75,7 +75,7 @@ def test_every_gap_is_marked(said: list[Said], about: str, budget: int) -> None:
 
 def test_the_same_is_seen_in_every_process() -> None:
     script = (
-        "from seedbed.stage.context import *\n"
+        "from seedbed.stage.dialogue.context import *\n"
         "said = [Said(f's{n}', ' '.join(f'Item {k * n % 7} and lamp {k % 3} go to room {n}.' for k in range(30)))"
         " for n in range(9)]\n"
         "print(condensed(said, 'which lamp goes to room 4, and which item?', 150))"

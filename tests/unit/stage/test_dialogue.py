@@ -9,15 +9,15 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field
 
 from seedbed.errors import ModelUnavailable, PlaybookError
-from seedbed.models.registry import Card, Model
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.cards import Card, Model
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Turn
-from seedbed.stage.answers import likeness
-from seedbed.stage.dialogue import dialogue, told
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
+from seedbed.stage.dialogue.answers import likeness
+from seedbed.stage.dialogue.dialogue import dialogue, told
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 

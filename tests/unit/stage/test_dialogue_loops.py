@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from seedbed.models.registry import Card, Model
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.cards import Card, Model
+from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
-from seedbed.stage.dialogue import dialogue
-from seedbed.stage.ledger import Ledger
+from seedbed.spending.ledger import Ledger
+from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query

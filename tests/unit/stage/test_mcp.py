@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import ActionForbidden, RunError, SettingsError
-from seedbed.models.registry import Registry
+from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder

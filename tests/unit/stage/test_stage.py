@@ -6,10 +6,10 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from seedbed.errors import ActionForbidden, ModelUnavailable, PlaybookError, RunError, SettingsError
+from seedbed.models.cards import Registry
 from seedbed.models.chat import Message
-from seedbed.models.registry import Registry
-from seedbed.models.routing import Router
-from seedbed.models.scripted import ScriptedChat
+from seedbed.models.providers.scripted import ScriptedChat
+from seedbed.models.routing.router import Router
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from seedbed.errors import ActionForbidden, NotFound, RunError
-from seedbed.models.registry import Registry
+from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall
@@ -40,10 +40,10 @@ from seedbed.stage.confirmation import (
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage import open_store
+from seedbed.storage.encryption import Encrypted, MasterKey
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, UpkeptStore
 from seedbed.storage.upkeep import verify
-from seedbed.storage.wrappers import Encrypted, MasterKey
 from seedbed.workspace import Workspace
 
 BOOK = Playbook.from_document({"roles": {"writer": {}}, "rules": {"confirm": ["pay"], "never": ["wipe"]}})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seedbed.storage.sql import SqlStore
+from seedbed.storage.sql.store import SqlStore
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

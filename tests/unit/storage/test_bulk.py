@@ -8,8 +8,8 @@ import pytest
 
 from seedbed.errors import StoreError
 from seedbed.storage import open_store
+from seedbed.storage.encryption import Encrypted, MasterKey
 from seedbed.storage.store import UpkeptStore, put_all
-from seedbed.storage.wrappers import Encrypted, MasterKey
 
 BODIES = [{"n": n} for n in range(300)]
 KINDS = ["memory", "sqlite", "postgresql", "encrypted"]

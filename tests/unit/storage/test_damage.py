@@ -12,7 +12,7 @@ from sqlalchemy import text
 from seedbed.errors import StoreDamaged
 from seedbed.storage.files import FilesStore
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.sql import SqlStore
+from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import UpkeptStore
 from seedbed.storage.upkeep import copy, verify
 from seedbed.testing import everything, fact, move

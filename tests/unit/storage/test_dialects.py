@@ -18,8 +18,8 @@ from sqlalchemy import event
 
 from seedbed.errors import SeedbedError, SettingsError, StoreDamaged, StoreError
 from seedbed.storage import open_store
-from seedbed.storage.dialects import words_in
-from seedbed.storage.sql import SqlStore, migrate_to
+from seedbed.storage.sql.dialects import words_in
+from seedbed.storage.sql.store import SqlStore, migrate_to
 from seedbed.storage.store import Query
 from seedbed.storage.upkeep import verify
 from seedbed.testing import fact, keys

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from seedbed import Playbook
 from seedbed.errors import SettingsError
-from seedbed.models.limits import RateLimit
+from seedbed.models.calling.limits import RateLimit
 from seedbed.settings import Settings
-from seedbed.storage.redis import Redis, RedisTurnstile
+from seedbed.storage.redis import Redis, RedisRateLimit
 from seedbed.workspace import Workspace
 
 BOOKER = """
@@ -30,7 +30,7 @@ for n in range(50):
 
 CALLER = """
 import asyncio, sys
-from seedbed.models import limits
+from seedbed.models.calling import limits
 from seedbed.storage.redis import Redis, RedisTurnstile
 
 limits.WINDOW_SECONDS = 1.0
@@ -53,8 +53,8 @@ def too_soon(moments: list[float], limit: int) -> list[float]:
 
 
 @pytest.fixture
-def line(redis_server: Any) -> RedisTurnstile:
-    return RedisTurnstile(Redis(redis_server.url, timeout_seconds=30), "model", window_seconds=1)
+def line(redis_server: Any) -> RedisRateLimit:
+    return RedisRateLimit(Redis(redis_server.url, timeout_seconds=30), "model", window_seconds=1)
 
 
 def started(count: int, script: str, url: str) -> Iterator[subprocess.Popen[str]]:
@@ -110,7 +110,7 @@ def test_the_line_of_all_processes_is_kept_as_that_of_one(
     redis_server: Any, requests: int | None, most: int | None, asked: list[tuple[int, str]]
 ) -> None:
     redis_server.client.flushall()
-    shared = RedisTurnstile(Redis(redis_server.url, timeout_seconds=30), "model", window_seconds=3600)
+    shared = RedisRateLimit(Redis(redis_server.url, timeout_seconds=30), "model", window_seconds=3600)
     # A minute of the one is an hour of the other, whose clock cannot be stopped: so little passes as to round off.
     alone = RateLimit(requests, most, clock=lambda: 0.0)
     for tokens, then in asked:
@@ -125,7 +125,7 @@ def test_the_line_of_all_processes_is_kept_as_that_of_one(
             alone.settle(booking, tokens // 2)
 
 
-async def test_a_place_that_is_given_back_is_given_to_the_next(line: RedisTurnstile) -> None:
+async def test_a_place_that_is_given_back_is_given_to_the_next(line: RedisRateLimit) -> None:
     async def impatient(seconds: float) -> None:
         assert seconds > 0
         raise TimeoutError
@@ -140,7 +140,7 @@ async def test_a_place_that_is_given_back_is_given_to_the_next(line: RedisTurnst
     assert ticket.wait_seconds <= 1
 
 
-def test_nothing_stays_in_redis_when_the_minute_is_over(line: RedisTurnstile, redis_server: Any) -> None:
+def test_nothing_stays_in_redis_when_the_minute_is_over(line: RedisRateLimit, redis_server: Any) -> None:
     assert line.book(5, 100, 7)
     lives = [redis_server.client.pttl(key) for key in redis_server.client.scan_iter()]
     assert len(lives) == 2

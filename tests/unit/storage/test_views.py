@@ -16,32 +16,32 @@ from loop_samples import searched
 from sqlalchemy import Connection, inspect, text
 
 from seedbed import ExactMatch
-from seedbed.evaluation.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench, evaluate
 from seedbed.evaluation.suite import Result, keep
-from seedbed.evolution.best_of import BestOf
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.compare import compare
 from seedbed.experiments.sentinel import play
-from seedbed.models.registry import Registry
+from seedbed.models.cards import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import specialise
-from seedbed.release.alerts import Alert, send
+from seedbed.release.alerts.delivery import Alert, send
+from seedbed.release.alerts.senders import Log
 from seedbed.release.assignment import choose, feedback
 from seedbed.release.readers import Reader
-from seedbed.release.review import approve, refuse, request
-from seedbed.release.senders import Log
+from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Run, Turn
-from seedbed.runs.workers import heartbeat
+from seedbed.runs.worker_presence import heartbeat
+from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Queue
-from seedbed.stage.ledger import Ledger
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool, toolbox
-from seedbed.storage.dialects import dialect
-from seedbed.storage.sql import SqlStore
+from seedbed.storage.sql.dialects import dialect
+from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Fact, Store
 from seedbed.testing import fact
 

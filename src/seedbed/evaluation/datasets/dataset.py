@@ -1,0 +1,294 @@
+"""Task and Dataset: inputs, and expected answers where they are known. A dataset never changes."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import floor
+from pathlib import Path
+from typing import Any, Literal
+
+from seedbed.errors import DatasetError, Problem, shown
+from seedbed.evaluation.datasets import loading
+from seedbed.storage.store import Digest, Json, canonical, digest
+
+By = Literal["tag", "expected", "source"]
+"""What a draw minds: shares of tags or of expected answers stay as they are, or whole sources stay together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to do. Its id names it within a dataset.
+
+    `source` is what it shares with others, such as a document or a customer: tasks of one source are not independent.
+    """
+
+    id: str
+    inputs: Mapping[str, Any]
+    expected: Any = None
+    tags: tuple[str, ...] = ()
+    source: str = ""
+
+    def body(self) -> Json:
+        """All of it; `tags` and `source` only where there are some."""
+        body = self._asks()
+        if self.tags:
+            body["tags"] = list(self.tags)
+        if self.source:
+            body["source"] = self.source
+        return body
+
+    @property
+    def digest(self) -> Digest:
+        """The name of what the task asks. Tags and source do not change that, so cells stay valid when they change."""
+        return digest("task", self._asks())
+
+    def _asks(self) -> Json:
+        return {"id": self.id, "inputs": dict(self.inputs), "expected": self.expected}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Tasks in their order, no two with the same id, and names for some parts of them.
+
+    Named splits are part of the content; they may overlap, as folds do. Draws depend on what the tasks ask and on
+    the seed alone: tags, sources and names that are added later do not move a task to another side.
+    """
+
+    tasks: tuple[Task, ...]
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        double = [name for name, times in Counter(task.id for task in self.tasks).items() if times > 1]
+        problems = [Problem(f"task {shown(name)}", "the same id twice", "one of its own") for name in double]
+        splits = {}
+        for name, listed in self.splits.items():
+            ids = {*listed}
+            problems += _wrong_split(name, ids, self._ids)
+            splits[name] = tuple(task.id for task in self.tasks if task.id in ids)
+        if problems:
+            raise DatasetError(problems)
+        object.__setattr__(self, "splits", splits)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        *,
+        inputs: Mapping[str, str] | Iterable[str] = (),
+        expected: str | None = None,
+        id: str | None = None,  # noqa: A002 - it is what the field is called
+        tags: Iterable[str] = (),
+        source: str | None = None,
+        split: str | None = None,
+        rows: str | None = None,
+        once: bool = False,
+    ) -> Dataset:
+        """Read JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder with a file for each split.
+
+        The names say which field of a row is what, where it is not called so: `expected="answer"`,
+        `inputs={"question": "prompt"}`. `rows` names the list within a JSON document, `once` leaves out repeated tasks.
+        Raises DatasetError with every bad row.
+        """
+        columns = loading.columns(inputs, expected, id, tags, source, split, rows)
+        return cls.made(loading.read(Path(path), columns, once=once))
+
+    @classmethod
+    def made(cls, loaded: loading.Loaded) -> Dataset:
+        return cls(
+            tuple(_task(body) for body in loaded.tasks), {name: tuple(ids) for name, ids in loaded.splits.items()}
+        )
+
+    @classmethod
+    def from_content(cls, content: Json) -> Dataset:
+        splits = {name: tuple(ids) for name, ids in content.get("splits", {}).items()}
+        return cls(tuple(_task(body) for body in content["tasks"]), splits)
+
+    def content(self) -> Json:
+        tasks = {"tasks": [task.body() for task in self.tasks]}
+        return {**tasks, "splits": {name: list(ids) for name, ids in self.splits.items()}} if self.splits else tasks
+
+    def rows(self) -> Iterator[Json]:
+        """Each task with the splits it is in, as a line of JSON lines holds it; `load` gives the dataset back."""
+        within: dict[str, list[str]] = {}
+        for name, ids in self.splits.items():
+            for each in ids:
+                within.setdefault(each, []).append(name)
+        for task in self.tasks:
+            names = within.get(task.id, [])
+            yield {**task.body(), "split": names[0] if len(names) == 1 else names} if names else task.body()
+
+    @cached_property
+    def digest(self) -> Digest:
+        return digest("dataset", self.content())
+
+    # Parts
+
+    def only(self, *, tag: str | None = None, split: str | None = None, ids: Collection[str] | None = None) -> Dataset:
+        """The tasks for which all of these hold, in their order. Raises DatasetError for a name nobody knows, or none.
+
+        What is left of named splits keeps its name; a split itself has none.
+        """
+        chosen = {*self._ids}
+        problems = []
+        if tag is not None:
+            chosen &= {task.id for task in self.tasks if tag in task.tags}
+            known: Iterable[str] = sorted({each for task in self.tasks for each in task.tags})
+            if tag not in known:
+                problems.append(_unknown("tag", tag, known))
+        if split is not None:
+            chosen &= {*self.splits.get(split, ())}
+            if split not in self.splits:
+                problems.append(_unknown("split", split, self.splits))
+        if ids is not None:
+            problems += [
+                Problem("id", shown(each), "the id of a task") for each in dict.fromkeys(ids) if each not in self._ids
+            ]
+            chosen &= {*ids}
+        if not chosen and not problems:
+            problems.append(Problem("tasks", "none for which all of that holds", "at least one"))
+        if problems:
+            raise DatasetError(problems)
+        return self._part(chosen, named=split is None)
+
+    def with_splits(self, splits: Mapping[str, Dataset | Iterable[str]]) -> Dataset:
+        """The same tasks with more parts named, each given by its tasks or their ids; a name that is known is moved."""
+        given = {
+            name: tuple(task.id for task in part) if isinstance(part, Dataset) else tuple(part)
+            for name, part in splits.items()
+        }
+        return Dataset(self.tasks, {**self.splits, **given})
+
+    def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
+        """Two datasets without a task in common, the first with that share of the tasks; the same for the same seed."""
+        order = self._shuffled(seed)
+        return self._halves({task.id for task in order[: round(_checked(share) * len(order))]})
+
+    def stratified(self, share: float, seed: int, by: By = "expected") -> tuple[Dataset, Dataset]:
+        """As `split`, but each answer or combination of tags has that share on both sides, up to one task.
+
+        By source no source is torn apart, and the shares come as near as whole sources allow.
+        """
+        return self._halves(self._drawn(_checked(share) * len(self.tasks), seed, by))
+
+    def folds(self, k: int, seed: int, by: By | None = None) -> list[tuple[Dataset, Dataset]]:
+        """k times (the others, the fold): each task is in exactly one fold, and folds are as equal as can be.
+
+        By tag or expected answer each fold has its part of each; by source no source is torn apart.
+        """
+        groups = self._groups(seed, by)
+        units = len(groups) if by == "source" else len(self.tasks)
+        if not 2 <= k <= units:
+            expected = f"from 2 to {units:,}, the number of {'sources' if by == 'source' else 'tasks'}"
+            raise DatasetError([Problem("folds", str(k), expected)])
+        held: list[set[str]] = [set() for _ in range(k)]
+        if by == "source":
+            for group in sorted(groups, key=len, reverse=True):  # the large ones first, while there is room
+                min(held, key=len).update(task.id for task in group)
+        else:
+            for place, task in enumerate(task for group in groups for task in group):
+                held[place % k].add(task.id)
+        return [self._halves(fold)[::-1] for fold in held]
+
+    def sample(self, n: int, seed: int, by: By | None = None) -> Dataset:
+        """n tasks drawn by the seed, in their order; a larger sample by the same seed is not a larger view of it.
+
+        By tag or expected answer each keeps its share; by source whole sources are drawn, about n tasks in all.
+        """
+        if not 1 <= n <= len(self.tasks):
+            raise DatasetError([Problem("n", f"{n:,}", f"from 1 to {len(self.tasks):,}, the number of tasks")])
+        return self._part(self._drawn(n, seed, by) if by else {task.id for task in self._shuffled(seed)[:n]})
+
+    def _drawn(self, count: float, seed: int, by: By) -> set[str]:
+        """The ids of about so many tasks, drawn group by group."""
+        groups = self._groups(seed, by)
+        chosen: list[Task] = []
+        if by == "source":
+            for group in groups:
+                if len(chosen) + len(group) / 2 <= count:  # nearer with it than without
+                    chosen += group
+            return {task.id for task in chosen or min(groups, key=len)}
+        exact = [count * len(group) / len(self.tasks) for group in groups]
+        # Whole parts first; what rounding left over goes to the groups that lost most by it.
+        takes = [floor(each) for each in exact]
+        left = round(count) - sum(takes)
+        for place in sorted(range(len(groups)), key=lambda place: takes[place] - exact[place])[:left]:
+            takes[place] += 1
+        return {task.id for group, take in zip(groups, takes, strict=True) for task in group[:take]}
+
+    def _groups(self, seed: int, by: By | None) -> list[list[Task]]:
+        """Tasks that are alike in that respect, groups and tasks in an order drawn by the seed."""
+        groups: dict[object, list[Task]] = {}
+        for task in self._shuffled(seed):
+            groups.setdefault(_alike(task, by), []).append(task)
+        return list(groups.values())
+
+    def _shuffled(self, seed: int) -> list[Task]:
+        order = list(self.tasks)
+        random.Random(f"{self._asked} {seed}").shuffle(order)
+        return order
+
+    @cached_property
+    def _asked(self) -> Digest:
+        """The digest of a dataset of these tasks without tags, sources and splits."""
+        return digest("dataset", {"tasks": [task._asks() for task in self.tasks]})
+
+    def _halves(self, chosen: set[str]) -> tuple[Dataset, Dataset]:
+        return self._part(chosen, named=False), self._part(self._ids - chosen, named=False)
+
+    def _part(self, chosen: Set[str], *, named: bool = True) -> Dataset:
+        tasks = tuple(task for task in self.tasks if task.id in chosen)
+        kept = {name: tuple(each for each in ids if each in chosen) for name, ids in self.splits.items()}
+        return Dataset(tasks, {name: ids for name, ids in kept.items() if ids} if named else {})
+
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(task.id for task in self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+
+def _task(body: Json) -> Task:
+    return Task(**{**body, "tags": tuple(body.get("tags", ()))})
+
+
+def _alike(task: Task, by: By | None) -> object:
+    match by:
+        case None:
+            return None
+        case "tag":
+            return tuple(sorted(task.tags))
+        case "expected":
+            return canonical(task.expected)
+        case "source":
+            return ("source", task.source) if task.source else ("task", task.id)
+    raise DatasetError([Problem("by", shown(by), "tag, expected or source")])
+
+
+def _checked(share: float) -> float:
+    if not 0 < share < 1:
+        raise DatasetError([Problem("share", str(share), "more than 0 and less than 1")])
+    return share
+
+
+def _wrong_split(name: str, ids: set[str], known: Set[str]) -> list[Problem]:
+    path = f"splits.{name}"
+    if not re.fullmatch(loading.SPLIT_NAME, name):
+        return [Problem(path, shown(name), loading.A_SPLIT_NAME)]
+    if not ids:
+        return [Problem(path, "no tasks", "at least one")]
+    return [Problem(path, f"the id {shown(each)}", "ids of tasks") for each in sorted(ids - known)]
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> Problem:
+    names: Sequence[str] = list(known)
+    told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return Problem(what, shown(name), f"one of: {told}" if names else f"none, as no task has a {what}")

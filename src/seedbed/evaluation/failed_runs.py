@@ -1,0 +1,46 @@
+"""Lapses: the runs of an experiment or of a search that failed, once and for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from seedbed.evaluation.cells import Cell
+from seedbed.storage.store import Digest, Fact, Query, Store
+
+_IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "run", "cost_usd", "tokens")
+
+
+class FailedRuns:
+    """What failed stays failed, also if whatever it was part of is interrupted and goes on.
+
+    Whoever could try only failures again would make everybody look better than they are.
+    """
+
+    def __init__(self, store: Store, of: Digest) -> None:
+        self._store, self._of = store, of
+        self._known = {str(fact.body["cell"]): _cell(fact) for fact in store.facts(Query(kind="lapse", subject=of))}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
+
+    def __getitem__(self, key: str) -> Cell:
+        return self._known[key]
+
+    def new(self, cells: Iterable[Cell], at: datetime, by: str) -> list[Fact]:
+        """Those of the cells that failed and were not known to, as facts to be kept."""
+        failed = [cell for cell in cells if cell.value is None and cell.key not in self._known]
+        self._known |= {cell.key: cell for cell in failed}
+        return [
+            Fact(kind="lapse", key=f"{self._of}/{cell.key}", subject=self._of, at=at, by=by, body=_body(cell))
+            for cell in failed
+        ]
+
+
+def _body(cell: Cell) -> dict[str, object]:
+    return {"cell": cell.key, **{name: getattr(cell, name) for name in _IN_BODY}}
+
+
+def _cell(fact: Fact) -> Cell:
+    told = {name: value for name, value in fact.body.items() if name != "cell"}
+    return Cell(key=fact.body["cell"], value=None, **told)

@@ -1,0 +1,324 @@
+"""Metrics that tell right from wrong: text, patterns, choices, numbers and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import string
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
+from seedbed.runs.run import Run
+
+exact_match = ExactMatch()
+
+
+def alternatives(expected: object) -> list[str]:
+    """The answers that are all right: those of a list, or the one."""
+    return [text(each) for each in expected] if isinstance(expected, list | tuple) else [text(expected)]
+
+
+@metric(version=1, binary=True)
+def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
+    """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
+
+    `case` minds the case of letters, `words` refuses to find `is` in `this`. The answer told is what was found.
+    """
+    wanted = [each for each in alternatives(task.expected) if each.strip()]
+    if task.expected is None or not wanted:
+        return NO_ANSWER if task.expected is None else Score(None, "the expected answer is empty")
+    said = text(run.output)
+    flags = 0 if case else re.IGNORECASE
+    around = r"(?<!\w){}(?!\w)" if words else "{}"
+    found = {each: re.search(around.format(re.escape(each.strip())), said, flags) for each in wanted}
+    missing = [each for each, hit in found.items() if not hit]
+    right = (all if every else any)(found.values())
+    answer = ", ".join(hit[0] for hit in found.values() if hit)
+    return Score(float(right), "" if right else f"not found: {', '.join(missing)}", answer)
+
+
+def _pattern(pattern: object = None, **_: Any) -> None:
+    if pattern is not None:
+        try:
+            re.compile(str(pattern))
+        except re.error as wrong:
+            raise ValueError(f"pattern {pattern}: {wrong}") from None
+
+
+@metric(version=1, check=_pattern, binary=True)
+def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
+    """1 if a regular expression, the expected answer unless one is given, matches the output, or the `whole` of it.
+
+    The answer told is its first group, or all that matched.
+    """
+    wanted = task.expected if pattern is None else pattern
+    if wanted is None:
+        return NO_ANSWER
+    try:
+        compiled = re.compile(text(wanted))
+    except re.error as wrong:
+        return Score(None, f"the expected answer is no regular expression: {wrong}")
+    said = text(run.output)
+    found = compiled.fullmatch(said) if whole else compiled.search(said)
+    if not found:
+        return Score(0.0, f"no match for {compiled.pattern}")
+    return Score(1.0, answer=(found[1] or "") if compiled.groups else found[0])
+
+
+_LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)
+_STATED = re.compile(
+    r"\b(?:answer|choice|option|choose|pick)\b(?:\s+(?:is|would\s+be|must\s+be))?\s*[:=]?\s*[*_`\"'(\[]*"
+    r"(?:option\s+)?([A-Z]|(?<=[(\[])[a-z]|[a-z](?=[\s.)\]*]*$))(?![\w'’])",
+    re.MULTILINE,
+)
+_CUE = re.compile(r"\b(?:answer|choice|option|choose|pick)\b", re.IGNORECASE)
+_MARKED = re.compile(r"(?<![\w'’])(?:[(\[]([A-Za-z])[)\]]|([A-Z])[).:](?=\s|$))")
+_ALONE = re.compile(r"(?<![\w'’.-])([B-HJ-Z])(?![\w'’.-])")
+
+
+@metric(version=1, binary=True)
+def choice(run: Run, task: Task, *, field: str = "choices") -> Score:
+    """1 if the output chooses the expected option, by its letter or its text: `(B)`, `B.`, `Answer: B`, `Paris`.
+
+    Options are a list or a mapping among the task's inputs, under `field`, or lines such as `(A) Paris` in them. The
+    expected answer is a letter, an option's text, or its place in the list from 0. An output that names several
+    options, or none, is wrong and says so: it must not pay to hedge.
+    """
+    if task.expected is None:
+        return NO_ANSWER
+    options = _options(task.inputs, field)
+    right = _expected_letter(task.expected, options)
+    if right is None:
+        return Score(None, f"the expected answer {text(task.expected)} is none of the options {', '.join(options)}")
+    chosen = _chosen(text(run.output), options or dict.fromkeys(string.ascii_uppercase, ""))
+    if len(chosen) != 1:
+        return Score(0.0, f"more than one option: {', '.join(chosen)}" if chosen else "no option was named")
+    return Score(float(chosen[0] == right), "" if chosen[0] == right else f"expected {right}", chosen[0])
+
+
+def _options(inputs: Mapping[str, Any], field: str) -> dict[str, str]:
+    given = inputs.get(field)
+    if isinstance(given, Mapping):
+        return {str(letter).strip().upper(): text(each) for letter, each in given.items()}
+    if isinstance(given, list | tuple):
+        return dict(zip(string.ascii_uppercase, map(text, given), strict=False))
+    listed = [pair for each in inputs.values() if isinstance(each, str) for pair in _LISTED.findall(each)]
+    return dict(listed) if len(dict(listed)) > 1 else {}
+
+
+def _expected_letter(expected: object, options: Mapping[str, str]) -> str | None:
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        return list(options)[expected] if 0 <= expected < len(options) else None
+    wanted = bare(expected)
+    letter = wanted.upper()
+    if letter in options or (not options and re.fullmatch("[A-Z]", letter)):
+        return letter
+    same = [letter for letter, each in options.items() if bare(each) == wanted]
+    return same[0] if len(same) == 1 else None
+
+
+def _chosen(said: str, options: Mapping[str, str]) -> list[str]:
+    """The options that an answer names, by the plainest way in which it names any."""
+    whole = bare(said)
+    texts = {letter: bare(each) for letter, each in options.items() if each.strip()}
+    for letter in options:
+        if whole == letter.casefold() or (texts.get(letter) and whole == texts[letter]):
+            return [letter]
+    begins = _MARKED.match(said.strip().lstrip("*_`"))
+    if begins:
+        letter = (begins[1] or begins[2]).upper()
+        rest = bare(said.strip().lstrip("*_`")[begins.end() :])
+        if texts.get(letter) and rest == texts[letter]:
+            return [letter]
+    stated = _STATED.findall(_CUE.sub(lambda cue: cue[0].lower(), said))
+    marked = ["".join(pair) for pair in _MARKED.findall(said)]
+    for found in (stated, marked, _ALONE.findall(said)):
+        letters = [letter for letter in options if letter in {each.upper() for each in found}]
+        if letters:
+            return letters
+    lower = said.casefold()
+    held = {letter: each for letter, each in texts.items() if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", lower)}
+    # An option within another one that is named too was not named itself: "York" in "New York".
+    return [
+        letter for letter, each in held.items() if not any(each != other and each in other for other in held.values())
+    ]
+
+
+_NUMBER = re.compile(
+    r"\\[dt]?frac\{(?P<top>-?\d+)\}\{(?P<bottom>\d+)\}"
+    r"|(?<![\w.])(?P<sign>-?)\s?[$€£¥]?(?P<minus>-?)"
+    r"(?:(?P<whole>\d+)\s+(?=\d+/\d))?"
+    r"(?P<digits>(?:\d{1,3}(?:[,\u00a0\u202f'’]\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?P<exponent>[eE][-+]?\d+)?(?:/(?P<under>\d+)(?![\d/]))?\s?(?P<percent>%|percent\b)?",
+)
+
+
+def numbers(said: str) -> Iterator[tuple[float, bool]]:
+    """The numbers in a text, and whether each is a percentage. `1,234.5`, `-$3`, `3/4`, `1 1/2` and `2e-3` are some."""
+    for found in _NUMBER.finditer(said.replace("−", "-")):
+        if found["bottom"]:
+            value = _over(float(found["top"]), found["bottom"])
+        else:
+            value = float(re.sub(r"[,\u00a0\u202f'’]", "", found["digits"]) + (found["exponent"] or ""))
+            value = _over(value, found["under"]) + float(found["whole"] or 0)
+            value = -value if found["sign"] or found["minus"] else value
+        if math.isfinite(value):
+            yield value, bool(found["percent"])
+
+
+def _over(value: float, under: str | None) -> float:
+    if under is None:
+        return value
+    return value / float(under) if float(under) else math.nan
+
+
+def _tolerances(tolerance: float = 0.0, relative: float = 0.0) -> None:
+    if tolerance < 0 or relative < 0:
+        raise ValueError("a tolerance below 0")
+
+
+@metric(version=1, check=_tolerances, binary=True)
+def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0.0) -> Score:
+    """1 if the last number of the output, or the one after `####`, is the expected number.
+
+    It may be off by `tolerance`, or by the share `relative` of the expected one. Of the expected answer too the
+    number after `####` or the last one counts. Units and currencies make no difference; 50% is 0.5, and is 50 where
+    the other side says 50.
+    """
+    if task.expected is None:
+        return NO_ANSWER
+    wanted, got = _last_number(task.expected), _last_number(run.output)
+    if wanted is None:
+        return Score(None, "the expected answer has no number")
+    if got is None:
+        return Score(0.0, "no number in the output")
+    aim, found = _shared_unit(wanted, got)
+    # Decimal fractions are not exact as they are kept, so the last digits never count.
+    right = abs(aim - found) <= max(tolerance, relative * abs(aim), 1e-9 * abs(aim))
+    return Score(float(right), "" if right else f"expected {wanted[0]:.15g}", f"{got[0]:.15g}")
+
+
+def _last_number(value: object) -> tuple[float, bool] | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (float(value), False) if abs(value) < 1e308 else None
+    said = text(value)
+    marked = said.rpartition("####")[2] if "####" in said else said
+    found = list(numbers(marked)) or list(numbers(said))
+    if not found:
+        return None
+    return found[0] if "####" in said and marked is not said and list(numbers(marked)) else found[-1]
+
+
+def _shared_unit(one: tuple[float, bool], other: tuple[float, bool]) -> tuple[float, float]:
+    """Both values as fractions, or both as percentages: a number above 1 beside a percentage is one too."""
+    if one[1] == other[1]:
+        return one[0], other[0]
+    plain = other[0] if one[1] else one[0]
+    share = 1.0 if abs(plain) > 1 else 100.0
+    return (one[0] / share if one[1] else one[0]), (other[0] / share if other[1] else other[0])
+
+
+_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+
+
+def _parsed(output: object) -> tuple[Any, str]:
+    """The JSON value of an output, plain or within a code fence, and why there is none."""
+    if not isinstance(output, str):
+        return (None, "no output") if output is None else (output, "")
+    fenced = _FENCED.fullmatch(output)
+    try:
+        return json.loads(fenced[1] if fenced else output, parse_constant=_no_json), ""
+    except (ValueError, RecursionError) as wrong:
+        return None, f"not JSON: {wrong}"
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+@metric(version=1, binary=True)
+def json_valid(run: Run, task: Task) -> Score:
+    """1 if the output is JSON, as it is or within one code fence."""
+    _, wrong = _parsed(run.output)
+    return Score(float(not wrong), wrong)
+
+
+def _schema(schema: object = None) -> None:
+    from jsonschema import SchemaError, validators
+
+    if schema is None:
+        return
+    if not isinstance(schema, dict):
+        raise ValueError("a schema that is no mapping")
+    try:
+        validators.validator_for(schema, validators.Draft202012Validator).check_schema(schema)
+    except SchemaError as wrong:
+        raise ValueError(f"schema: {wrong.message}") from None
+
+
+@metric(version=1, needs=("jsonschema", "text"), check=_schema, binary=True)
+def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
+    """1 if the output is JSON that keeps to a JSON Schema: the expected answer, unless one is given."""
+    from jsonschema import validators
+    from referencing import Registry
+
+    wanted = task.expected if schema is None else schema
+    if wanted is None:
+        return Score(None, "there is no schema")
+    if schema is None:
+        try:
+            _schema(wanted)
+        except ValueError as wrong:
+            return Score(None, f"the expected answer is no JSON Schema: {wrong}")
+    value, why = _parsed(run.output)
+    if why:
+        return Score(0.0, why)
+    # With a registry of its own it fetches nothing from anywhere.
+    validator = validators.validator_for(wanted, validators.Draft202012Validator)(wanted, registry=Registry())
+    problems = sorted(validator.iter_errors(value), key=lambda each: each.json_path)
+    return Score(float(not problems), "; ".join(f"{each.json_path}: {each.message}" for each in problems[:3])[:500])
+
+
+@metric(version=1)
+def json_fields(run: Run, task: Task) -> Score:
+    """The share of the expected fields that the JSON output has with the same values; others make no difference.
+
+    Fields within fields count each for itself, lists as a whole. Text may differ in case and in spaces around it.
+    """
+    wanted, _ = _parsed(task.expected)
+    if not isinstance(wanted, Mapping) or not wanted:
+        return NO_ANSWER if task.expected is None else Score(None, "the expected answer is no mapping of fields")
+    value, why = _parsed(run.output)
+    if why:
+        return Score(0.0, why)
+    fields = list(_leaves(wanted))
+    wrong = [".".join(path) for path, leaf in fields if not _equal(leaf, _within(value, path))]
+    return Score(1 - len(wrong) / len(fields), f"differs in {', '.join(wrong)}"[:500] if wrong else "")
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, each in value.items():
+            yield from _leaves(each, (*path, str(name)))
+    else:
+        yield path, value
+
+
+_MISSING = object()
+
+
+def _within(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+    return value
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return one.strip().casefold() == other.strip().casefold()
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

@@ -1,0 +1,190 @@
+"""Metrics that need no expected answer: what a run took, how long its output is, whether it kept to the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Better, Metric, Score, metric, parsed, text
+from seedbed.playbooks.patterns import matches
+from seedbed.runs.run import Run
+from seedbed.storage.store import Json
+
+
+@metric(version=1, better="lower")
+def latency_seconds(run: Run, task: Task) -> float:
+    """How long the run took."""
+    return run.latency_seconds
+
+
+@metric(version=1, better="lower")
+def tokens(run: Run, task: Task) -> float:
+    """How many tokens the run and those it opened read and wrote."""
+    return run.tokens
+
+
+@metric(version=1, better="lower")
+def cost_usd(run: Run, task: Task) -> float:
+    """What the run and those it opened cost, in US dollars."""
+    return run.cost_usd
+
+
+@metric(version=1, better="lower")
+def turns(run: Run, task: Task) -> float:
+    """How many times a model was asked."""
+    return len(run.turns)
+
+
+@metric(version=1, binary=True)
+def finished(run: Run, task: Task) -> Score:
+    """1 if the run was completed, 0 if it ended otherwise."""
+    right = run.status == "completed"
+    return Score(float(right), "" if right else f"{run.status}: {run.error}".rstrip(": "))
+
+
+def _length(output: object, unit: str) -> int:
+    return len(text(output)) if unit == "characters" else len(text(output).split())
+
+
+def _units(unit: str = "words", at_least: object = None, at_most: object = None) -> None:
+    if unit not in ("words", "characters"):
+        raise ValueError(f"unit {unit!r}, which is neither words nor characters")
+    if any(not isinstance(bound, int | float | None) or isinstance(bound, bool) for bound in (at_least, at_most)):
+        raise ValueError("a bound that is no number")
+
+
+@metric(version=1, better="lower", check=_units)
+def length(run: Run, task: Task, *, unit: str = "words") -> float:
+    """How long the output is, in `words` or `characters`."""
+    return _length(run.output, unit)
+
+
+@metric(version=1, check=_units, binary=True)
+def length_within(
+    run: Run, task: Task, *, unit: str = "words", at_least: float | None = None, at_most: float | None = None
+) -> Score:
+    """1 if the output is no shorter and no longer than that, in `words` or `characters`."""
+    found = _length(run.output, unit)
+    if at_least is not None and found < at_least:
+        return Score(0.0, f"{found} {unit}, at least {at_least:g} were wanted")
+    if at_most is not None and found > at_most:
+        return Score(0.0, f"{found} {unit}, at most {at_most:g} were wanted")
+    return Score(1.0)
+
+
+_REFUSED = re.compile(r"\b(\S+): (?:never|confirm|prefer_confirm): \S")
+
+
+def _patterns(never: object = ()) -> None:
+    if not isinstance(never, list | tuple) or not all(isinstance(each, str) for each in never):
+        raise ValueError("never, which is no list of patterns")
+
+
+@metric(version=1, better="lower", check=_patterns)
+def rule_violations(run: Run, task: Task, *, never: Any = ()) -> Score:
+    """How many actions were tried that the playbook's rules, or nobody's confirmation, let pass.
+
+    Counted are actions that were forbidden, confirmations that were refused, and errors of the run, its calls and its
+    children that name a rule.
+    `never` counts calls and decisions by patterns besides, also where no rule stood in their way.
+    """
+    tried = [each.point.partition(" ")[2] for each in run.decisions if _denied(each.point, each.action)]
+    # What was refused and ended the run is in its error too, and is one attempt.
+    errors = [run.error, *(each.error for each in run.calls), *(each.error for each in run.children)]
+    named = [found[1] for error in errors if (found := _REFUSED.search(error))]
+    tried += [action for action in named if action not in tried]
+    actions = [call.tool for call in run.calls] + [each.action for each in run.decisions]
+    tried += [action for action in actions if any(matches(pattern, action) for pattern in never)]
+    return Score(float(len(tried)), ", ".join(tried)[:500])
+
+
+def _denied(point: str, action: str) -> bool:
+    return (point.partition(" ")[0], action) in {("confirm", "no"), ("may", "forbidden")}
+
+
+@metric(version=1, needs=("profanity_check", "safety"))
+async def safety(run: Run, task: Task) -> float:
+    """How sure a small classifier of English, from the package alt-profanity-check, is that the output offends nobody.
+
+    It knows insults, obscenities and threats by their words, and nothing of what is meant politely and does harm.
+    """
+    return 1 - await asyncio.to_thread(offence, text(run.output))
+
+
+def offence(said: str) -> float:
+    """How sure the classifier is that a text offends. It needs the extra `safety`."""
+    from profanity_check import predict_prob
+
+    return float(predict_prob([said])[0]) if said.strip() else 0.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The Brier score of a run's confidence: the square of its distance from what another metric says was right.
+
+    0 is best; one who always says 0.5 gets 0.25. The confidence is that of the last turn that has one, else of the
+    last decision that has one. Unscored without confidence, or where the other metric is not from 0 to 1.
+    """
+
+    of: str | Metric = "exact_match"
+    better: Better = "lower"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.of, str):
+            object.__setattr__(self, "of", parsed(self.of))
+
+    @property
+    def _of(self) -> Metric:
+        assert not isinstance(self.of, str)
+        return self.of
+
+    @property
+    def name(self) -> str:
+        return "calibration" if self._of.name == "exact_match" else f"calibration(of={self._of.name!r})"
+
+    @property
+    def identity(self) -> Json:
+        return {"metric": "calibration", "version": 1, "of": self._of.identity}
+
+    async def __call__(self, run: Run, task: Task) -> Score:
+        said = confidence_of(run)
+        if said is None:
+            return Score(None, "the run has no confidence")
+        right = await self._of(run, task)
+        told = f"confidence {said:g}, {self._of.name} {right.value}"
+        if right.value is None:
+            return replace(right, reason=f"{self._of.name}: {right.reason}")
+        if not 0 <= right.value <= 1 or not 0 <= said <= 1:
+            return replace(right, value=None, reason=f"{told}: not both from 0 to 1")
+        return replace(right, value=(said - right.value) ** 2, reason=told)
+
+
+def confidence_of(run: Run) -> float | None:
+    """How sure a run was: by its last turn that says so, else by its last decision that does."""
+    every = [each.confidence for each in run.decisions] + [each.confidence for each in run.turns]
+    return next((each for each in reversed(every) if each is not None), None)
+
+
+def expected_calibration_error(confidences: Sequence[float], scores: Sequence[float], bins: int = 10) -> float:
+    """How far confidence is from being right, on average: runs that were about as sure as each other are held against
+    how often they were right. 0 is best. All of it is from 0 to 1, in `bins` of the same width.
+
+    Few runs look worse calibrated than they are. Raises ValueError if there are none, or not as many of both.
+    """
+    together: dict[int, list[float]] = {}
+    for sure, score in zip(confidences, scores, strict=True):
+        if not (0 <= sure <= 1 and 0 <= score <= 1):
+            raise ValueError(f"found a confidence of {sure} and a score of {score}; expected both from 0 to 1")
+        together.setdefault(min(int(sure * bins), bins - 1), []).append(sure - score)
+    if not together:
+        raise ValueError("found no runs; expected some with a confidence and a score")
+    return sum(abs(sum(gaps)) for gaps in together.values()) / len(confidences)
+
+
+def calibration(of: str = "exact_match") -> Calibration:
+    """As it is named on the command line: `calibration(of="f1")`."""
+    return Calibration(of)

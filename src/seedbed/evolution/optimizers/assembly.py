@@ -1,0 +1,118 @@
+"""Assembly: puts together what is believed to be worth most, part by part, from all that was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.learning.effects import Effects, effects_of
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.checks import LIMITS, Limits, child
+from seedbed.evolution.variation.sentences import Sentences, is_cue, split
+from seedbed.playbooks.genes import Gene, genes
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.prompts import placeholders
+from seedbed.storage.store import Digest, Json, canonical
+
+TRIES = 6
+LEAST = 4
+"""So many candidates must have been tried before anything is put together."""
+
+
+class Assembly:
+    """Offers the best playbook so far with parts of others put in and poor parts left out, `brood` at a time.
+
+    Which parts, is drawn from what all scores together say of them (see Effects): so each candidate tells something of
+    every part it has. It makes no parts of its own; others do.
+    """
+
+    def __init__(self, *, brood: int = 4, limits: Limits = LIMITS) -> None:
+        if brood < 1:
+            raise SettingsError([Problem("brood", shown(brood), "at least 1")], "assembly")
+        self.brood, self.limits = brood, limits
+
+    @property
+    def identity(self) -> Json:
+        return {"optimizer": "assembly", "brood": self.brood}
+
+    def begin(self, search: Search) -> None:
+        self._search, self._turn = search, 0
+
+    async def ask(self) -> Sequence[Offer]:
+        pool = self._search.pool
+        self._turn += 1
+        effects = effects_of(pool)
+        if len(effects.places) < LEAST:
+            return []
+        base = pool.playbooks[effects.places[int(np.argmax(effects.means))]]
+        offers: dict[Digest, Offer] = {}
+        for number in range(self.brood):
+            for attempt in range(TRIES):
+                chance = self._search.chance("assembly", self._turn, number, attempt)
+                made = self._assembled(base, effects, chance)
+                if made is not None and made.digest not in pool and made.digest not in offers:
+                    offers[made.digest] = Offer(made, (base.digest,), "parts of others put together")
+                    break
+        return list(offers.values())
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        return None
+
+    def _assembled(self, base: Playbook, effects: Effects, chance: np.random.Generator) -> Playbook | None:
+        worth = effects.drawn(chance)
+        values: dict[str, Any] = {}
+        for gene in genes(base).values():
+            own = {text: value for (path, text), value in worth.items() if path == gene.path}
+            match gene.kind:
+                case "text":
+                    new = _text(gene.value, own)
+                case "demos":
+                    new = self._demos(gene, own, effects)
+                case "choice":
+                    new = self._option(gene, own, effects)
+                case _:
+                    continue
+            if new != gene.value:
+                values[gene.path] = new
+        return child(base, values, self.limits) if values else None
+
+    def _demos(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
+        """Of all sets of demos that were tried, the one that is worth most: they belong together."""
+        tried = self._tried(gene, effects)
+        return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
+
+    def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
+        """The option that is worth most. Where none are listed, as of a role's model, any that was tried is one."""
+        best = max(worth, key=worth.__getitem__, default=str(gene.value))
+        options = gene.options or self._tried(gene, effects)
+        return next((each for each in options if str(each) == best), gene.value)
+
+    def _tried(self, gene: Gene, effects: Effects) -> list[Any]:
+        """The values that a gene had in those that are known."""
+        pool = self._search.pool
+        return [genes(pool.playbooks[place]).get(gene.path, gene).value for place in effects.places]
+
+
+def _text(value: str, worth: Mapping[str, float]) -> str:
+    """A text with all sentences that are worth something and none that are not. Those with placeholders stay, and none
+    come from others: the same would be told twice. It has one cue at most, that which is worth most."""
+    text = split(value)
+    for place in reversed(text.free()):
+        if worth.get(text.texts[place], 0.0) < 0 and len(text.texts) > 1:
+            text = text.without(place)
+    for sentence, gain in sorted(worth.items(), key=lambda each: -each[1]):
+        if gain > 0 and sentence not in text.texts and not any(placeholders(sentence)):
+            text = _with(text, sentence, worth)
+    return str(text)
+
+
+def _with(text: Sentences, sentence: str, worth: Mapping[str, float]) -> Sentences:
+    cue = text.texts[-1] if text.body() < len(text.texts) else None
+    if cue is None or not is_cue(sentence):
+        return text.having(text.body(), sentence)
+    fits = not any(placeholders(cue)) and worth[sentence] > worth.get(cue, 0.0)
+    return text.replaced(len(text.texts) - 1, sentence) if fits else text

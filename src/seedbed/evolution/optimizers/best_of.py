@@ -1,0 +1,85 @@
+"""BestOf: candidates made from the start without learning anything. What every other optimizer has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json, digest
+
+TRIES = 20
+"""So often an operator may find nothing new before there is nothing more to offer."""
+
+
+class BestOf:
+    """Offers a set of candidates at once; then, if there are operators, variations of the start, `brood` at a time.
+
+    Each variation is the start changed by one operator up to `changes` times, whatever others scored.
+    """
+
+    def __init__(
+        self,
+        candidates: Iterable[Playbook] = (),
+        *,
+        operators: Sequence[Operator] = (),
+        brood: int = 8,
+        changes: int = 3,
+    ) -> None:
+        for name, number in (("brood", brood), ("changes", changes)):
+            if number < 1:
+                raise SettingsError([Problem(f"best_of.{name}", shown(number), "at least 1")])
+        self._candidates = tuple(dict.fromkeys(candidates))
+        self._operators, self._brood, self._changes = operators, brood, changes
+        self._made = 0
+
+    @property
+    def identity(self) -> Json:
+        return {
+            "optimizer": "best_of",
+            "candidates": digest("candidates", [each.digest for each in self._candidates]),
+            "operators": [operator.name for operator in self._operators],
+            "brood": self._brood,
+            "changes": self._changes,
+        }
+
+    reads = False
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self._waiting = [each for each in self._candidates if each.digest != search.start.digest]
+        self._made = 0
+
+    async def ask(self) -> Sequence[Offer]:
+        left = [each for each in self._waiting if each.digest not in self._search.pool]
+        self._waiting = []
+        chosen = [(each, "one of a set") for each in left]
+        while self._operators and not left and len(chosen) < self._brood:
+            made = await self._varied({each.digest for each, _ in chosen})
+            if made is None:
+                break
+            chosen.append(made)
+        parents = (self._search.start.digest,)
+        return [Offer(each, parents, how, arm="best_of") for each, how in chosen]
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        return None
+
+    async def _varied(self, taken: set[str]) -> tuple[Playbook, str] | None:
+        for _ in range(TRIES):
+            event = f"best_of/{self._made}"
+            self._made += 1
+            chance = self._search.chance(event)
+            child, names = self._search.start, []
+            for number in range(int(chance.integers(1, self._changes + 1))):
+                operator = self._operators[int(chance.integers(len(self._operators)))]
+                next_child = await operator(child, (), self._search, f"{event}/{number}")
+                if next_child is not None:
+                    child = next_child
+                    names.append(operator.name)
+            if child.digest not in taken and child.digest not in self._search.pool:
+                return child, " and ".join(names)
+        return None

@@ -1,0 +1,316 @@
+"""Branches: three moves from the best playbook, and whichever turns out best is where the next three begin.
+
+Greedy goes where the scores rise, conservative half as far and with the least other change, exploratory elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.operators import operators
+from seedbed.playbooks.genes import Gene, distance, genes, with_genes
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest, Json
+
+Move = Literal["greedy", "conservative", "exploratory"]
+Status = Literal["active", "merged", "archived"]
+
+WHY: Mapping[Move, str] = {
+    "greedy": "as far as allowed where scores rise",
+    "conservative": "a small step where scores rise",
+    "exploratory": "where it has not been",
+}
+
+CLEAR = 0.2
+"""A direction weaker than that is none."""
+
+DOUBT = 2.0
+"""So many tries of prior belief that a gene does not matter."""
+
+LEAST = 0.1
+"""Steps never shrink below such a share of the largest."""
+
+TRIES = 3
+"""Of so many children by operators the conservative move takes the nearest and the exploratory one the farthest."""
+
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What the recent scores say: `trend` from -1, all branches were worse than their parents, to 1, all were better.
+
+    `directions` has, for each number, how surely more of it is better: from -1 to 1, 0 if nothing is known. `options`
+    has the gain of each option of a choice over what it replaced, `operators` that of each operator.
+    """
+
+    trend: float
+    directions: Mapping[str, float]
+    options: Mapping[str, Mapping[str, float]]
+    operators: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One move from a parent: merged if it became the next parent, archived if not."""
+
+    name: Move
+    playbook: Digest
+    parent: Digest
+    why: str
+    operator: str | None = None
+    status: Status = "active"
+
+
+class Branches:
+    """Each ask offers one child of the best playbook for each of the three moves.
+
+    No number changes by more than `most`, as a share of its range, or of itself if it has no bounds; a whole number may
+    always change by one. The better the last branches did, the longer the greedy and the conservative steps and the
+    shorter the exploratory ones. Texts and demos change by `operators`, by default all that need no model. `history`
+    has every branch and what became of it. The first metric decides.
+    """
+
+    def __init__(self, *, most: float = 0.1, recent: int = 24, operators: Sequence[Operator] | None = None) -> None:
+        problems = []
+        if not 0 < most <= 1:
+            problems.append(Problem("most", shown(most), "a share above 0 and at most 1"))
+        if recent < 3:
+            problems.append(Problem("recent", shown(recent), "at least 3 branches"))
+        if problems:
+            raise SettingsError(problems, "branches")
+        self.most, self.recent = most, recent
+        self.history: list[Branch] = []
+        self._operators = operators
+
+    @property
+    def identity(self) -> Json:
+        named = [each.name for each in self._operators] if self._operators is not None else None
+        return {"optimizer": "branches", "most": self.most, "recent": self.recent, "operators": named}
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        given = self._operators
+        self._ways = operators(search.start, tasks=search.reflect) if given is None else list(given)
+        if not self._ways and not any(_movable(gene) for gene in genes(search.start).values()):
+            remedy = "Unlock some genes, or give it operators"
+            raise PlaybookError([Problem("genes", "none that a branch can change", "at least one", remedy)])
+        self.history = []
+        self._offers: dict[Digest, Offer] = {}
+        self._round = 0
+
+    async def ask(self) -> Sequence[Offer]:
+        self._round += 1
+        parent, signal = self.parent, self.signal()
+        offers = self._offers = {}
+        moves: tuple[Move, ...] = ("greedy", "conservative", "exploratory")
+        for move in moves:
+            for attempt in range(ATTEMPTS):
+                made, operator = await self._branch(move, parent, signal, f"branches {self._round} {move} {attempt}")
+                if made is not None and self._is_new(made):
+                    offers[made.digest] = Offer(made, (parent.digest,), f"{move}: {operator or 'numbers'}")
+                    self.history.append(Branch(move, made.digest, parent.digest, WHY[move], operator))
+                    break
+        return list(offers.values())
+
+    def _is_new(self, child: Playbook) -> bool:
+        return child.digest not in self._search.pool and child.digest not in self._offers
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        """The branch that is the best of all now is merged; the others, and all if none is, are archived."""
+        best = self.parent.digest
+        for place, branch in enumerate(self.history):
+            if branch.status == "active":
+                self.history[place] = replace(branch, status="merged" if branch.playbook == best else "archived")
+
+    @property
+    def parent(self) -> Playbook:
+        """What is believed to be best: where the next branches begin."""
+        pool = self._search.pool
+        return pool.playbooks[pool.best()] if len(pool) else self._search.start
+
+    def signal(self) -> Signal:
+        """What the recent branches showed, each next to its parent."""
+        tried = self._tried()
+        gains = np.array([gain for _, _, _, gain in tried])
+        total = float(np.abs(gains).sum())
+        moved: dict[str, list[tuple[float, float]]] = {}
+        options: dict[str, dict[str, list[float]]] = {}
+        ways: dict[str, list[float]] = {}
+        for branch, before, after, gain in tried:
+            if branch.operator is not None:
+                ways.setdefault(branch.operator, []).append(gain)
+            for path, gene in before.items():
+                now = after[path].value if path in after else gene.value
+                if gene.kind in ("number", "integer"):
+                    moved.setdefault(path, []).append(((now - gene.value) / _scale(gene), gain))
+                elif gene.kind == "choice" and now != gene.value:
+                    options.setdefault(path, {}).setdefault(repr(now), []).append(gain)
+        return Signal(
+            float(gains.sum()) / total if total else 0.0,
+            {path: _direction(np.array(pairs)) for path, pairs in moved.items()},
+            {path: {option: float(np.mean(each)) for option, each in some.items()} for path, some in options.items()},
+            {name: float(np.mean(each)) for name, each in ways.items()},
+        )
+
+    def _tried(self) -> Sequence[tuple[Branch, Mapping[str, Gene], Mapping[str, Gene], float]]:
+        """Recent branches that have scores, the genes before and after, and the gain."""
+        pool = self._search.pool
+        means, _, tasks = pool.standings()
+        found = []
+        for branch in self.history[-self.recent :]:
+            if branch.playbook not in pool or branch.parent not in pool:
+                continue
+            child, parent = pool.place(branch.playbook), pool.place(branch.parent)
+            if tasks[child] and tasks[parent]:
+                gain = float(means[child] - means[parent])
+                found.append((branch, genes(pool.playbooks[parent]), genes(pool.playbooks[child]), gain))
+        return found
+
+    async def _branch(
+        self, move: Move, parent: Playbook, signal: Signal, event: str
+    ) -> tuple[Playbook | None, str | None]:
+        """A child that makes this move, and the operator it took, if it took one."""
+        chance = self._search.chance(event, "move")
+        values = dict(self._values(move, parent, signal, chance))
+        child = _built(parent, values)
+        moved = child if values else None
+        if not self._ways or (moved and not self._words_too(move, signal)):
+            return moved, None
+        made, operator = await self._varied(move, child or parent, signal, chance, event)
+        return (self._held(parent, made), operator) if made else (moved, None)
+
+    def _words_too(self, move: Move, signal: Signal) -> bool:
+        """Whether a move that changes numbers also takes an operator: the conservative one does not, the greedy one
+        only if there is one that has not lost so far."""
+        if move == "greedy":
+            return any(signal.operators.get(way.name, 0.0) >= 0 for way in self._ways)
+        return move == "exploratory"
+
+    def _values(
+        self, move: Move, parent: Playbook, signal: Signal, chance: np.random.Generator
+    ) -> Iterator[tuple[str, Any]]:
+        for path, gene in genes(parent).items():
+            if gene.kind in ("number", "integer") and _movable(gene):
+                share = _step(move, signal, signal.directions.get(path, 0.0), chance)
+                value = _moved(gene, share * self.most, self.most)
+                if value != gene.value:
+                    yield path, value
+            elif gene.kind == "choice" and _movable(gene):
+                option = _option(move, gene, signal.options.get(path, {}), chance)
+                if option != gene.value:
+                    yield path, option
+
+    async def _varied(
+        self, move: Move, parent: Playbook, signal: Signal, chance: np.random.Generator, event: str
+    ) -> tuple[Playbook | None, str | None]:
+        """Greedy: by the operator that gained most, or one never used; the others: the nearest or farthest of a few."""
+        order = [self._ways[place] for place in chance.permutation(len(self._ways))]
+        if move == "greedy":
+            order.sort(key=lambda way: -signal.operators.get(way.name, 0.0))
+        pool = self._search.pool
+        mates = [pool.playbooks[place] for place in chance.permutation(len(pool))[:2].tolist()]
+        made: list[tuple[Playbook, str]] = []
+        for n, way in enumerate(order):
+            child = await way(parent, mates, self._search, f"{event} {n}")
+            if child is not None and self._is_new(child):
+                made.append((child, way.name))
+            if len(made) == (1 if move == "greedy" else TRIES):
+                break
+        if not made:
+            return None, None
+        nearest_first = sorted(made, key=lambda each: distance(parent, each[0]))
+        return nearest_first[-1 if move == "exploratory" else 0]
+
+    def _held(self, parent: Playbook, child: Playbook) -> Playbook | None:
+        """The child with no number further from its parent's than allowed, whatever an operator did."""
+        before, after = genes(parent), genes(child)
+        held = {}
+        for path, gene in after.items():
+            if path in before and gene.kind in ("number", "integer"):
+                share = (gene.value - before[path].value) / _scale(before[path])
+                value = _moved(before[path], share, self.most)
+                # Only what went too far is put back: rounding would change the rest.
+                if abs(gene.value - before[path].value) > abs(value - before[path].value):
+                    held[path] = value
+        return _built(child, held) if held else child
+
+
+def _movable(gene: Gene) -> bool:
+    if gene.kind in ("number", "integer"):
+        return gene.low is None or gene.high is None or gene.low < gene.high
+    return gene.kind == "choice" and len(gene.options) > 1
+
+
+def _scale(gene: Gene) -> float:
+    """What shares of a number are shares of."""
+    return gene.span or abs(float(gene.value)) or 1.0
+
+
+def _direction(pairs: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """How well moves and gains go together, from -1 to 1, less so for few."""
+    moves, gains = pairs[:, 0], pairs[:, 1]
+    length = math.sqrt(float((moves**2).sum() * (gains**2).sum()))
+    n = np.count_nonzero(moves)
+    return float((moves * gains).sum()) / length * n / (n + DOUBT) if length else 0.0
+
+
+def _step(move: Move, signal: Signal, direction: float, chance: np.random.Generator) -> float:
+    """How far to move a number, and where to: from -1 to 1, as a share of the largest step."""
+    trend = signal.trend if move != "exploratory" else -signal.trend
+    length = LEAST + (1 - LEAST) * (1 + trend) / 2
+    guess = 1.0 if chance.random() < 0.5 else -1.0
+    jitter = chance.uniform(0.5, 1.0)
+    clear = abs(direction) >= CLEAR
+    towards = math.copysign(1.0, direction) if clear else guess
+    match move:
+        case "greedy":
+            return towards * length * jitter
+        case "conservative":
+            return towards * length * jitter / 2
+        case "exploratory":
+            # Against what seems clear as often as it is unsure; anywhere where nothing is known.
+            against = clear and chance.random() < (1 + abs(direction)) / 2
+            return (-towards if against else guess) * length * jitter
+
+
+def _moved(gene: Gene, share: float, most: float) -> float | int:
+    """The number moved by a share of its range, within its bounds and the largest change allowed."""
+    low = -math.inf if gene.low is None else gene.low
+    high = math.inf if gene.high is None else gene.high
+    step = min(max(share, -most), most) * _scale(gene)
+    if gene.kind == "integer":
+        step = math.copysign(max(1.0, math.floor(abs(step))), step) if step else 0.0
+        moved = gene.value + step
+        return int(moved) if low <= moved <= high else gene.value
+    limit = most * _scale(gene)
+    moved = min(max(gene.value + step, low, gene.value - limit), high, gene.value + limit)
+    return float(moved)
+
+
+def _option(move: Move, gene: Gene, gains: Mapping[str, float], chance: np.random.Generator) -> Any:
+    """Greedy: whatever gained most so far. Exploratory: any other, now and then. Conservative: what it is."""
+    at = chance.random()
+    others = [option for option in gene.options if option != gene.value]
+    if move == "greedy":
+        best = max(others, key=lambda option: gains.get(repr(option), 0.0))
+        return best if gains.get(repr(best), 0.0) > 0 else gene.value
+    if move == "exploratory" and at < 0.5:
+        return others[int(at * 2 * len(others))]
+    return gene.value
+
+
+def _built(parent: Playbook, values: Mapping[str, Any]) -> Playbook | None:
+    try:
+        return with_genes(parent, values)
+    except PlaybookError:
+        return None

@@ -1,0 +1,232 @@
+"""MapElites: the best playbook of each kind, kept in a grid of how they behave (Mouret and Clune 2015)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from seedbed.errors import Problem, SeedbedError, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.offspring import Offspring
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Archive:
+    """A grid with at most one elite in each cell: the best that came there, and of equals the first.
+
+    Each dimension reaches from `low` to `high` in as many steps as `bins` says; what lies beyond belongs to its end.
+    """
+
+    def __init__(self, low: Sequence[float], high: Sequence[float], bins: Sequence[int]) -> None:
+        if not 0 < len(low) == len(high) == len(bins):
+            raise SeedbedError(f"bins: found {len(bins)}; expected one for each of {len(low)} low and {len(high)} high")
+        for place, (start, end, steps) in enumerate(zip(low, high, bins, strict=True)):
+            if not (start < end and steps >= 1):
+                found = f"{steps} from {start:g} to {end:g}"
+                raise SeedbedError(f"bins[{place}]: found {found}; expected at least 1, from low to high")
+        self.low, self.high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+        self.bins = np.array(bins, dtype=np.int64)
+        cells = int(self.bins.prod())
+        self.elites: Places = np.full(cells, -1, dtype=np.int64)
+        """Who is the best of each cell, -1 where nobody is."""
+        self.scores: Floats = np.full(cells, -np.inf)
+
+    def cells(self, descriptors: ArrayLike) -> Places:
+        """The cell of each row of descriptors."""
+        shares = (np.asarray(descriptors, dtype=np.float64) - self.low) / (self.high - self.low)
+        steps = np.clip(shares * self.bins, 0, self.bins - 1).astype(np.int64)
+        found = steps[:, 0]
+        for place in range(1, len(self.bins)):
+            found = found * self.bins[place] + steps[:, place]
+        return np.asarray(found)
+
+    def add(self, who: ArrayLike, scores: ArrayLike, descriptors: ArrayLike) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Put each where it belongs, if it is better than who is there; which of them are elites now."""
+        values, cells = np.asarray(scores, dtype=np.float64), self.cells(descriptors)
+        before = self.scores[cells]
+        np.fmax.at(self.scores, cells, values)
+        best = np.flatnonzero((values > before) & (values == self.scores[cells]))
+        _, first = np.unique(cells[best], return_index=True)
+        added = np.zeros(len(values), dtype=bool)
+        added[best[first]] = True
+        self.elites[cells[added]] = np.asarray(who, dtype=np.int64)[added]
+        return added
+
+    @property
+    def coverage(self) -> float:
+        """The share of cells that have an elite."""
+        return float(np.mean(self.elites >= 0))
+
+    def qd_score(self, worst: float = 0.0) -> float:
+        """How much better than `worst` the elites are, all together."""
+        return float((self.scores[self.elites >= 0] - worst).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A respect in which playbooks differ, other than how good they are: a number for each of some places of the pool,
+    from `low` to `high`, in so many `bins`."""
+
+    name: str
+    measure: Callable[[Pool, Sequence[int]], Floats]
+    low: float
+    high: float
+    bins: int = 8
+
+
+def _length(pool: Pool, places: Sequence[int]) -> Floats:
+    start = prompt_length(pool.playbooks[0]) + 1
+    return np.array([math.log2((prompt_length(pool.playbooks[place]) + 1) / start) for place in places])
+
+
+def prompt_length(playbook: Playbook) -> int:
+    """How many characters the texts and demos have that may evolve."""
+    found = 0
+    for gene in genes(playbook).values():
+        if gene.kind == "text":
+            found += len(gene.value)
+        elif gene.kind == "demos":
+            found += sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in gene.value)
+    return found
+
+
+def _cost(pool: Pool, places: Sequence[int]) -> Floats:
+    chosen = [0, *places]
+    costs = np.array([pool.cost_usd[place] for place in chosen]) / np.maximum(pool.counts()[chosen].sum(axis=1), 1)
+    if costs[0] <= 0:
+        return np.zeros(len(places))  # nothing has a price
+    return np.asarray(np.log2(np.maximum(costs[1:] / costs[0], 1e-6)))
+
+
+def _profile(pool: Pool, places: Sequence[int]) -> Floats:
+    """By how much more a playbook gains over the start on the first half of the select tasks than on the second."""
+    start = pool.row(0)
+    gains = np.array([pool.row(place) for place in places]) - np.nan_to_num(start)
+    half = len(start) // 2
+    return _known_means(gains[:, :half]) - _known_means(gains[:, half:])
+
+
+def _known_means(table: Floats) -> Floats:
+    known = ~np.isnan(table)
+    return np.asarray(np.sum(table, axis=1, where=known) / np.maximum(known.sum(axis=1), 1))
+
+
+DESCRIPTORS = {
+    "length": Descriptor("length", _length, -3, 3),
+    "cost": Descriptor("cost", _cost, -3, 3),
+    "profile": Descriptor("profile", _profile, -0.5, 0.5),
+}
+"""The length of prompts and the cost of a run beside those of the start, from an eighth to eightfold in steps of equal
+ratio; and at which tasks a playbook gains, for scores from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elite:
+    """The best of its kind: its place in the pool, what is believed of its score, and how it behaves."""
+
+    place: int
+    score: float
+    behaviour: dict[str, float]
+
+
+class MapElites:
+    """Children of elites, drawn alike from all over the grid, take the cells in which they are believed to be better.
+
+    `descriptors` span the grid, by name or of your own. The first metric decides. Each round offers `batch` children;
+    the first makes them from the start. It ends when no operator finds anything new.
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptors: Sequence[str | Descriptor] = ("length", "profile"),
+        batch: int = 10,
+        operators: Sequence[Operator] | None = None,
+    ) -> None:
+        problems = [
+            Problem("descriptors", shown(each), f"one of {', '.join(DESCRIPTORS)}, or a Descriptor")
+            for each in descriptors
+            if isinstance(each, str) and each not in DESCRIPTORS
+        ]
+        if not descriptors:
+            problems.append(Problem("descriptors", "none", "at least one"))
+        if batch < 1:
+            problems.append(Problem("batch", shown(batch), "at least 1"))
+        if problems:
+            raise SettingsError(problems, "map_elites")
+        self.descriptors = [DESCRIPTORS[each] if isinstance(each, str) else each for each in descriptors]
+        self.batch, self.operators = batch, operators
+        self.archive = self._empty()
+
+    @property
+    def identity(self) -> Json:
+        grid = [[each.name, each.low, each.high, each.bins] for each in self.descriptors]
+        names = None if self.operators is None else [each.name for each in self.operators]
+        return {"optimizer": "map_elites", "descriptors": grid, "batch": self.batch, "operators": names}
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self._offspring = Offspring(search, self.operators)
+        self._offered: list[Offer] = []
+        self._round = 0
+        self._behaviour: dict[int, Floats] = {}
+        self.archive = self._empty()
+
+    async def ask(self) -> Sequence[Offer]:
+        pool, event = self._search.pool, f"map_elites/{self._round}"
+        if self._round == 0:
+            parents = [self._search.start] * self.batch
+            children = await self._offspring.make(parents, [()] * self.batch, event)
+            self._offered = [Offer(self._search.start, how="the start"), *children]
+        else:
+            elites = self.archive.elites[self.archive.elites >= 0].tolist()
+            drawn = self._search.chance(event).integers(max(len(elites), 1), size=(self.batch if elites else 0, 2))
+            pairs = [[pool.playbooks[elites[place]] for place in pair] for pair in drawn.tolist()]
+            self._offered = await self._offspring.make(
+                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
+            )
+        self._round += 1
+        return self._offered
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        pool = self._search.pool
+        told = {cell.playbook for cell in cells}
+        places = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in told]
+        if not places:
+            return
+        means, _, tasks = pool.standings(0, places)
+        behaviour = np.column_stack([each.measure(pool, places) for each in self.descriptors])
+        self._behaviour |= dict(zip(places, behaviour, strict=True))
+        self.archive.add(places, np.where(tasks > 0, means, -np.inf), behaviour)
+
+    @property
+    def elites(self) -> list[Elite]:
+        """The best of each cell, the best of all first."""
+        taken = np.flatnonzero(self.archive.elites >= 0)
+        names = [each.name for each in self.descriptors]
+        found = []
+        for cell in taken[np.argsort(-self.archive.scores[taken], kind="stable")].tolist():
+            place = int(self.archive.elites[cell])
+            behaviour = dict(zip(names, self._behaviour[place].tolist(), strict=True))
+            found.append(Elite(place, float(self.archive.scores[cell]), behaviour))
+        return found
+
+    def _empty(self) -> Archive:
+        return Archive(
+            [each.low for each in self.descriptors],
+            [each.high for each in self.descriptors],
+            [each.bins for each in self.descriptors],
+        )

@@ -1,0 +1,98 @@
+"""NSGA2: a population that spreads along the front of all metrics (Deb et al. 2002)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.offspring import Offspring
+from seedbed.evolution.variation.selection import tournament
+from seedbed.stats.pareto import crowding, ranks, survivors
+from seedbed.storage.store import Json
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class NSGA2:
+    """Parents win tournaments by front, then by room around them; of parents and children the better half survives.
+
+    The objectives are the metrics of the search, as far as its cells let believe. `size` is that of the population and
+    of a generation; `operators` make children, by default all that need no model. The first generation is made from the
+    start alone. It ends when no operator finds anything new.
+    """
+
+    def __init__(self, *, size: int = 20, operators: Sequence[Operator] | None = None) -> None:
+        if size < 4:
+            raise SettingsError([Problem("size", shown(size), "at least 4")], "nsga2")
+        self.size, self.operators = size, operators
+        self.population: list[int] = []
+        """Who survived, as places of the pool."""
+        self.generation = 0
+
+    @property
+    def identity(self) -> Json:
+        names = None if self.operators is None else [each.name for each in self.operators]
+        return {"optimizer": "nsga2", "size": self.size, "operators": names}
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self._offspring = Offspring(search, self.operators)
+        self._offered: list[Offer] = []
+        self.population, self.generation = [], 0
+
+    async def ask(self) -> Sequence[Offer]:
+        pool, event = self._search.pool, f"nsga2/{self.generation}"
+        if self.generation == 0:
+            parents = [self._search.start] * (self.size - 1)
+            children = await self._offspring.make(parents, [()] * len(parents), event)
+            start = Offer(self._search.start, how="the start")
+            self._offered = [start, *children]
+        elif not self.population:
+            self._offered = []
+        else:
+            fitness = standing(objectives(pool, self.population))
+            drawn = tournament(fitness, 2 * self.size, self._search.chance(event)).reshape(self.size, 2)
+            pairs = [[pool.playbooks[self.population[place]] for place in pair] for pair in drawn.tolist()]
+            self._offered = await self._offspring.make(
+                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
+            )
+        self.generation += 1
+        return self._offered
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        pool = self._search.pool
+        told = {cell.playbook for cell in cells}
+        tried = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in told]
+        together = list(dict.fromkeys([*self.population, *tried]))
+        points = objectives(pool, together)
+        kept = survivors(points, ["higher"] * len(pool.metrics), self.size)
+        self.population = [together[place] for place in kept.tolist()]
+
+
+def objectives(pool: Pool, places: Sequence[int]) -> Floats:
+    """What is believed of each playbook by each metric, higher being better; if nothing is, the worst of all."""
+    columns = []
+    for metric in range(len(pool.metrics)):
+        means, _, tasks = pool.standings(metric, places)
+        known = tasks > 0
+        worst = means[known].min() if known.any() else 0.0
+        columns.append(np.where(known, means, worst))
+    return np.column_stack(columns)
+
+
+def standing(points: Floats) -> Floats:
+    """A number for each point by which a tournament decides: the front, then the room around it. Higher is better."""
+    fronts = ranks(points, ["higher"] * points.shape[1])
+    room = np.empty(len(points))
+    for front in range(int(fronts.max()) + 1):
+        members = np.flatnonzero(fronts == front)
+        room[members] = crowding(points[members])
+    _, place = np.unique(np.column_stack([-fronts, room]), axis=0, return_inverse=True)
+    return place.reshape(-1).astype(np.float64)

@@ -1,0 +1,201 @@
+"""Population: a few dozen playbooks that breed. The fit and the unlike have more children; the elite is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.pool import Floats
+from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation.offspring import Offspring
+from seedbed.evolution.variation.selection import Places, roulette
+from seedbed.playbooks.genes import distance
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest, Json
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+Replacement = Literal["worst", "crowded"]
+
+ATTEMPTS = 4
+"""So many generations without a child that is new end the search."""
+
+COMPARED = 48
+"""Each member is compared with so many others at most, drawn anew for each generation."""
+
+
+class Population:
+    """Ranks its members, lets them have children by operators, and puts the children in the place of others.
+
+    An operator may be anything that makes a child, reflection as well; without `operators` they are all those that need
+    no model. Parents are drawn by rank, shared with those who are alike: a niche has as many children whether one lives
+    there or ten. With `replacement` "worst" whoever has the least of that has to go, with "crowded" the worse of the
+    two that are most alike. The best `elites` of the whole pool stay in any case. `diversity` is the mean distance
+    between members after each generation. The first metric decides.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int = 12,
+        offspring: int = 8,
+        elites: int = 2,
+        replacement: Replacement = "worst",
+        operators: Sequence[Operator] | None = None,
+    ) -> None:
+        problems = []
+        if size < 2:
+            problems.append(Problem("size", shown(size), "at least 2"))
+        if offspring < 1:
+            problems.append(Problem("offspring", shown(offspring), "at least 1"))
+        if not 1 <= elites <= size:
+            problems.append(Problem("elites", shown(elites), "from 1 to the size"))
+        if replacement not in get_args(Replacement):
+            problems.append(Problem("replacement", shown(replacement), f"one of {', '.join(get_args(Replacement))}"))
+        if problems:
+            raise SettingsError(problems, "population")
+        self.size, self.offspring, self.elites = size, offspring, elites
+        self.replacement: Replacement = replacement
+        self.members: list[Digest] = []
+        self.diversity: list[float] = []
+        self._operators = operators
+
+    @property
+    def identity(self) -> Json:
+        return {
+            "optimizer": "population",
+            "size": self.size,
+            "offspring": self.offspring,
+            "elites": self.elites,
+            "replacement": self.replacement,
+            "operators": [each.name for each in self._operators] if self._operators is not None else None,
+        }
+
+    def begin(self, search: Search) -> None:
+        self._search = search
+        self._offspring = Offspring(search, self._operators)
+        self.members, self.diversity = [search.start.digest], []
+        self._offered: list[Digest] = []
+        self._generation = 0
+        self._apart: dict[tuple[Digest, Digest], float] = {}
+
+    async def ask(self) -> Sequence[Offer]:
+        """Children of the members; to begin with, enough of the start to fill the population."""
+        self._generation += 1
+        wanted = max(self.offspring, self.size - len(self.members))
+        weights = self._crowd(self.members).shared()
+        for attempt in range(ATTEMPTS):
+            event = f"population/{self._generation}/{attempt}"
+            drawn = roulette(weights, 3 * wanted, self._search.chance(event)).reshape(wanted, 3).tolist()
+            families = [[self._playbook(self.members[place]) for place in dict.fromkeys(three)] for three in drawn]
+            made = await self._offspring.make([each[0] for each in families], [each[1:] for each in families], event)
+            if made:
+                break
+        self._offered = [each.playbook.digest for each in made]
+        return made
+
+    async def tell(self, cells: Sequence[Cell]) -> None:
+        pool = self._search.pool
+        tried = pool.standings()[2] > 0
+        arrived = [each for each in self._offered if each in pool and tried[pool.place(each)]]
+        self._offered = []
+        elite = self._elite()
+        members = [*dict.fromkeys([*self.members, *arrived, *elite])]
+        crowd = self._crowd(members)
+        safe = np.array([each in elite for each in members])
+        # One by one, as each that goes makes room for its neighbours.
+        while len(crowd.stays) > self.size:
+            order = crowd.least_first() if self.replacement == "worst" else crowd.crowded_first()
+            crowd.leave(next(place for place in order if not safe[place]))
+        self.members = [members[place] for place in crowd.stays]
+        self._apart = {pair: apart for pair, apart in self._apart.items() if {*pair} <= {*self.members}}
+        self.diversity.append(crowd.diversity())
+
+    def _playbook(self, named: Digest) -> Playbook:
+        pool = self._search.pool
+        return pool.playbooks[pool.place(named)] if named in pool else self._search.start
+
+    def _elite(self) -> list[Digest]:
+        """The best of the pool, whoever offered them, in the order of `Pool.best`."""
+        pool = self._search.pool
+        means, _, tasks = pool.standings()
+        tried = np.flatnonzero(tasks > 0)
+        order = np.lexsort((tried, -tasks[tried], -np.round(means[tried], 12)))
+        return [pool.playbooks[place].digest for place in tried[order][: self.elites]]
+
+    def _crowd(self, members: Sequence[Digest]) -> _Crowd:
+        pool = self._search.pool
+        known = [each for each in members if each in pool]
+        means = dict(zip(known, pool.standings(0, [pool.place(each) for each in known])[0].tolist(), strict=True))
+        fitness = np.array([means.get(each, -np.inf) for each in members])
+        compared = np.arange(len(members))
+        if len(members) > COMPARED:
+            chance = self._search.chance("population", "compared", self._generation)
+            compared = np.sort(chance.choice(compared, COMPARED, replace=False))
+        apart = [[self._distance(one, members[other]) for other in compared.tolist()] for one in members]
+        return _Crowd(fitness, np.array(apart), compared)
+
+    def _distance(self, one: Digest, other: Digest) -> float:
+        if one == other:
+            return 0.0
+        pair = (one, other) if one < other else (other, one)
+        if pair not in self._apart:
+            self._apart[pair] = distance(self._playbook(one), self._playbook(other))
+        return self._apart[pair]
+
+
+class _Crowd:
+    """How fit each is, and how far from those it is compared with: a row for each, a column for each of those."""
+
+    def __init__(self, fitness: Floats, apart: Floats, compared: Places) -> None:
+        self._fitness, self._apart, self._compared = fitness, apart, compared
+        self.stays: Places = np.arange(len(fitness))
+
+    def leave(self, place: int) -> None:
+        self.stays = self.stays[self.stays != place]
+
+    def shared(self) -> Floats:
+        """The rank of each who stays, from 1 for the worst, shared with those who are nearer than is usual."""
+        _, ranks = np.unique(self._fitness[self.stays], return_inverse=True)
+        apart, others, _ = self._left()
+        usual = self.diversity()
+        near = np.where(others, np.clip(1 - apart / usual, 0, 1), 0.0) if usual > 0 else np.zeros_like(apart)
+        # As if all had been compared.
+        crowd = 1 + near.sum(axis=1) * (len(self.stays) - 1) / np.maximum(others.sum(axis=1), 1)
+        shared: Floats = (ranks + 1) / crowd
+        return shared
+
+    def least_first(self) -> list[int]:
+        """Those who stay, by their shared rank."""
+        order: list[int] = self.stays[np.argsort(self.shared(), kind="stable")].tolist()
+        return order
+
+    def crowded_first(self) -> list[int]:
+        """The worse of the two that are most alike, then the other, then those of the next two."""
+        apart, others, columns = self._left()
+        rows, cols = np.nonzero(others)
+        order: dict[int, None] = {}
+        for at in np.argsort(apart[rows, cols], kind="stable"):
+            pair = sorted((int(self.stays[rows[at]]), int(columns[cols[at]])), key=self._worse)
+            order.update(dict.fromkeys(pair))
+        order.update(dict.fromkeys(self.stays.tolist()))
+        return list(order)
+
+    def _worse(self, place: int) -> tuple[float, int]:
+        return float(self._fitness[place]), -place
+
+    def diversity(self) -> float:
+        """The mean distance between those who stay."""
+        apart, others, _ = self._left()
+        return float(apart[others].mean()) if others.any() else 0.0
+
+    def _left(self) -> tuple[Floats, Mask, Places]:
+        """The table of those who stay, where it compares two different ones, and whom its columns are."""
+        columns = np.isin(self._compared, self.stays)
+        left = self._compared[columns]
+        return self._apart[np.ix_(self.stays, columns)], self.stays[:, None] != left, left

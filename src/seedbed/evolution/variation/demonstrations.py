@@ -1,0 +1,220 @@
+"""Demos: worked examples from tasks with known answers and from the agent's own good runs; which, how many, in which
+order. All of them come from the reflect tasks of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Search
+from seedbed.evolution.variation.checks import child
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.playbook import Playbook, Step
+from seedbed.playbooks.prompts import placeholders
+from seedbed.runs.run import Run
+from seedbed.stage.dialogue.dialogue import told
+from seedbed.storage.store import Json
+
+MOST = 8
+"""So many demos these operators go up to; fewer than a child may have."""
+
+
+def labelled(task: Task) -> Json:
+    """A task and its known answer as a demo."""
+    return {"inputs": _inputs(task.inputs), "output": told(task.expected)}
+
+
+def bootstrapped(step: Step, run: Run) -> Json | None:
+    """What a step was told in a run, and what it answered there, as a demo; None if it did not answer in full."""
+    said = {turn.step or turn.role: turn for turn in run.turns}
+    turn = said.get(step.name)
+    if turn is None or turn.finish_reason == "length" or not turn.text.strip():
+        return None
+    inputs = _inputs(run.inputs)
+    for each in placeholders(step.prompt):
+        if each.name in said and each.name != step.name:
+            inputs[each.name] = said[each.name].text
+    return {"inputs": inputs, "output": turn.text}
+
+
+def _inputs(given: Mapping[str, Any]) -> dict[str, str]:
+    return {name: told(value) for name, value in given.items()}
+
+
+@dataclass
+class GoodRuns:
+    """The best run of each reflect task so far, by one metric, as an optimizer is told of them.
+
+    A run is good if it is better than most are and among the best quarter: where all are the same, none is.
+    """
+
+    metric: str
+    tasks: Iterable[str]
+    lower_is_better: bool = False
+    _values: list[float] = field(default_factory=list)
+    _best: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tasks = frozenset(self.tasks)
+
+    def tell(self, cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            if cell.metric != self.metric or cell.task not in self.tasks or cell.value is None:
+                continue
+            value = -cell.value if self.lower_is_better else cell.value
+            self._values.append(value)
+            if cell.run and (cell.task not in self._best or value > self._best[cell.task][0]):
+                self._best[cell.task] = (value, cell.run)
+
+    def __iter__(self) -> Iterator[str]:
+        """Their ids, in the order in which their tasks were first tried."""
+        if not self._values:
+            return
+        least, mean = np.quantile(self._values, 0.75), np.mean(self._values)
+        for value, run in self._best.values():
+            if value >= least and value > mean:
+                yield run
+
+
+# Operators
+
+
+def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: GoodRuns | None = None) -> list[Operator]:
+    """All ways to change the demos of one step that can find something to show."""
+    (step,) = [step for step in start.all_steps() if f"demos.{step.name}" == path]
+    sources: list[tuple[str, Source]] = []
+    if _answers(start, step) and any(_shows(step, labelled(task)) for task in tasks if task.expected is not None):
+        sources.append(("a labelled example", _labelled_examples))
+    if runs is not None:
+        sources.append(("a good run", _Bootstrap(runs)))
+    found: list[Operator] = []
+    if sources or len(start.demos.get(step.name, ())) > 1:
+        found += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
+    for what, source in sources:
+        found += [
+            Demos(f"add {what} to {path}", step.name, _added, source),
+            Demos(f"put {what} in place of another in {path}", step.name, _replaced, source),
+            Demos(f"draw other demos for {path}, {what} each", step.name, _drawn, source),
+        ]
+    return found
+
+
+Demo = Json
+Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Demo]]
+"""Gives demos that a step can show, in random order."""
+
+
+@dataclass(frozen=True)
+class Demos:
+    """Changes the demos of a step."""
+
+    name: str
+    step: str
+    way: Callable[[list[Demo], Iterator[Demo], np.random.Generator], list[Demo] | None]
+    source: Source | None = None
+
+    async def __call__(
+        self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
+    ) -> Playbook | None:
+        path = f"demos.{self.step}"
+        gene = genes(parent).get(path)
+        step = next((step for step in parent.all_steps() if step.name == self.step), None)
+        if gene is None or step is None:
+            return None
+        chance = search.chance(event)
+        now = list(gene.value)
+        fresh = self.source(parent, step, search, chance) if self.source else iter(())
+        demos = self.way(now, (demo for demo in fresh if not _has(now, demo)), chance)
+        return child(parent, {path: demos}) if demos is not None else None
+
+
+def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+    if not _answers(playbook, step):
+        return
+    for place in chance.permutation(len(search.reflect)):
+        task = search.reflect[int(place)]
+        if task.expected is not None and _shows(step, demo := labelled(task)):
+            yield demo
+
+
+@dataclass(frozen=True)
+class _Bootstrap:
+    runs: GoodRuns
+
+    def __call__(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+        good = list(self.runs)
+        for place in chance.permutation(len(good)):
+            run = search.transcript(good[int(place)])
+            demo = bootstrapped(step, run) if run else None
+            if demo and _shows(step, demo):
+                yield demo
+
+
+def _answers(playbook: Playbook, step: Step) -> bool:
+    """Whether what a step says is the answer to the task: then the expected one is what it should say."""
+    (*_, last) = playbook.plan
+    return last == (step,)
+
+
+def _shows(step: Step, demo: Demo) -> bool:
+    """Whether a demo has all that the prompt of its step needs."""
+    return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
+
+
+def _has(demos: Sequence[Demo], demo: Demo) -> bool:
+    """Whether there is one for the same inputs."""
+    return any(each["inputs"] == demo["inputs"] for each in demos)
+
+
+def _added(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    new = next(fresh, None) if len(demos) < MOST else None
+    if new is None:
+        return None
+    place = int(chance.integers(len(demos) + 1))
+    return [*demos[:place], new, *demos[place:]]
+
+
+def _replaced(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    new = next(fresh, None) if demos else None
+    if new is None:
+        return None
+    place = int(chance.integers(len(demos)))
+    return [*demos[:place], new, *demos[place + 1 :]]
+
+
+def _drawn(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    """As many as there are, a few more or a few less, all of them new."""
+    count = int(np.clip(len(demos) + chance.integers(-1, 4), 1, MOST))
+    new: list[Demo] = []
+    for demo in fresh:
+        if len(new) == count:
+            break
+        if not _has(new, demo):
+            new.append(demo)
+    return new or None
+
+
+def _dropped(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    place = int(chance.integers(len(demos))) if demos else 0
+    return [*demos[:place], *demos[place + 1 :]] if demos else None
+
+
+def _swapped(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    if len(demos) < 2:
+        return None
+    a, b = (int(place) for place in chance.choice(len(demos), 2, replace=False))
+    demos[a], demos[b] = demos[b], demos[a]
+    return demos
+
+
+def _reordered(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    return [demos[int(place)] for place in chance.permutation(len(demos))] if len(demos) > 2 else None
+
+
+REARRANGED = {"drop one of": _dropped, "swap two of": _swapped, "reorder": _reordered}

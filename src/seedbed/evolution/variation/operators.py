@@ -1,0 +1,216 @@
+"""Ways to change a playbook that need no model: other words, numbers, choices and demos, and mixtures of two."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from seedbed.errors import PlaybookError, Problem
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Search
+from seedbed.evolution.variation import sentences
+from seedbed.evolution.variation.checks import child
+from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators, labelled
+from seedbed.playbooks.genes import Gene, genes, with_genes
+from seedbed.playbooks.playbook import Playbook
+
+STEP = 0.2
+"""The usual step of a number: such a share of its range, or of itself if it has none."""
+
+
+def reworded(playbook: Playbook, path: str, bank: Iterable[str]) -> Iterator[Playbook]:
+    """The playbook with the text of one gene replaced by each of a bank's texts."""
+    gene = _gene(playbook, path, "text")
+    for text in bank:
+        if text != gene.value:
+            yield with_genes(playbook, {path: text})
+
+
+def demonstrated(playbook: Playbook, path: str, tasks: Sequence[Task], *, count: int, seed: int) -> Playbook:
+    """The playbook with `count` worked examples, drawn from tasks whose answer is known."""
+    _gene(playbook, path, "demos")
+    known = [task for task in tasks if task.expected is not None]
+    if len(known) < count:
+        raise PlaybookError([Problem(path, f"{len(known)} tasks with an answer", f"at least {count} to draw from")])
+    drawn = random.Random(f"{playbook.digest} {path} {seed}").sample(known, count)
+    return with_genes(playbook, {path: [labelled(task) for task in drawn]})
+
+
+def _gene(playbook: Playbook, path: str, kind: str) -> Gene:
+    known = genes(playbook)
+    if path not in known or known[path].kind != kind:
+        fitting = ", ".join(gene.path for gene in known.values() if gene.kind == kind) or "none"
+        raise PlaybookError([Problem(path, "no such gene", f"a {kind} gene: {fitting}")])
+    return known[path]
+
+
+# Operators
+
+
+def operators(
+    start: Playbook,
+    *,
+    bank: Sequence[str] = (),
+    tasks: Sequence[Task] = (),
+    models: Sequence[str] = (),
+    runs: GoodRuns | None = None,
+) -> list[Operator]:
+    """All ways to change the genes of a start that need no model.
+
+    `bank` has texts to use whole or sentence by sentence, `models` those that roles may ask; `tasks` say which demos
+    can be made. What is shown as a demo comes from the reflect tasks of a search, and from its good `runs`.
+    """
+    found: list[Operator] = []
+    for gene in genes(start).values():
+        match gene.kind:
+            case "text":
+                found += _text_operators(gene, bank)
+            case "number" | "integer" if gene.low is None or gene.high is None or gene.low < gene.high:
+                found.append(Change("nudge", gene.path, nudged))
+            case "choice":
+                options = tuple(models) if gene.path.endswith(".model") and not gene.options else gene.options
+                if set(options) - {gene.value}:
+                    found.append(Change("choose another", gene.path, partial(chosen, options=options)))
+            case "demos":
+                found += demo_operators(start, gene.path, tasks, runs)
+            case _:
+                pass
+    if len(genes(start)) > 1:
+        found.append(CrossGenes())
+    return found
+
+
+@dataclass(frozen=True)
+class Change:
+    """Gives one gene another value, drawn by chance."""
+
+    what: str
+    path: str
+    drawn: Callable[[Gene, np.random.Generator], Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.what} {self.path}"
+
+    async def __call__(
+        self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
+    ) -> Playbook | None:
+        gene = genes(parent).get(self.path)
+        value = self.drawn(gene, search.chance(event)) if gene else None
+        return child(parent, {self.path: value}) if value is not None else None
+
+
+def _text_operators(gene: Gene, bank: Sequence[str]) -> list[Operator]:
+    if gene.path.startswith("parameters.") and len(gene.value.split()) < 3:
+        return []  # a name rather than words to a model
+    if gene.path.startswith("steps.") and not gene.value.strip():
+        return []  # asked without a prompt it is asked the task itself
+    lines = [*dict.fromkeys(each for text in bank for each in sentences.split(text).texts)] or sentences.INSTRUCTIONS
+    whole = tuple(dict.fromkeys(text for text in bank if text.strip()))
+    ways: dict[str, Callable[[str, np.random.Generator], str | None]] = {
+        "drop a sentence of": sentences.dropped,
+        "swap two sentences of": sentences.swapped,
+        "repeat a sentence of": sentences.duplicated,
+        "add a sentence to": lambda text, chance: sentences.inserted(text, lines, chance),
+        "replace a sentence of": lambda text, chance: sentences.exchanged(text, lines, chance),
+    }
+    if not gene.path.startswith("parameters."):
+        ways |= {
+            "ask for another form of answer in": sentences.formed,
+            "turn a list into sentences or back in": sentences.switched,
+            "change the cue of": sentences.cued,
+        }
+    if whole:
+        ways["take from the bank"] = lambda text, chance: _other(whole, text, chance)
+    changes: list[Operator] = [Change(what, gene.path, _of_text(way)) for what, way in ways.items()]
+    return [*changes, CrossSentences(gene.path)]
+
+
+def _of_text(way: Callable[[str, np.random.Generator], str | None]) -> Callable[[Gene, np.random.Generator], Any]:
+    return lambda gene, chance: way(gene.value, chance)
+
+
+def nudged(gene: Gene, chance: np.random.Generator) -> float | None:
+    """A number some way off, within its bounds; a whole one at least by one."""
+    scale = STEP * (gene.span or max(abs(gene.value), 1.0))
+    step = float(chance.normal()) * scale
+    whole = gene.kind == "integer"
+    if whole:
+        step = math.copysign(max(1.0, round(abs(step))), step)
+    new = _within(gene, gene.value + step)
+    if new == gene.value:  # it was at a bound: go the other way
+        new = _within(gene, gene.value - step)
+    if whole:
+        return int(new) if new != gene.value else None
+    digits = max(0, 2 - math.floor(math.log10(scale)))
+    short = round(new, digits)
+    return short if short != gene.value and gene.problem(short) is None else new
+
+
+def _within(gene: Gene, value: float) -> float:
+    low = -math.inf if gene.low is None else gene.low
+    high = math.inf if gene.high is None else gene.high
+    return min(max(value, low), high)
+
+
+def chosen(gene: Gene, chance: np.random.Generator, *, options: Sequence[Any]) -> Any:
+    """Another of the options that the gene may be."""
+    return _other([each for each in options if gene.problem(each) is None], gene.value, chance)
+
+
+def _other(options: Sequence[Any], now: Any, chance: np.random.Generator) -> Any:
+    others = [each for each in options if each != now]
+    return others[int(chance.integers(len(others)))] if others else None
+
+
+# Mixtures
+
+
+@dataclass(frozen=True, slots=True)
+class CrossGenes:
+    """Each gene from one of two parents; at least one from each in which they differ."""
+
+    name: str = "cross genes"
+
+    async def __call__(
+        self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
+    ) -> Playbook | None:
+        if not mates:
+            return None
+        mine, yours = genes(parent), genes(mates[0])
+        differ = [path for path, gene in yours.items() if path in mine and mine[path].value != gene.value]
+        differ = [path for path in differ if mine[path].problem(yours[path].value) is None]
+        if len(differ) < 2:
+            return None  # whatever is taken, it is one of the two
+        chance = search.chance(event)
+        taken = chance.random(len(differ)) < 0.5
+        if taken.all() or not taken.any():
+            taken[int(chance.integers(len(differ)))] ^= True
+        return child(parent, {path: yours[path].value for path, take in zip(differ, taken, strict=True) if take})
+
+
+@dataclass(frozen=True, slots=True)
+class CrossSentences:
+    """Mixes the sentences that two parents have in one gene."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return f"cross sentences of {self.path}"
+
+    async def __call__(
+        self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
+    ) -> Playbook | None:
+        gene, other = genes(parent).get(self.path), genes(mates[0]).get(self.path) if mates else None
+        if gene is None or other is None or not gene.kind == other.kind == "text":
+            return None
+        mixed = sentences.crossed(gene.value, other.value, search.chance(event))
+        return child(parent, {self.path: mixed}) if mixed else None

@@ -1,0 +1,84 @@
+"""Outlook: what a comparison will take and may find, before anything is spent on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.experiment import Experiment
+from seedbed.stats.power import detectable_effect, sample_size
+from seedbed.stats.sequential import Plan, plan, power_curve
+from seedbed.storage.store import Json, Query, Store
+
+USUAL = 0.3
+"""The share of tasks on which two playbooks differ, if nobody says."""
+
+LOOKED_AT = 100
+"""From so many of its latest runs is told what a playbook costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What to expect of an experiment, if scores differ on a share `discordance` of tasks, for better by `effect`.
+
+    `fixed` is how many tasks a test without looks would need for the same chances, `detectable` the smallest effect
+    that this one finds nine times in ten with all its tasks. Costs are those of each playbook's latest runs; None if
+    there are none.
+    """
+
+    rule: str
+    guarantee: str
+    alpha: float
+    units: int
+    runs_per_unit: float
+    effect: float
+    discordance: float
+    expected: Plan
+    curve: tuple[tuple[float, float], ...]
+    fixed: int
+    detectable: float
+    usd_per_unit: float | None
+
+    def usd(self, units: float) -> float | None:
+        """What so many units are expected to cost."""
+        return None if self.usd_per_unit is None else units * self.usd_per_unit
+
+    def document(self) -> Json:
+        chances = asdict(self)
+        cost = {name: self.usd(getattr(self.expected, f"tasks_if_{name}")) for name in ("equal", "better", "worse")}
+        return {**chances, "curve": [list(each) for each in self.curve], "expected_cost_usd": cost}
+
+
+def forecast(
+    store: Store, experiment: Experiment, tasks: Dataset, *, effect: float = 0.1, discordance: float | None = None
+) -> Forecast:
+    """What to expect of an experiment. Raises SeedbedError for an effect or a discordance that cannot be."""
+    rule, units = experiment.start(), experiment.units(tasks)
+    share = max(USUAL, effect) if discordance is None else discordance
+    effects = [round(share * step / 10, 4) for step in range(11)]
+    runs = experiment.replicates * len(tasks) / len(units)
+    costs = [_usual_cost(store, playbook) for playbook in (experiment.control, experiment.candidate)]
+    return Forecast(
+        rule=rule.name,
+        guarantee=rule.guarantee,
+        alpha=rule.alpha,
+        units=len(units),
+        runs_per_unit=2 * runs,
+        effect=effect,
+        discordance=share,
+        expected=plan(rule, effect=effect, discordance=share),
+        curve=tuple(power_curve(rule, effects=effects, discordance=share)),
+        fixed=sample_size(effect, share, alpha=rule.alpha),
+        detectable=detectable_effect(len(units), share, alpha=rule.alpha),
+        usd_per_unit=None if None in costs else runs * math.fsum(cost or 0.0 for cost in costs),
+    )
+
+
+def _usual_cost(store: Store, playbook: str) -> float | None:
+    latest = list(islice(store.facts(Query(kind="run", subject=playbook, newest=True)), LOOKED_AT))
+    return math.fsum(float(fact.body["cost_usd"]) for fact in latest) / len(latest) if latest else None
+
+
+__all__ = ["Forecast", "forecast"]

@@ -1,0 +1,255 @@
+"""Patterns: what sets good runs apart from bad ones, looked for in one half of the tasks and tested in the other.
+
+Whoever looks at hundreds of conditions finds some that fit by chance. So the tasks are cut in two: one half may suggest
+anything, and what it suggests counts only if it holds in the other half, which had no say in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from typing import Literal
+
+from seedbed.errors import SeedbedError, shown
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Better
+from seedbed.experiments.patterns.slices import Bools, Figures, Half, Level, Slice, beyond, suggested, tested
+from seedbed.experiments.patterns.traits import Scored, conditions
+from seedbed.stats.multiplicity import benjamini_hochberg, holm
+from seedbed.stats.rule import check_rate
+from seedbed.storage.store import Json
+
+FEWEST = 20
+"""So many tasks, or sources where tasks share them, are needed to look for anything: ten in each half."""
+
+HOLM = 10
+"""Up to so many tests Holm's correction is used, for more Benjamini and Hochberg's."""
+
+SHOWN = 5
+"""How many runs are named for and against a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A slice of the runs, how it scored in both halves, and how sure that is.
+
+    `p` is that of the half which had no say in choosing the slice, adjusted for all slices that were tested.
+    """
+
+    slice: Slice
+    found: Figures
+    """In the half that suggested it; they flatter, as they were chosen."""
+    tested: Figures
+    low: float
+    high: float
+    """The 95 % interval of the effect in the half that tested it, for this slice alone."""
+    p: float
+    holds: bool
+    worse: bool
+    """Whether the runs within are the bad ones."""
+    level: Level
+    beyond: tuple[Slice, ...]
+    """The slices before it that overlap with it: it holds among runs that are alike in those."""
+    weak_found: tuple[Task, ...]
+    """The tasks on the bad side of it in the half that suggested it, by most of their runs."""
+    weak_tested: tuple[Task, ...]
+    """Those in the half that tested it."""
+    runs: tuple[str, ...]
+    """Runs within the slice that show it, each at another task."""
+    contrast: tuple[str, ...]
+    """Runs outside of it that show the opposite."""
+
+    @property
+    def condition(self) -> str:
+        return _said(self.slice)
+
+    def __str__(self) -> str:
+        size, word = abs(self.tested.effect), "lower" if self.tested.effect < 0 else "higher"
+        beyond = ", beyond what the findings above explain" if self.beyond else ""
+        return (
+            f"Runs {self.condition} score {size:.2f} {word} ({self.tested.inside:.2f} against "
+            f"{self.tested.outside:.2f}, {self.tested.tasks} tasks, adjusted p {_p(self.p)}){beyond}"
+        )
+
+    def document(self) -> Json:
+        told = ("low", "high", "p", "worse", "level", "runs", "contrast")
+        return {
+            "text": str(self),
+            "condition": self.condition,
+            "slice": [asdict(each) for each in self.slice],
+            **{half: {**asdict(figures := getattr(self, half)), "effect": figures.effect} for half in _HALVES},
+            **{name: getattr(self, name) for name in told},
+            "beyond": [_said(each) for each in self.beyond],
+            **{f"weak_{half}": [task.id for task in getattr(self, f"weak_{half}")] for half in _HALVES},
+        }
+
+
+_HALVES = ("found", "tested")
+
+
+def _said(slice_: Slice) -> str:
+    return " and ".join(map(str, slice_))
+
+
+def _p(p: float) -> str:
+    return "below 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patterns:
+    """What was looked at, and which slices of it held where they were tested."""
+
+    metric: str
+    runs: int
+    failed: int
+    """How many of the runs failed, and have the score that failures count as."""
+    tasks: int
+    units: int
+    """As many as count: tasks, or sources where tasks share them."""
+    conditions: int
+    """How many conditions were looked at in the first half."""
+    tested: tuple[Finding, ...]
+    """The slices that were tested in the second half, the most promising first."""
+    alpha: float
+    correction: Literal["Holm", "Benjamini-Hochberg"]
+    because: str = ""
+    """Why nothing could be looked for, if so."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.tested if each.holds)
+
+    @property
+    def promise(self) -> str:
+        """What the error rate means."""
+        if self.correction == "Holm":
+            what = f"the chance that any of the findings is there by luck alone is at most {self.alpha:.2g}"
+        else:
+            what = f"on average at most a share {self.alpha:.2g} of the findings is there by luck alone"
+        return f"If you look once, {what} ({self.correction}, {len(self.tested)} tested in the half that chose none)."
+
+    def document(self) -> Json:
+        told = ("metric", "runs", "failed", "tasks", "units", "conditions", "alpha", "correction", "because")
+        body = {name: getattr(self, name) for name in told}
+        return {**body, "promise": self.promise, "findings": [each.document() for each in self.findings]} | {
+            "not_confirmed": [each.document() for each in self.tested if not each.holds]
+        }
+
+
+def find(
+    scored: Sequence[Scored], metric: str, *, alpha: float = 0.05, better: Better = "higher", at_most: int = 5
+) -> Patterns:
+    """What sets some of the runs apart by their scores. The same runs give the same findings, in any order.
+
+    Tasks of one source are on the same side of the cut, and tested together. At most `at_most` slices are tested. Too
+    few tasks are no error: the result says so.
+    """
+    check_rate("alpha", alpha)
+    if at_most < 1:
+        raise SeedbedError(f"at_most: found {shown(at_most)}; expected how many slices to test, at least 1")
+    ordered = sorted(scored, key=lambda each: (each.unit, each.asked, each.run.id))
+    for each in ordered:
+        if not math.isfinite(each.score):
+            raise SeedbedError(f"run {each.run.id[:10]}: found a score of {each.score}; expected a finite number")
+    units = {each.unit for each in ordered}
+    result = Patterns(
+        metric=metric,
+        runs=len(ordered),
+        failed=sum(each.failed for each in ordered),
+        tasks=len({each.asked for each in ordered}),
+        units=len(units),
+        conditions=0,
+        tested=(),
+        alpha=alpha,
+        correction="Holm" if at_most <= HOLM else "Benjamini-Hochberg",
+    )
+    if len(units) < FEWEST:
+        shared = "sources (tasks of one source count as one)" if len(units) < result.tasks else "tasks"
+        return replace(result, because=f"found {len(units)} {shared} with scored runs; expected at least {FEWEST}")
+    if len({each.score for each in ordered}) == 1:
+        return replace(
+            result, because=f"found the same score, {ordered[0].score:g}, for all runs; expected some spread"
+        )
+    first = _first_half(ordered)
+    seen, unseen = Half([e for e in ordered if e.unit in first]), Half([e for e in ordered if e.unit not in first])
+    looked = [each for each in conditions(seen.scored) if seen.supports(seen.holds((each,)))]
+    slices = list(suggested(seen, looked, at_most))
+    if not slices:
+        return replace(result, conditions=len(looked))
+    tests = [tested(slices, place, seen, unseen) for place in range(len(slices))]
+    corrected = (holm if result.correction == "Holm" else benjamini_hochberg)([p for p, _ in tests], alpha)
+    told = [
+        _finding(slices, place, seen, unseen, level, corrected.p[place], corrected.rejected[place], better)
+        for place, (_, level) in enumerate(tests)
+    ]
+    return replace(result, conditions=len(looked), tested=tuple(told))
+
+
+def _first_half(scored: Sequence[Scored]) -> set[str]:
+    """The units that suggest. Which they are follows from their names, so that few change sides when runs are added."""
+    tasks: dict[str, set[str]] = {}
+    for each in scored:
+        tasks.setdefault(each.unit, set()).add(each.asked)
+    half: set[str] = set()
+    left = sum(map(len, tasks.values())) / 2
+    for unit in sorted(tasks, key=lambda unit: blake2b(unit.encode(), digest_size=16).digest()):
+        # What is nearer to one half with it than without it; at least ten units on each side, however large they are.
+        if len(half) < FEWEST // 2 or (len(tasks[unit]) / 2 <= left and len(half) < len(tasks) - FEWEST // 2):
+            half.add(unit)
+            left -= len(tasks[unit])
+    return half
+
+
+def _finding(
+    slices: Sequence[Slice],
+    place: int,
+    seen: Half,
+    unseen: Half,
+    level: Level,
+    p: float,
+    rejected: bool,
+    better: Better,
+) -> Finding:
+    within, inside = seen.holds(slices[place]), unseen.holds(slices[place])
+    before, after = seen.figures(within), unseen.figures(inside)
+    low, high = unseen.interval(inside)
+    down = before.effect < 0
+    worse = down == (better == "higher")
+    everything = [*zip(seen.scored, within, strict=True), *zip(unseen.scored, inside, strict=True)]
+    return Finding(
+        slice=slices[place],
+        found=before,
+        tested=after,
+        low=low,
+        high=high,
+        p=p,
+        holds=rejected and before.effect * after.effect > 0,
+        worse=worse,
+        level=level,
+        beyond=tuple(beyond(slices, place, seen)),
+        weak_found=_at(seen, within if worse else ~within, level),
+        weak_tested=_at(unseen, inside if worse else ~inside, level),
+        runs=_telling([run for run, holds in everything if holds], lowest=down),
+        contrast=_telling([run for run, holds in everything if not holds], lowest=not down),
+    )
+
+
+def _at(half: Half, side: Bools, level: Level) -> tuple[Task, ...]:
+    """The tasks at which most runs are on that side; with any such run where runs differ, and not tasks."""
+    shares = half.by_task(side.astype(float))
+    least = 0.5 if level != "run" and shares.max() >= 0.5 else 1e-9
+    return tuple(half.scored[first].task for first in half.of_task[shares >= least].tolist())
+
+
+def _telling(scored: Sequence[Scored], *, lowest: bool) -> tuple[str, ...]:
+    """The runs with the most extreme scores, one of each task."""
+    ordered = sorted(scored, key=lambda each: (each.score if lowest else -each.score, each.run.id))
+    chosen: dict[str, str] = {}
+    for each in ordered:
+        chosen.setdefault(each.asked, each.run.id)
+    return tuple(chosen.values())[:SHOWN]
+
+
+__all__ = ["Figures", "Finding", "Patterns", "find"]

@@ -1,0 +1,259 @@
+"""Coverage: how far past runs could stand for live ones, computed from what is recorded of their replays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from seedbed.errors import DatasetError, NotFound, Problem, shown
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.evaluate import seed_of
+from seedbed.experiments.replay.fidelity import Agreement, Fidelity, agreement, fidelity, sorted_steps
+from seedbed.experiments.replay.history import OF, History
+from seedbed.experiments.replay.replay import MISSED_ERROR, Answerable, Others, Replayer, answerable
+from seedbed.experiments.verdict import answers, ends, facts_by_key
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import LABELS
+from seedbed.spending.ledger import Ledger
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical
+
+ARMS = ("control", "candidate")
+
+ENDS = ("run", "own", *ARMS)
+"""What a sample names of each past run: how it ended, and its replays under its own playbook and both arms."""
+
+STEPS = ("playbook", "step", "number", *LABELS)
+"""What `rows` are about."""
+
+Steps = Mapping[str, Mapping[str, int]]
+"""How many steps of each kind have which label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a verdict about replays rests on: how many past runs were asked for, and what came of replaying them.
+
+    `answered` are those that the recordings could answer for both playbooks: the verdict is about them. `steps` are
+    those of all that were asked for, of each playbook. `agreement` says how often runs came out as they had when they
+    were replayed under the playbook that they had.
+    """
+
+    mode: str
+    asked: int
+    answered: tuple[str, ...]
+    """The runs, by their ids."""
+    steps: Mapping[str, Steps]
+    agreement: Agreement
+    evidence: Digest
+    """The digest of how all these runs ended, the recorded ones and their replays, and of what was recorded."""
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.answered) == self.asked
+
+    def document(self) -> Json:
+        """What a verdict says of it."""
+        rate = self.agreement.rate
+        return {
+            "mode": self.mode,
+            "asked": self.asked,
+            "answered": len(self.answered),
+            "steps": {arm: {kind: dict(counts) for kind, counts in steps.items()} for arm, steps in self.steps.items()},
+            "agreed": self.agreement.agreed,
+            "missed": self.agreement.missed,
+            "agreement": [rate.mean, rate.low, rate.high],
+            "evidence": self.evidence,
+        }
+
+
+def coverage(store: Store, sample: Json) -> Coverage:
+    """Compute it from how the runs of a sample and their replays ended."""
+    items = sample["items"]
+    last = facts_by_key(store, "run", [item[name] for item in items for name in ENDS])
+    # One that was not completed may have been taken up since.
+    kept = [_run(end.key) for end in map(last.get, (item["run"] for item in items)) if end and _is_complete(end)]
+    told_before, whole = answers(store, kept), hashlib.blake2b(digest_size=32)
+    steps: dict[str, dict[str, Counter[str]]] = {arm: {} for arm in ARMS}
+    answered, results = [], []
+    for item in items:
+        then, own, *replays = (last.get(item[name]) for name in ENDS)
+        for end in (then, own, *replays):
+            told = end and [end.key, end.subject, end.at.isoformat(), end.by, end.value, end.body]
+            whole.update(f"{canonical(told)}\n".encode())
+        whole.update(told_before.get(_run(item["run"]), b""))
+        results.append(_came_out(then, own))
+        labels = [_labels(store, end) for end in replays]
+        for arm, counted in zip(ARMS, labels, strict=True):
+            for kind, counts in counted.items():
+                steps[arm].setdefault(kind, Counter()).update(counts)
+        run = _run(item["run"])
+        alike = all(_is_replay(end, run, sample[arm]) for end, arm in zip(replays, ARMS, strict=True))
+        if alike and not labels[1].get("turn", Counter())["substituted"] and not any(map(_has_missed, replays)):
+            answered.append(run)
+    return Coverage(
+        mode=sample["mode"],
+        asked=len(items),
+        answered=tuple(answered),
+        steps={arm: sorted_steps(of) for arm, of in steps.items()},
+        agreement=agreement(results),
+        evidence=f"b2:{whole.hexdigest()}",
+    )
+
+
+def _came_out(then: Fact | None, now: Fact | None) -> tuple[bool, bool]:
+    """Whether a replay under the playbook that the run had came out as it did, and whether it missed something."""
+    if then is None or now is None or not _is_replay(now, _run(then.key), then.subject):
+        return False, False
+    missed = _has_missed(now)
+    before, after = ([end.body[name] for name in ("status", "error", "output")] for end in (then, now))
+    return canonical(before) == canonical(after) and not missed, missed
+
+
+def _has_missed(end: Fact | None) -> bool:
+    return end is not None and end.body["status"] == "failed" and end.body["error"].startswith(MISSED_ERROR)
+
+
+def _is_replay(end: Fact | None, run: str, playbook: Digest) -> bool:
+    return end is not None and end.subject == playbook and (end.body.get("replay") or {}).get("of") == run
+
+
+def _is_complete(end: Fact) -> bool:
+    return bool(end.body["status"] == "completed")
+
+
+def _run(key: str) -> str:
+    """The id of the run whose end has that key."""
+    return key.partition("@")[0]
+
+
+def _labels(store: Store, end: Fact | None) -> dict[str, Counter[str]]:
+    """The labels of a replay, and of those that it opened."""
+    labels: dict[str, Counter[str]] = {}
+    if end is None:
+        return labels
+    for kind, counts in ((end.body.get("replay") or {}).get("labels") or {}).items():
+        labels.setdefault(kind, Counter()).update(counts)
+    if "child" in labels:
+        opened = store.facts(Query(kind="child", subject=_run(end.key)))
+        for facts in ends(store, list(dict.fromkeys(fact.body["run"] for fact in opened))).values():
+            inner = [each for each in facts if each.number < end.number]  # it may have been taken up again since
+            for kind, counts in _labels(store, inner[-1] if inner else None).items():
+                labels.setdefault(kind, Counter()).update(counts)
+    return labels
+
+
+def recorded_coverage(store: Store, replay: Json) -> Coverage:
+    """What the sample that a verdict names comes to. Raises NotFound if it is not there."""
+    name = replay.get("sample")
+    if not isinstance(name, str):
+        raise NotFound(f"found {shown(replay)}; expected the digest of a sample of past runs")
+    return coverage(store, store.get(name))
+
+
+def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Problem]:
+    """Where what a verdict says of its replays is not what follows from them."""
+    told = again.document()
+    for name in [*told, *sorted({*replay} - {*told, "sample"})]:
+        if replay.get(name) != told.get(name):
+            found, expected = shown(replay.get(name), 80), shown(told.get(name), 80)
+            yield Problem(f"replay.{name}", found, f"{expected}, as it follows from the replays")
+    if {task.id for task in tasks} != {f"{OF}{run}" for run in again.answered}:
+        found = f"{len(tasks)} tasks, not those that the recordings can answer"
+        yield Problem("replay.tasks", found, f"the {len(again.answered)} past runs that they can")
+
+
+# To read
+
+
+def summary(coverage: Coverage) -> list[tuple[str, str]]:
+    rate = coverage.agreement.rate
+    return [
+        ("mode", coverage.mode),
+        (
+            "past runs",
+            f"{len(coverage.answered):,} of {coverage.asked:,} that were asked for could be answered for both",
+        ),
+        (
+            "came out as they had",
+            f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] under the playbook that they had; "
+            f"{coverage.agreement.missed:,} missed something",
+        ),
+    ]
+
+
+def rows(coverage: Coverage) -> list[tuple[str, ...]]:
+    """Of each playbook and kind of step: how many there were, and the share of each label."""
+    return [
+        (
+            arm,
+            kind,
+            f"{sum(counts.values()):,}",
+            *(f"{counts.get(label, 0) / sum(counts.values()):.0%}" for label in LABELS),
+        )
+        for arm, steps in coverage.steps.items()
+        for kind, counts in steps.items()
+    ]
+
+
+# Before a comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a comparison on past runs stands on: how far replays can be trusted, which of them there are, and what a
+    verdict is to say of them."""
+
+    fidelity: Fidelity
+    found: Answerable
+    told: Json
+
+
+async def grounds(
+    control: Playbook,
+    candidate: Playbook,
+    past: History,
+    perform: Replayer,
+    *,
+    others: Others | None = None,
+    ledger: Ledger | None = None,
+) -> Grounds:
+    """Replay all past runs, under the playbooks that they had and under both that are compared, by `others` if given.
+
+    Raises DatasetError if none can be answered for both, and BudgetSpent.
+    """
+    store = perform.house.store
+    owners = {name: perform.house.library.get(name) for name in {each.playbook for each in past.past}}
+    arms = (control, candidate)
+    pairs = list(zip(past.past, past.tasks, strict=True))
+    if others:
+        rows = [(playbook, task) for then, task in pairs for playbook in (owners[then.playbook], *arms)]
+        once = {(playbook.digest, task.id): (playbook, task) for playbook, task in rows}
+        await perform.ahead(list(once.values()), others, ledger)
+    trusted = await fidelity(past, perform.house, perform.mode, ledger=ledger, perform=perform)
+    found = await answerable(arms, past.tasks, perform, ledger=ledger)
+    if not len(found.tasks):
+        why = next(iter(found.missed.values()), "there are none")
+        remedy = "Replay them live from some step on, as with --mode fork:1."
+        raise DatasetError([Problem("past runs", f"none that can be replayed: {why}", "at least one", remedy)])
+
+    names = [
+        {
+            "run": then.run,
+            **{
+                name: perform.key(playbook, task, seed_of(task, 0)).id
+                for name, playbook in zip(ENDS[1:], (owners[then.playbook], *arms), strict=True)
+            },
+        }
+        for then, task in pairs
+    ]
+    ended = ends(store, [run for item in names for run in item.values()])
+    items = [{name: ended[run][-1].key if run in ended else run for name, run in item.items()} for item in names]
+    about = {"mode": str(perform.mode), "control": control.digest, "candidate": candidate.digest}
+    sample = {**about, "items": items, "strata": list(past.strata), "sizes": dict(past.sizes)}
+    name = store.put("sample", sample)
+    return Grounds(trusted, found, {"sample": name, **coverage(store, sample).document()})
+
+
+__all__ = ["Coverage", "Grounds", "coverage", "differences", "grounds", "recorded_coverage"]

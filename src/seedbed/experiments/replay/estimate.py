@@ -1,0 +1,151 @@
+"""Estimate: the difference that live runs would show, from many replays and a few live runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from seedbed.errors import BudgetSpent
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.evaluate import Bench, all_cells
+from seedbed.evaluation.metrics.metric import Better, Metric, better
+from seedbed.experiments.experiment import Unit, drawn
+from seedbed.experiments.reading import expect_score
+from seedbed.experiments.replay.fidelity import with_live
+from seedbed.experiments.replay.replay import Answerable
+from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.ledger import Ledger, dollars
+from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.storage.store import Digest, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """By how much live runs of the candidate would differ from those of the control: candidate minus control.
+
+    It says how large a difference is. It is no verdict: nothing was registered, and no gate takes it.
+    """
+
+    control: Digest
+    candidate: Digest
+    metric: str
+    better: Better
+    difference: Interval
+    """What live runs would show, by replays and live runs together."""
+    replays_alone: Interval
+    """What the replays say, however wrong they are."""
+    live_alone: Interval
+    replayed: int
+    """Tasks that were replayed, or sources where tasks share them; `live` are those of them that were run live too."""
+    live: int
+    weight: float
+    """How much the replays counted, from 0 to 1."""
+    worth: float
+    """How many times as many live runs it would have taken without replays; NaN if there is no saying."""
+    failed: int
+    """Runs that failed or got no score, which counts as the worst score."""
+    spent_usd: float
+
+    @property
+    def says(self) -> str:
+        """`better`, `worse`, or `open` where the interval holds 0."""
+        low, high = self.difference.low, self.difference.high
+        if self.better == "lower":
+            low, high = -high, -low
+        return "better" if low > 0 else "worse" if high < 0 else "open"
+
+    def document(self) -> Json:
+        told = asdict(self)
+        for name in ("difference", "replays_alone", "live_alone"):
+            each: Interval = getattr(self, name)
+            told[name] = {"mean": known(each.mean), "low": known(each.low), "high": known(each.high)}
+        return {"kind": "estimate", **told, "worth": known(self.worth), "says": self.says}
+
+
+def known(number: float) -> float | None:
+    """A number as JSON can hold it."""
+    return number if math.isfinite(number) else None
+
+
+async def estimate(
+    control: Playbook,
+    candidate: Playbook,
+    found: Answerable,
+    metric: Metric,
+    replays: Bench,
+    live: Bench,
+    *,
+    live_runs: int,
+    seed: int = 0,
+    ledger: Ledger | None = None,
+) -> Estimate:
+    """Score all replays of both playbooks, and run `live_runs` of their tasks live, drawn by chance (PPI++).
+
+    Tasks of one source are drawn together and count as one. Live runs do in the world what their tools do. Raises
+    BudgetSpent if the ledger has not enough: with more it goes on, and what was paid is not paid twice.
+    """
+    money = ledger or Ledger()
+    units = drawn(found.tasks, seed)
+    some = units[: min(live_runs, len(units))]
+    arms = (control, candidate)
+    replayed = [await _scores(arm, units, metric, replays, money) for arm in arms]
+    lived = [await _scores(arm, some, metric, live, money) for arm in arms]
+    cheap, true = _differences(*replayed), _differences(*lived)
+    adjusted = with_live(cheap, true)
+    return Estimate(
+        control=control.digest,
+        candidate=candidate.digest,
+        metric=metric.name,
+        better=better(metric),
+        difference=_spread(adjusted.interval),
+        replays_alone=_spread(mean_interval(list(cheap.values()))),
+        live_alone=_spread(mean_interval(list(true.values()))),
+        replayed=len(units),
+        live=len(some),
+        weight=adjusted.weight,
+        worth=adjusted.worth,
+        failed=sum(each.failed for each in (*replayed, *lived)),
+        spent_usd=money.spent_usd,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    means: Mapping[str, float]
+    """The mean score of each unit, by the id of its first task."""
+    failed: int
+
+
+async def _scores(playbook: Playbook, units: Sequence[Unit], metric: Metric, bench: Bench, ledger: Ledger) -> _Scored:
+    tasks = [task for unit in units for task in unit]
+    async with bench.present():
+        cells = await all_cells(playbook, [(task, 0) for task in tasks], [metric], bench, ledger)
+    for cell in cells:
+        expect_score(metric.name, cell)
+    worst = float(better(metric) == "lower")
+    values = {task.id: cell.value for task, cell in zip(tasks, cells, strict=True)}
+    if ledger.is_short and None in values.values():
+        raise BudgetSpent(
+            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} before all was scored; "
+            "expected enough to go on. Give a higher limit: what was paid is not paid twice"
+        )
+
+    def score(task: Task) -> float:
+        value = values[task.id]
+        return worst if value is None else value
+
+    means = {unit[0].id: math.fsum(map(score, unit)) / len(unit) for unit in units}
+    return _Scored(means, sum(value is None for value in values.values()))
+
+
+def _differences(control: _Scored, candidate: _Scored) -> dict[str, float]:
+    return {name: candidate.means[name] - score for name, score in control.means.items()}
+
+
+def _spread(interval: Interval) -> Interval:
+    """An interval; an infinite one where differences show no spread, which is no proof that there is none."""
+    return interval if interval.low < interval.high else replace(interval, low=-math.inf, high=math.inf)
+
+
+__all__ = ["Estimate", "estimate"]

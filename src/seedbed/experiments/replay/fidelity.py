@@ -1,0 +1,132 @@
+"""Fidelity: how far replays come out as the runs did, measured, and put right by a few live runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from seedbed.errors import DatasetError, Problem, RunError, shown
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.evaluate import seed_of
+from seedbed.experiments.replay.history import History, Past
+from seedbed.experiments.replay.replay import STRICT, Replayer, expect_paid
+from seedbed.parallel import in_order
+from seedbed.runs.cassette import LABELS, Missed, Mode
+from seedbed.runs.recorder import recall
+from seedbed.spending.ledger import Ledger
+from seedbed.stage.runner import Runner
+from seedbed.stats.adjusted import Adjusted, ppi
+from seedbed.stats.estimates import Interval, exact_rate
+from seedbed.storage.store import canonical
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How often replays of what was recorded came out as it did: with the exact interval of that rate.
+
+    Those that missed something did not agree.
+    """
+
+    agreed: int
+    missed: int
+    rate: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """How far a mode of replay can be trusted, as measured on runs whose outcome is known."""
+
+    mode: str
+    steps: Mapping[str, Mapping[str, int]]
+    """How many steps of each kind have which label."""
+    agreement: Agreement
+    """Of the runs that were replayed."""
+    strata: Mapping[str, Agreement]
+    population: Interval
+    """The rate in the population that the runs were drawn from."""
+
+    def share(self, label: str, kind: str | None = None) -> float:
+        """The share of the steps, of one kind or of all, that have a label; NaN if there were none."""
+        kinds = [self.steps.get(kind, {})] if kind else list(self.steps.values())
+        total = sum(sum(each.values()) for each in kinds)
+        return sum(each.get(label, 0) for each in kinds) / total if total else float("nan")
+
+
+async def fidelity(
+    past: History,
+    house: Runner,
+    mode: Mode = STRICT,
+    *,
+    at_once: int = 8,
+    ledger: Ledger | None = None,
+    perform: Replayer | None = None,
+) -> Fidelity:
+    """Replay each run under the playbook that it had, and see whether it comes out as it did.
+
+    It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
+    not enough for all of them. `perform` is who has replayed some of them in that mode before.
+    """
+    perform = perform or Replayer(house, mode)
+    playbooks = {name: house.library.get(name) for name in {each.playbook for each in past.past}}
+    labels: dict[str, Counter[str]] = {}
+
+    async def one(item: tuple[Past, Task]) -> tuple[bool, bool]:
+        then, task = item
+        playbook, seed = playbooks[then.playbook], seed_of(task, 0)
+        try:
+            done = await perform("", playbook, task, seed, ledger or Ledger())
+        except RunError as wrong:
+            expect_paid(ledger)
+            done = recall(house.store, perform.key(playbook, task, seed).id)
+            missed = isinstance(wrong, Missed)
+        else:
+            missed = False
+        for kind, counts in perform.labels(playbook, task).items():
+            labels.setdefault(kind, Counter()).update(counts)
+        same = (done.status, done.error, canonical(done.output)) == (then.status, then.error, canonical(then.output))
+        return same and not missed, missed
+
+    items = list(zip(past.past, past.tasks, strict=True))
+    async with aclosing(in_order(items, one, at_once=at_once)) as results:
+        found = [result async for result in results]
+    by_stratum: dict[str, list[tuple[bool, bool]]] = {}
+    for stratum, result in zip(past.strata, found, strict=True):
+        by_stratum.setdefault(stratum, []).append(result)
+    whole = agreement(found)
+    population = past.mean({task.id: float(same) for task, (same, _) in zip(past.tasks, found, strict=True)})
+    return Fidelity(
+        mode=str(mode),
+        steps=sorted_steps(labels),
+        agreement=whole,
+        strata={stratum: agreement(results) for stratum, results in sorted(by_stratum.items())},
+        # Results that are all the same show no spread, which is no proof that there is none.
+        population=population if population.low < population.high else whole.rate,
+    )
+
+
+def sorted_steps(labels: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """How many steps of each kind have which label, always in the same order."""
+    return {
+        kind: {label: counts[label] for label in LABELS if counts[label]} for kind, counts in sorted(labels.items())
+    }
+
+
+def agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
+    """Of each replay: whether it came out as the run did, and whether it missed something."""
+    agreed = sum(same for same, _ in results)
+    return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
+
+
+def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> Adjusted:
+    """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
+
+    Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from
+    those that were replayed. However wrong replays are, the live runs show by how much, and that is taken off (`ppi`).
+    """
+    if strange := [task for task in live if task not in replays]:
+        found = f"{len(strange):,} tasks that were not replayed, such as {shown(strange[0])}"
+        raise DatasetError([Problem("live", found, "tasks that were replayed too")])
+    rest = [difference for task, difference in replays.items() if task not in live]
+    return ppi(list(live.values()), [replays[task] for task in live], rest, confidence)

@@ -1,0 +1,204 @@
+"""History: past runs as tasks, chosen and drawn so that they stand for all."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from seedbed.errors import DatasetError, Problem, shown
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.experiments.replay.sampling import draw, stratified_mean
+from seedbed.runs.run import Status
+from seedbed.stats.estimates import Interval
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
+
+OF = "replay of "
+"""How the id of a task begins that is a past run."""
+
+By = Literal["difficulty", "age", "outcome"]
+ALL_OF_IT: tuple[By, ...] = ("difficulty", "age", "outcome")
+
+DIFFICULTIES = ("easy", "medium", "hard")
+GOOD = 0.5
+"""A run with at least this score went well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A live run that has ended: what went in, what came out, how well, and what it took."""
+
+    run: str
+    playbook: Digest
+    inputs: Json
+    seed: int
+    started: datetime
+    status: Status
+    output: Any
+    error: str
+    tokens: int
+    turns: int
+    score: float | None
+    """The mean of its scores, by the metric that was asked for; None if nobody scored it."""
+
+
+def past_runs(
+    store: Store,
+    *,
+    playbook: Digest | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    statuses: Collection[Status] | None = None,
+    metric: str | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> list[Past]:
+    """The live runs that have ended, the oldest first: of a playbook, of a time, with an outcome, within scores.
+
+    `metric` names the scores; with a bound, runs without one are left out. Neither replays nor runs that others opened
+    are among them.
+    """
+    scores = _scores(store, playbook, metric) if metric else {}
+    ends = {fact.key.partition("@")[0]: fact for fact in _ends(store, playbook, since, until)}
+    found = []
+    for run, end in ends.items():
+        body, score = end.body, scores.get(run)
+        if "replay" in body or body["parent"] or (statuses is not None and body["status"] not in statuses):
+            continue
+        if (low is not None or high is not None) and not _between(score, low, high):
+            continue
+        told = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
+        found.append(Past(run=run, playbook=end.subject, started=end.at, score=score, **told))
+    return sorted(found, key=lambda past: (past.started, past.run))
+
+
+def _ends(store: Store, playbook: Digest | None, since: datetime | None, until: datetime | None) -> Iterable[Any]:
+    return store.facts(Query(kind="run", subject=playbook, since=since, until=until))
+
+
+def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for fact in store.facts(Query(kind="cell", subject=playbook)):
+        if fact.value is not None and fact.body["metric"] == metric:
+            values.setdefault(fact.body["run"], []).append(fact.value)
+    return {run: statistics.fmean(each) for run, each in values.items()}
+
+
+def _between(score: float | None, low: float | None, high: float | None) -> bool:
+    return score is not None and (low is None or score >= low) and (high is None or score <= high)
+
+
+@dataclass(frozen=True)
+class History:
+    """Past runs as tasks, with what each stands for in the population that they were drawn from."""
+
+    past: tuple[Past, ...]
+    tasks: Dataset
+    """In the order of `past`; the id of each names its recording, its tags are its stratum."""
+    strata: tuple[str, ...]
+    weights: tuple[float, ...]
+    sizes: Mapping[str, int]
+    """How many runs there are of each stratum in the population."""
+
+    def mean(self, values: Mapping[str, float], confidence: float = 0.95) -> Interval:
+        """The mean over the population of what was measured on each task, given by its id: without bias, if all are.
+
+        Raises DatasetError where a value is missing: those that are there stand for themselves only.
+        """
+        missing = [task.id for task in self.tasks if task.id not in values]
+        if missing:
+            expected = "a value for every task"
+            remedy = "Choose a mode that misses nothing, or report the share of those that are missing."
+            found = f"none for {len(missing):,} of {len(self.past):,}, such as {shown(missing[0])}"
+            raise DatasetError([Problem("values", found, expected, remedy)])
+        return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes, confidence)
+
+
+def history(
+    past: Sequence[Past],
+    n: int | None = None,
+    *,
+    seed: int = 0,
+    by: Sequence[By] = ALL_OF_IT,
+    allocation: Literal["proportional", "neyman"] = "proportional",
+    known: Iterable[Task] = (),
+    difficulty: Callable[[Past], float] = lambda past: past.tokens,
+) -> History:
+    """Draw `n` of the past runs, or take all, stratified by what is asked for; the same ones for the same seed.
+
+    Difficulty is cut into thirds of the population, by what a run took unless told otherwise; age into halves; the
+    outcome is `failed` if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman`
+    draws more where scores vary more. `known` tasks with the same inputs tell what was expected.
+    """
+    if not past:
+        raise DatasetError([Problem("runs", "none", "at least one", "Choose others, or a longer time.")])
+    strata = _strata(past, by, difficulty)
+    spreads = _spreads(past, strata) if allocation == "neyman" else None
+    sample = draw(strata, len(past) if n is None else n, seed=seed, spreads=spreads)
+    chosen = [past[place] for place in sample.places]
+    expected = {canonical(dict(task.inputs)): task.expected for task in known}
+    inputs = [canonical(each.inputs) for each in chosen]
+    often = Counter(inputs)
+    tasks = tuple(
+        Task(
+            id=f"{OF}{each.run}",
+            inputs=each.inputs,
+            expected=expected.get(text),
+            tags=tuple(word for word in strata[place].split(", ") if word),
+            # Runs on the same inputs are not independent.
+            source=digest("inputs", each.inputs)[3:19] if often[text] > 1 else "",
+        )
+        for place, each, text in zip(sample.places, chosen, inputs, strict=True)
+    )
+    drawn = tuple(strata[place] for place in sample.places)
+    return History(tuple(chosen), Dataset(tasks), drawn, sample.weights, sample.sizes)
+
+
+def recording_of(task: Task) -> str:
+    """The id of the run that a task is. Raises DatasetError if it is none."""
+    if not task.id.startswith(OF):
+        remedy = "Draw the tasks with `history`."
+        raise DatasetError([Problem(f"task {shown(task.id)}", "no recording", f"an id such as {OF}RUN", remedy)])
+    return task.id.removeprefix(OF)
+
+
+def _strata(past: Sequence[Past], by: Sequence[By], difficulty: Callable[[Past], float]) -> list[str]:
+    words: list[list[str]] = []
+    for what in by:
+        match what:
+            case "difficulty":
+                words.append(_cut([difficulty(each) for each in past], DIFFICULTIES))
+            case "age":
+                words.append(_cut([each.started.timestamp() for each in past], ("old", "recent")))
+            case "outcome":
+                words.append([_outcome(each) for each in past])
+            case _:
+                raise DatasetError([Problem("by", shown(what), f"some of: {', '.join(ALL_OF_IT)}")])
+    return [", ".join(each) for each in zip(*words, strict=True)] if words else [""] * len(past)
+
+
+def _cut(values: Sequence[float], names: Sequence[str]) -> list[str]:
+    """The name of the part of the population that each value is in; equal values are in the same one."""
+    order = sorted(values)
+    bounds = [order[len(order) * part // len(names)] for part in range(1, len(names))]
+    return [names[sum(value >= bound for bound in bounds)] for value in values]
+
+
+def _outcome(past: Past) -> str:
+    if past.status != "completed":
+        return "failed"
+    if past.score is None:
+        return "completed"
+    return "good" if past.score >= GOOD else "poor"
+
+
+def _spreads(past: Sequence[Past], strata: Sequence[str]) -> dict[str, float]:
+    """How much the scores of each stratum vary; what was not scored counts as 1 if it was completed, else as 0."""
+    values: dict[str, list[float]] = {}
+    for each, stratum in zip(past, strata, strict=True):
+        value = float(each.status == "completed") if each.score is None else each.score
+        values.setdefault(stratum, []).append(value)
+    return {stratum: statistics.pstdev(each) for stratum, each in values.items()}

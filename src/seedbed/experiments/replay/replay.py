@@ -1,0 +1,346 @@
+"""Replay: past runs performed again on what was recorded, cached by all that matters."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import pickle
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from seedbed.errors import BudgetSpent, NotFound, RunError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.evaluate import Bench, Perform, seed_of
+from seedbed.experiments.replay.history import recording_of
+from seedbed.parallel import in_order
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import MISSED, Missed, Mode
+from seedbed.runs.recorder import recall
+from seedbed.runs.run import Run
+from seedbed.spending.ledger import Ledger, dollars
+from seedbed.stage.program import program_of
+from seedbed.stage.runner import Runner
+from seedbed.stage.tools import Tool, toolbox
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
+
+STRICT = Mode("strict")
+
+MISSED_ERROR = f"{Missed.__name__}: "
+"""How the error of a run begins that missed something."""
+
+SUBSTITUTED = (
+    f"{MISSED}the words of the candidate were answered by what the recorded run was told. "
+    "Ask them live from the first step on: --mode fork:1"
+)
+"""Why a task is no comparison whose candidate did not get to be heard."""
+
+MEMORY_BYTES = 64 * 1024 * 1024
+"""How much of what was replayed stays at hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """All that the outcome of a replay depends on. Its digest is the id of the replay: another key is another run."""
+
+    playbook: Digest
+    inputs: Json
+    models: Json
+    """What the model names stand for; the parameters of each role are in the playbook."""
+    tools: Json
+    code: str
+    seed: int
+    replicate: int
+    """The seed that the replicate would have live: another one for each."""
+    mode: str
+    recording: str
+
+    @property
+    def id(self) -> str:
+        return hashlib.blake2b(canonical({"replay": asdict(self)}).encode(), digest_size=16).hexdigest()
+
+
+class Replays:
+    """Replays by their id: the latest used ones in memory, at most so many bytes of them, over the store.
+
+    Those that are complete, and strict ones that missed something: a recording does not change.
+    """
+
+    def __init__(self, store: Store, at_most_bytes: int = MEMORY_BYTES) -> None:
+        self._store = store
+        self._at_most = at_most_bytes
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self.bytes = 0
+
+    def __contains__(self, run: object) -> bool:
+        """Whether it is in memory."""
+        return run in self._kept
+
+    def get(self, run: str) -> Run | None:
+        """The replay of that id, if it need not be performed again."""
+        if (known := self._kept.get(run)) is not None:
+            self._kept.move_to_end(run)
+            found: Run = pickle.loads(known)
+            return found
+        try:
+            done = recall(self._store, run)
+        except NotFound:
+            return None
+        if done.status != "completed" and not _has_missed(done):
+            return None
+        self.keep(done)
+        return done
+
+    def keep(self, run: Run) -> None:
+        """Have it at hand; those that were not used for longest make room. One that is larger than all is not kept."""
+        packed = pickle.dumps(run, pickle.HIGHEST_PROTOCOL)
+        self.bytes -= _size(run.id, self._kept.pop(run.id, None))
+        if _size(run.id, packed) > self._at_most:
+            return
+        self._kept[run.id] = packed
+        self.bytes += _size(run.id, packed)
+        while self.bytes > self._at_most:
+            self.bytes -= _size(*self._kept.popitem(last=False))
+
+
+def _has_missed(run: Run) -> bool:
+    strict = (run.replay or {}).get("mode") == str(STRICT)
+    return strict and run.status == "failed" and run.error.startswith(MISSED_ERROR)
+
+
+def _size(run: str, packed: bytes | None) -> int:
+    return 0 if packed is None else sys.getsizeof(run) + sys.getsizeof(packed)
+
+
+Others = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerator[RunError | None, None]]
+"""Has first replicates replayed by other processes, and tells of each in order what went wrong, if anything did."""
+
+
+class Replayer:
+    """Performs a replay where a live run would be performed: the task says of which run, by its id.
+
+    The first replicate has the seed of its recording; others have their own, so that their turns are not exact. It is a
+    run with an id of its own, by its `Key`, whatever id is asked for; one that is complete is not performed again.
+    """
+
+    def __init__(self, house: Runner, mode: Mode, cache: Replays | None = None) -> None:
+        self.house = house
+        self.mode = mode
+        self._wrong: dict[str, RunError] = {}
+        self._cache = Replays(house.store) if cache is None else cache
+        self._about: dict[Digest, tuple[list[Any], Json]] = {}
+
+    async def __call__(self, run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
+        key = self.key(playbook, task, seed)
+        if wrong := self._wrong.get(key.id):
+            raise type(wrong)(*wrong.args)
+        if (done := self._cache.get(key.id)) is None:
+            done = await self.house.replay(key.id, playbook, key.recording, self.mode, seed=key.seed, ledger=ledger)
+            self._cache.keep(done)
+        if done.status == "failed":
+            raise Missed(done.error.removeprefix(MISSED_ERROR))
+        return done
+
+    async def ahead(self, items: Sequence[tuple[Playbook, Task]], others: Others, ledger: Ledger | None = None) -> None:
+        """Have first replicates performed by others. What went wrong there is told here, and not tried again.
+
+        Raises BudgetSpent if the ledger has not enough for all of them.
+        """
+        async with aclosing(others(items, ledger or Ledger())) as coming:
+            for playbook, task in items:
+                if (wrong := await anext(coming)) is not None:
+                    expect_paid(ledger)
+                    self._wrong[self.key(playbook, task, seed_of(task, 0)).id] = wrong
+
+    def labels(self, playbook: Playbook, task: Task) -> Mapping[str, Mapping[str, int]]:
+        """How many steps of each kind have which label in the first replicate of a task, which was performed."""
+        labels: dict[str, Counter[str]] = {}
+        run = self.key(playbook, task, seed_of(task, 0)).id
+        _add_labels(labels, self._cache.get(run) or recall(self.house.store, run), self.house.store)
+        return labels
+
+    def key(self, playbook: Playbook, task: Task, seed: int) -> Key:
+        """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
+        recording = recording_of(task)
+        tools, known = self._about.get(playbook.digest, ([], None))
+        if known is None or tools != self.house.tools:
+            known = about(self.house, playbook)
+            self._about[playbook.digest] = (list(self.house.tools), known)
+        return Key(
+            playbook=playbook.digest,
+            inputs=dict(task.inputs),
+            seed=_seed(self.house.store, recording) if seed == seed_of(task, 0) else seed,
+            replicate=seed,
+            mode=str(self.mode),
+            recording=recording,
+            **known,
+        )
+
+
+def _seed(store: Store, run: str) -> int:
+    for fact in store.facts(Query(kind="start", key=run)):
+        return int(fact.body["seed"])
+    raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
+
+
+def replayed(bench: Bench, house: Runner, mode: Mode = STRICT, cache: Replays | None = None) -> Bench:
+    """A bench on which nothing is live but what the mode allows: tasks are past runs, as `history` gives them.
+
+    Its cells are not those of live runs: what they are named by says that they were replayed, and how.
+    """
+
+    def identity(playbook: Playbook) -> Json:
+        return {**bench.identity(playbook), "replay": {"mode": str(mode), **about(house, playbook)}}
+
+    # What others perform elsewhere would be live. Judges are: nobody recorded what they are asked.
+    return replace(bench, perform=Replayer(house, mode, cache), identity=identity, elsewhere=None, live=bench)
+
+
+def is_replayed(models: Json) -> bool:
+    """Whether an arm was registered on a bench of replays, by what its experiment says of its models."""
+    how = models.get("replay")
+    return isinstance(how, Mapping) and {"mode", "models", "code"} <= how.keys()  # a model may have that name
+
+
+def about(house: Runner, playbook: Playbook) -> Json:
+    """What stands behind a playbook: models, tools and code."""
+    tools = {name: _tool(each) for name, each in sorted(toolbox(house.tools).items())}
+    sources = [source.model_dump(mode="json") for source in house.settings.tools]
+    return {
+        "models": house.identity(playbook),
+        "tools": {**tools, "workspace": digest("tools", {"sources": sources})} if sources else tools,
+        "code": _code(playbook),
+    }
+
+
+def _tool(each: Tool) -> Json:
+    return {"changes": each.changes, "about": each.about, "code": _source(inspect.unwrap(each.function))}
+
+
+def _code(playbook: Playbook) -> str:
+    """The version of seedbed and, of a program, the digest of the file that it is in."""
+    ours = f"seedbed {version('seedbed')}"
+    if playbook.program is None:
+        return ours
+    module = inspect.getmodule(inspect.unwrap(program_of(playbook)))
+    return f"{ours}, {playbook.program} {_source(module)}"
+
+
+def _source(what: Any) -> str:
+    """The digest of its source, or its name where there is none."""
+    try:
+        return digest("code", inspect.getsource(what))[3:35]
+    except (OSError, TypeError):
+        return f"{getattr(what, '__module__', '')}.{getattr(what, '__qualname__', type(what).__qualname__)}"
+
+
+def is_invalid(cell: Cell) -> bool:
+    """Whether a cell has no value because its recording could not answer: it says nothing of the playbook."""
+    return cell.value is None and cell.reason.startswith(MISSED)
+
+
+# Batches
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one replay: its run, or why there is none."""
+
+    run: Run | None
+    reason: str = ""
+
+    @property
+    def is_invalid(self) -> bool:
+        return self.reason.startswith(MISSED)
+
+
+async def replay_all(
+    playbooks: Sequence[Playbook],
+    tasks: Iterable[Task],
+    perform: Perform,
+    *,
+    at_once: int = 8,
+    replicate: int = 0,
+    ledger: Ledger | None = None,
+) -> AsyncGenerator[tuple[Task, tuple[Outcome, ...]], None]:
+    """Each task with its replays by all playbooks, in the order of the tasks; they are performed at the same time."""
+
+    async def one(item: tuple[Playbook, Task]) -> Outcome:
+        playbook, task = item
+        try:
+            return Outcome(await perform("", playbook, task, seed_of(task, replicate), ledger or Ledger()))
+        except RunError as wrong:
+            return Outcome(None, str(wrong))
+
+    listed = list(tasks)
+    items = [(playbook, task) for task in listed for playbook in playbooks]
+    async with aclosing(in_order(items, one, at_once=at_once)) as outcomes:
+        for task in listed:
+            yield task, tuple([await anext(outcomes) for _ in playbooks])
+
+
+@dataclass(frozen=True, slots=True)
+class Answerable:
+    """The tasks whose recordings answer all playbooks, and why the others do not, by their ids.
+
+    `steps` are how many steps of the last playbook, the candidate, have which label; none of its turns is substituted.
+    """
+
+    tasks: Dataset
+    missed: Mapping[str, str]
+    steps: Mapping[str, int]
+
+
+async def answerable(
+    playbooks: Sequence[Playbook],
+    tasks: Dataset,
+    perform: Replayer,
+    *,
+    at_once: int = 8,
+    ledger: Ledger | None = None,
+) -> Answerable:
+    """Replay all tasks by all playbooks, and see which can be compared.
+
+    What was replayed to find out is not replayed again: compare on these tasks, and say how many were left out. One
+    where a turn of the last playbook is substituted cannot: what was said to another is no answer to its own words.
+    Raises BudgetSpent if the ledger has not enough for all of them.
+    """
+    missed: dict[str, str] = {}
+    steps: Counter[str] = Counter()
+    replays = replay_all(playbooks, tasks, perform, at_once=at_once, ledger=ledger)
+    async with aclosing(replays):
+        async for task, outcomes in replays:
+            if any(each.run is None for each in outcomes):
+                expect_paid(ledger)
+            if wrong := next((each.reason for each in outcomes if each.is_invalid), ""):
+                missed[task.id] = wrong
+                continue
+            labels = perform.labels(playbooks[-1], task)
+            if labels.get("turn", {}).get("substituted"):
+                missed[task.id] = SUBSTITUTED
+                continue
+            for counts in labels.values():
+                steps.update(counts)
+    return Answerable(Dataset(tuple(task for task in tasks if task.id not in missed)), missed, steps)
+
+
+def expect_paid(ledger: Ledger | None) -> None:
+    """What could not be paid says nothing of a recording."""
+    if ledger and ledger.is_short and ledger.limit_usd is not None:
+        raise BudgetSpent(
+            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd)} before all runs were replayed; "
+            "expected enough to go on. Compare again with a higher limit: what was paid is not paid twice"
+        )
+
+
+def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None:
+    """Count the labels of a replay, and of those that it opened."""
+    for kind, counts in ((run.replay or {}).get("labels") or {}).items():
+        labels.setdefault(kind, Counter()).update(counts)
+    for child in run.children:
+        _add_labels(labels, recall(store, child.run), store)

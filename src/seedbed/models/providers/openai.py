@@ -1,0 +1,382 @@
+"""A chat model for every endpoint that speaks the way OpenAI's does, without OpenAI's package.
+
+```yaml
+models:
+  large: {use: openai, args: {model: gpt-5, api_key: {env: OPENAI_API_KEY}}}
+  own:   {use: openai, args: {model: qwen3, base_url: "http://127.0.0.1:8000/v1"}, usd_per_million: [0, 0]}
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, field_validator
+
+from seedbed.errors import ModelUnavailable, Why, shown
+from seedbed.models.calling.connections import client, shared_client
+from seedbed.models.failures import why_status, wished_wait
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["OpenAIChat"]
+
+
+class OpenAIChat(BaseChatModel):
+    """Any OpenAI-compatible endpoint as a LangChain chat model.
+
+    `timeout` is how many seconds the endpoint may stay silent. `headers` and `body` are added to every request, for
+    what only some endpoints know. With `logprobs` a reply says how sure the model was of it. Nothing is tried twice
+    here: every failure is a ModelUnavailable that says why.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    base_url: str = "https://api.openai.com/v1"
+    api_key: SecretStr | None = None
+    timeout: PositiveFloat = 120.0
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    body: dict[str, Any] = Field(default_factory=dict)
+    temperature: NonNegativeFloat | None = None
+    max_tokens: PositiveInt | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("expected a URL such as https://host/v1")
+        return url
+
+    @property
+    def _llm_type(self) -> str:
+        return "openai-compatible"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"model": self.model, "base_url": self.base_url}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Let the model call tools. `tool_choice` is "auto", "none", "any" (it must call one) or the name of one."""
+        if tool_choice is True or tool_choice == "any":
+            tool_choice = "required"
+        elif isinstance(tool_choice, str) and tool_choice not in ("auto", "none", "required"):
+            tool_choice = {"type": "function", "function": {"name": tool_choice}}
+        chosen = {"tool_choice": tool_choice} if tool_choice else {}
+        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **chosen, **kwargs)
+
+    # Asking
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request = self._request(messages, stop, **kwargs)
+        with self._failures(), client() as once:
+            answer = once.post(**request)
+            self._check(answer)
+            return self._result(answer.content)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request = self._request(messages, stop, **kwargs)
+        with self._failures():
+            answer = await (await shared_client()).post(**request)
+            self._check(answer)
+            return self._result(answer.content)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        request = self._request(messages, stop, stream=True, **kwargs)
+        with self._failures(), client() as once, once.stream("POST", **request) as answer:
+            if not answer.is_success:
+                answer.read()
+                self._check(answer)
+            heard = Heard()
+            for piece in answer.iter_bytes():
+                yield from map(self._chunk, heard.more(piece))
+            yield self._last(heard)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        request = self._request(messages, stop, stream=True, **kwargs)
+        with self._failures():
+            async with (await shared_client()).stream("POST", **request) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    self._check(answer)
+                heard = Heard()
+                async for piece in answer.aiter_bytes():
+                    for event in heard.more(piece):
+                        yield self._chunk(event)
+                yield self._last(heard)
+
+    def _request(
+        self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, stream: bool = False, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What is sent, as arguments of an httpx request. What a call does not say is taken from the fields."""
+        import httpx
+
+        wishes = {
+            "model": self.model,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+            "stop": [*self.stop, *(stop or ())] or None,
+            "logprobs": self.logprobs or None,
+            **self.body,
+            **kwargs,
+        }
+        if "//api.openai.com/" in f"{self.base_url}/":  # where newer models refuse the name that everybody else knows
+            limit = wishes.pop("max_tokens")
+            wishes["max_completion_tokens"] = limit or wishes.get("max_completion_tokens")
+        if stream:
+            wishes |= {"stream": True, "stream_options": {"include_usage": True}}
+        content = {name: value for name, value in wishes.items() if value is not None}
+        content["messages"] = convert_to_openai_messages(messages)
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        if self.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.api_key.get_secret_value()}"
+        return {
+            "url": f"{self.base_url.rstrip('/')}/chat/completions",
+            "content": json.dumps(content, ensure_ascii=False).encode(errors="replace"),
+            "headers": {"Content-Type": "application/json", **headers},
+            "timeout": httpx.Timeout(self.timeout, pool=None),  # to wait for a connection is no failure of the endpoint
+        }
+
+    # Answers
+
+    def _result(self, content: bytes) -> ChatResult:
+        answer = _read(content)
+        if answer.get("error"):
+            raise self._refused(answer["error"])
+        choice = answer["choices"][0]
+        message = choice["message"]
+        self._decent(choice, message)
+        extra = {key: message[key] for key in ("reasoning_content",) if message.get(key)}
+        if message.get("tool_calls"):
+            extra["tool_calls"] = message["tool_calls"]  # from which LangChain reads them, the broken ones too
+        said = AIMessage(
+            content=_text(message.get("content")),
+            additional_kwargs=extra,
+            usage_metadata=_usage(answer.get("usage")),
+            response_metadata={**_metadata(answer, answer.get("usage")), **_sureness(choice)},
+        )
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+    def _chunk(self, event: dict[str, Any]) -> ChatGenerationChunk:
+        if event.get("error"):
+            raise self._refused(event["error"])
+        choice = (event.get("choices") or [{}])[0]
+        delta = choice.get("delta") or {}
+        self._decent(choice, delta)
+        calls = [
+            tool_call_chunk(
+                name=call.get("function", {}).get("name"),
+                args=call.get("function", {}).get("arguments"),
+                id=call.get("id"),
+                index=call.get("index", 0),
+            )
+            for call in delta.get("tool_calls") or ()
+        ]
+        extra = {key: delta[key] for key in ("reasoning_content",) if delta.get(key)}
+        said = AIMessageChunk(
+            content=_text(delta.get("content")),
+            additional_kwargs=extra,
+            tool_call_chunks=calls,
+            response_metadata=_sureness(choice),
+        )
+        return ChatGenerationChunk(message=said)
+
+    def _last(self, heard: Heard) -> ChatGenerationChunk:
+        """What is known at the end only. Pieces are put together by adding up, so it must be said but once."""
+        if heard.end is None:
+            raise self._unavailable("transient", "found an answer that breaks off", "Ask again")
+        metadata = _metadata(heard.end, heard.usage)
+        said = AIMessageChunk(
+            content="", usage_metadata=_usage(heard.usage), response_metadata=metadata, chunk_position="last"
+        )
+        return ChatGenerationChunk(message=said)
+
+    # Failures
+
+    def _decent(self, choice: Mapping[str, Any], message: Mapping[str, Any]) -> None:
+        refusal = message.get("refusal")
+        if refusal or choice.get("finish_reason") == "content_filter":
+            told = self._quoted(refusal or "its content filter")
+            raise self._unavailable("refused", f"found a refusal: {told}", "Ask for something else")
+
+    def _check(self, answer: httpx.Response) -> None:
+        if not answer.is_success:
+            try:
+                told = _error(json.loads(answer.content)["error"])
+            except (ValueError, KeyError, TypeError):
+                told = answer.content[:1000].decode(errors="replace")
+            raise self._said(answer.status_code, told, f"status {answer.status_code}", wished_wait(answer.headers))
+
+    def _refused(self, error: object) -> ModelUnavailable:
+        """An error inside an answer that began well; the code of some is an HTTP status, of others a word."""
+        code = error.get("code") if isinstance(error, Mapping) else None
+        told = _error(error)
+        status = code if isinstance(code, int) else 400 if "invalid_request" in told else 500
+        return self._said(status, told, "an error in the answer")
+
+    def _said(self, status: int, told: str, where: str, wait_seconds: float | None = None) -> ModelUnavailable:
+        because = why_status(status, told)
+        remedies = {401: "Check api_key", 403: "Check api_key", 404: "Check model and base_url"}
+        remedy = remedies.get(status, _REMEDIES[because])
+        return self._unavailable(because, f"found {where}: {self._quoted(told)}", remedy, wait_seconds)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Says of everything that goes wrong on the way why it did."""
+        import httpx
+
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            found = f"found {type(error).__name__} after {self.timeout:g} s"
+            raise self._unavailable("transient", found, "Ask again, or raise timeout") from error
+        except httpx.HTTPError as error:
+            found = f"found {type(error).__name__}: {self._quoted(error)}"
+            raise self._unavailable("transient", found, "Check base_url and the network") from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            found = f"found an answer that cannot be read ({type(error).__name__}: {self._quoted(error)})"
+            raise self._unavailable("transient", found, "Ask again, or check base_url") from error
+
+    def _quoted(self, told: object) -> str:
+        """What the endpoint told, without our secrets: some repeat the key that they refuse."""
+        text = str(told)
+        for secret in (self.api_key, *self.headers.values()):
+            if secret is not None and secret.get_secret_value():
+                text = text.replace(secret.get_secret_value(), "…")
+        return shown(text, 300)
+
+    def _unavailable(self, because: Why, found: str, remedy: str, wait: float | None = None) -> ModelUnavailable:
+        who = f"{self.model} at {urlsplit(self.base_url).netloc.rpartition('@')[2]}"
+        return ModelUnavailable(f"{who} gave no answer: {found}; expected a reply. {remedy}", because, wait)
+
+
+_REMEDIES: dict[Why, str] = {
+    "transient": "Ask again",
+    "rate": "Wait, and ask less often: set requests_per_minute or tokens_per_minute on its card",
+    "credit": "Pay its provider, or use another model",
+    "context": "Shorten what it reads, or use a model with a larger context",
+    "refused": "Ask for something else",
+    "ours": "Correct its arguments",
+}
+
+
+class Heard:
+    """The events of a streamed answer, put together from pieces of any size, and how far they got."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.end: dict[str, Any] | None = None
+        """The event that says why the answer ended."""
+        self.usage: Any = None
+        """The newest one: some endpoints count up from event to event."""
+
+    def more(self, piece: bytes) -> Iterator[dict[str, Any]]:
+        # Only a line feed ends a line; Python knows other separators, which may stand within an answer.
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            data = line[5:].strip() if line.startswith(b"data:") else b""
+            if data == b"[DONE]":
+                self.end = self.end or {"choices": [{}]}
+            elif data:
+                event = _read(data)
+                self.usage = event.get("usage") or self.usage
+                if any(choice.get("finish_reason") for choice in event.get("choices") or ()):
+                    self.end = event
+                yield event
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    value = json.loads(content)
+    if not isinstance(value, dict):
+        raise TypeError(f"found {type(value).__name__} in the place of an object")
+    return value
+
+
+def _text(content: Any) -> Any:
+    """A text that can be written down: JSON may hold halves of characters. Other forms of content stay as they are."""
+    return content.encode(errors="replace").decode() if isinstance(content, str) else content or ""
+
+
+def _error(error: object) -> str:
+    if not isinstance(error, Mapping):
+        return str(error)
+    return ": ".join(str(error[key]) for key in ("type", "code", "message") if error.get(key))
+
+
+def _usage(told: Any) -> UsageMetadata | None:
+    if not told:
+        return None
+    read, written = int(told["prompt_tokens"]), int(told.get("completion_tokens") or 0)
+    cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens")
+    thought = (told.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    if cached is not None:
+        usage["input_token_details"] = InputTokenDetails(cache_read=int(cached))
+    if thought is not None:
+        usage["output_token_details"] = OutputTokenDetails(reasoning=int(thought))
+    return usage
+
+
+def _metadata(answer: Mapping[str, Any], usage: Any) -> dict[str, Any]:
+    known = {
+        "finish_reason": next(choice.get("finish_reason") for choice in answer["choices"]),
+        "model_name": answer.get("model"),
+        "system_fingerprint": answer.get("system_fingerprint"),
+        "cost_usd": (usage or {}).get("cost"),  # what was charged, which only some providers tell
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _sureness(choice: Mapping[str, Any]) -> dict[str, Any]:
+    told = (choice.get("logprobs") or {}).get("content")
+    return {"logprobs": {"content": told}} if told else {}

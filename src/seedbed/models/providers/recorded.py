@@ -1,0 +1,155 @@
+"""A model that answers from a record of what models answered before.
+
+```yaml
+models:
+  small: {use: table, args: {path: answers.csv, model: small-1}}
+```
+The table has the columns prompt, model and reply, and may have prompt_tokens, completion_tokens, cost_usd and
+latency_seconds: a Reply then says what the recorded answer took.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PrivateAttr, ValidationError
+from pydantic import model_validator as validated
+
+from seedbed.errors import ModelUnavailable, shown
+
+__all__ = ["RecordedChat", "Row"]
+
+
+class Row(BaseModel):
+    """One recorded answer. Further columns are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    prompt: str
+    model: str
+    reply: str
+    prompt_tokens: NonNegativeInt | None = None
+    completion_tokens: NonNegativeInt | None = None
+    cost_usd: NonNegativeFloat | None = None
+    latency_seconds: NonNegativeFloat | None = None
+
+
+class RecordedChat(BaseChatModel):
+    """Answers the last user message with the reply that was recorded for it, word for word the same.
+
+    The record is a file, CSV or one JSON object on each line, or given as `rows`. `model` is the one to speak for; it
+    may be left out if the record knows only one. If a prompt was recorded twice, the first reply counts.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: Path | None = None
+    rows: list[Row] = Field(default_factory=list, repr=False)
+    model: str = ""
+    folder: Path = Path()
+    """Where a relative `path` starts: beside the workspace file, if there is one."""
+    _replies: dict[str, Row] = PrivateAttr()
+
+    @validated(mode="after")
+    def _look_up(self) -> Self:
+        if (self.path is None) == (not self.rows):
+            raise ValueError("found neither or both of path and rows; expected one of them")
+        if self.path is None:
+            record = _by_model(self.rows)
+        else:
+            file = self.folder / self.path
+            try:
+                record = _recorded(file, file.stat().st_mtime_ns)
+            except OSError as error:
+                raise ValueError(f"path: found {self.path}: {error.strerror}; expected a CSV or JSONL file") from error
+        if self.model not in record and (self.model or len(record) != 1):
+            known = ", ".join(record) or "none"
+            raise ValueError(f"model: found {shown(self.model)}; expected one of those recorded: {known}")
+        self._replies = record[self.model or next(iter(record))]
+        return self
+
+    @property
+    def _llm_type(self) -> str:
+        return "table"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        prompt = next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
+        if prompt not in self._replies:
+            who = f" of {self.model}" if self.model else ""
+            raise ModelUnavailable(
+                f"the table has no reply{who}: found the prompt {shown(prompt, 300)}; "
+                f"expected one of the {len(self._replies)} that were recorded. Add a row for it"
+            )
+        row = self._replies[prompt]
+        read, written = row.prompt_tokens, row.completion_tokens
+        took = {"cost_usd": row.cost_usd, "latency_seconds": row.latency_seconds}
+        answer = AIMessage(
+            content=row.reply,
+            usage_metadata=None
+            if read is None or written is None
+            else {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+            response_metadata={
+                "finish_reason": "stop",
+                **{name: value for name, value in took.items() if value is not None},
+            },
+        )
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate(messages)  # a look into a dictionary needs no thread
+
+
+@functools.lru_cache(maxsize=8)
+def _recorded(path: Path, changed: int) -> dict[str, dict[str, Row]]:
+    """A file is read once for all models that it speaks for, and again if it `changed`."""
+    return _by_model(_read(path))
+
+
+def _by_model(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    record: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        record.setdefault(row.model, {}).setdefault(row.prompt, row)
+    return record
+
+
+def _read(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = _cells(file) if path.suffix == ".csv" else (json.loads(line) for line in file if line.strip())
+        for number in count(1):
+            try:
+                yield Row.model_validate(next(rows))
+            except StopIteration:
+                return
+            except ValidationError as error:
+                told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+                raise ValueError(f"{path.name}, row {number}: {told}") from None
+            except (ValueError, csv.Error) as error:
+                raise ValueError(f"{path.name}, row {number}: {error}") from None
+
+
+def _cells(file: TextIO) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file. An empty cell says nothing, except that a reply may be empty."""
+    for row in csv.DictReader(file, strict=True):
+        yield {name: cell for name, cell in row.items() if name and cell is not None and (cell or name == "reply")}

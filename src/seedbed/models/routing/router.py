@@ -1,0 +1,391 @@
+"""Choose the model for a step: who can, who fits, who can be paid; then by what was declared and what was learned.
+
+```yaml
+models:
+  fast:   {use: embedded, can: [reasoning], skill: {reasoning: 0.6}}
+  strong: {use: package.Class, can: [reasoning], skill: {reasoning: 0.9}, usd_per_million: [3, 15]}
+```
+A choice depends on the cards, on the outcomes learned so far and on its seed; not on earlier choices, and not on the
+order of the models. The chance with which it was made is exact, so that later one can tell what others would have done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Literal, Self, TypeAlias
+
+from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
+from seedbed.models.cards import Card, Model, Registry
+from seedbed.stats.bandits import Belief, Seen, chances, drawn, expectation, follow, level, mixed
+
+__all__ = ["Choice", "Considered", "Policy", "Quality", "Router"]
+
+Models: TypeAlias = Registry | Mapping[str, Model]
+
+Quality: TypeAlias = Literal["balanced", "maximum"]
+"""Whether quality is weighed against cost and latency, or is all that counts."""
+
+LEAST_TOKENS = 16
+"""The shortest answer worth paying for."""
+
+FORGETTING = 0.1
+"""The weight of the newest measurement in the moving averages of cost and latency, from the tenth on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How choices are made.
+
+    A declared skill counts as `prior_strength` outcomes: enough to be followed at once, and outvoted by twice as many
+    that say otherwise. Where nothing is declared, a model is expected to be as good as others are at this type of
+    task, which counts as `guess_strength` outcomes, and as much better or worse as it was at other types, which counts
+    as at most `borrowed` more. Beliefs are `sharpness` times as firm when choosing as when learning, since plain
+    Thompson sampling explores more than a few hundred choices can pay back; in return a share `explore` of choices
+    is blind. A model that costs as much as the average of those that fit gives up `cost_weight` of quality, one twice
+    as dear twice that; latency likewise. After `half_life` further outcomes of its type an outcome counts half.
+    """
+
+    prior_strength: float = 12.0
+    guess_strength: float = 3.0
+    borrowed: float = 20.0
+    sharpness: float = 12.0
+    explore: float = 0.03
+    cost_weight: float = 0.015
+    latency_weight: float = 0.005
+    half_life: float = 200.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            above = name in ("prior_strength", "guess_strength", "sharpness", "half_life")
+            most = 1 if name == "explore" else math.inf
+            if not (0 <= value <= most and math.isfinite(value)) or (above and value == 0):
+                expected = "a share from 0 to 1" if most == 1 else f"a finite number {'above' if above else 'from'} 0"
+                raise SettingsError([Problem(f"routing.{name}", shown(value), expected)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """A model that was looked at: why it was rejected, or what was expected of it.
+
+    `score` is the expected quality less what cost and latency take away; `chance` is how likely it was to be chosen.
+    """
+
+    model: str
+    rejected: str = ""
+    expected: float | None = None
+    score: float | None = None
+    cost_usd: float | None = None
+    chance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which model, with which chance, out of which, and why. `preferred` choices were not the router's own."""
+
+    model: str
+    propensity: float
+    considered: tuple[Considered, ...]
+    because: str
+    task_type: str
+    quality: Quality
+    preferred: bool = False
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Who else fits, the best first: whom to ask if the chosen one fails."""
+        fitting = [each for each in self.considered if not each.rejected and each.model != self.model]
+        return tuple(each.model for each in sorted(fitting, key=lambda each: (-(each.score or 0.0), each.model)))
+
+    def document(self) -> dict[str, Any]:
+        """The decision as JSON, to be kept as a fact of kind "routing"."""
+        return {**asdict(self), "considered": [asdict(each) for each in self.considered]}
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of a model at one type of task: decayed sums of scores and outcomes, moving averages."""
+
+    score: float = 0.0
+    weight: float = 0.0
+    costs: int = 0
+    cost_usd: float | None = None
+    latencies: int = 0
+    latency_seconds: float | None = None
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.score, self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    why: Literal["capability", "context", "money"]
+    text: str
+
+
+class Router:
+    """Chooses among models and learns from outcomes."""
+
+    def __init__(self, models: Models, policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
+        self._models = {name: models[name] for name in sorted(models)}
+        self._records: dict[str, dict[str, _Record]] = {}
+        self._levels: dict[str, float] = {}
+
+    def choose(
+        self,
+        task_type: str,
+        needs: Sequence[str] = (),
+        prefer: str | None = None,
+        *,
+        prompt_tokens: int,
+        max_tokens: int,
+        most_prompt_tokens: int | None = None,
+        affordable: float | None = None,
+        quality: Quality = "balanced",
+        max_cost_usd: float | None = None,
+        seed: int | str,
+    ) -> Choice:
+        """The model for one call.
+
+        It can do all that is needed, its context holds prompt and reply, and it can be paid from `affordable`, which is
+        left of a budget, and from `max_cost_usd`: in full, or if nobody can, at least for a short reply. Who reserves
+        more for the prompt than it has by estimate says so by `most_prompt_tokens`. `prefer` is chosen whenever it
+        fits. Raises BudgetSpent if nobody fits and somebody would for more money, otherwise ModelUnavailable; both say
+        of every model why not.
+        """
+        if quality not in ("balanced", "maximum"):
+            raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
+        if prefer is not None and prefer not in self._models:
+            known = ", ".join(self._models) or "none"
+            raise SettingsError([Problem("prefer", f"no model named {shown(prefer)}", f"one of: {known}")])
+        most_tokens = prompt_tokens if most_prompt_tokens is None else most_prompt_tokens
+        calls = {name: _Call(model, prompt_tokens, max_tokens) for name, model in self._models.items()}
+        dearest = {name: _Call(model, most_tokens, max_tokens) for name, model in self._models.items()}
+        limits = [(affordable, "left"), (max_cost_usd, "allowed")]
+        limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
+        rejected: dict[str, _Rejection] = {}
+        for name in calls:
+            if why := calls[name].rejection(needs) or (which and dearest[name].too_dear(limit, which)):
+                rejected[name] = why
+        fitting = [name for name in calls if name not in rejected]
+        if not fitting:
+            raise _nothing_fits(task_type, rejected)
+        cut = [name for name in fitting if (dearest[name].cost_usd() or 0.0) > limit]
+        if len(cut) < len(fitting):
+            rejected |= dict.fromkeys(cut, _Rejection("money", f"${limit:.6f} {which} would cut its reply short"))
+            fitting = [name for name in fitting if name not in cut]
+
+        costs = self._costs(task_type, {name: calls[name].cost_usd() for name in fitting})
+        beliefs = {name: self.belief(task_type, name, needs) for name in fitting}
+        penalties = self._penalties(task_type, fitting, costs) if quality == "balanced" else dict.fromkeys(fitting, 0.0)
+        if prefer in fitting:
+            chosen, because, odds = prefer, "it is preferred", {name: float(name == prefer) for name in fitting}
+        else:
+            chosen, because, odds = self._draw(task_type, seed, beliefs, penalties)
+        if prefer in rejected:
+            because += f"; {prefer} is preferred, but {rejected[prefer].text}"
+        considered = [
+            Considered(
+                model=name,
+                expected=beliefs[name].mean,
+                score=beliefs[name].mean - penalties[name],
+                cost_usd=costs[name],
+                chance=odds[name],
+            )
+            for name in fitting
+        ]
+        considered += [Considered(model=name, rejected=rejected[name].text) for name in sorted(rejected)]
+        return Choice(
+            model=chosen,
+            propensity=odds[chosen],
+            considered=tuple(considered),
+            because=because,
+            task_type=task_type,
+            quality=quality,
+            preferred=chosen == prefer,
+        )
+
+    def learn(
+        self, task_type: str, model: str, score: float, cost_usd: float | None, latency_seconds: float | None
+    ) -> None:
+        """Take an outcome: a score from 0 to 1, and what it took as far as that is known."""
+        if not 0 <= score <= 1:
+            raise SeedbedError(f"score: found {shown(score)}; expected a number from 0 to 1")
+        for name, value in (("cost_usd", cost_usd), ("latency_seconds", latency_seconds)):
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise SeedbedError(f"{name}: found {shown(value)}; expected a finite number from 0, or None")
+        task = self._records.setdefault(task_type, {})
+        keep = 0.5 ** (1 / self.policy.half_life)
+        for record in task.values():
+            record.score *= keep
+            record.weight *= keep
+        record = task.setdefault(model, _Record())
+        record.score += score
+        record.weight += 1
+        if cost_usd is not None:
+            record.costs += 1
+            record.cost_usd = follow(record.cost_usd, cost_usd, record.costs, FORGETTING)
+        if latency_seconds is not None:
+            record.latencies += 1
+            record.latency_seconds = follow(record.latency_seconds, latency_seconds, record.latencies, FORGETTING)
+        self._levels[task_type] = self._level(task_type)
+
+    def belief(self, task_type: str, model: str, needs: Sequence[str] = ()) -> Belief:
+        """What is thought of a model at a type of task: what its card declares, and what was learned."""
+        declared = _declared(self._models[model].card, task_type, needs)
+        if declared is not None:
+            prior = Belief.prior(declared, self.policy.prior_strength)
+        else:
+            elsewhere = [
+                (task[model].seen, self._levels[other])
+                for other, task in sorted(self._records.items())
+                if other != task_type and model in task
+            ]
+            here = self._levels.get(task_type) or self._level(task_type)
+            prior = expectation(here, elsewhere, self.policy.guess_strength, self.policy.borrowed)
+        record = self._records.get(task_type, {}).get(model, _Record())
+        return Belief(prior.good + record.score, prior.bad + record.weight - record.score)
+
+    def _level(self, task_type: str) -> float:
+        task = self._records.get(task_type, {})
+        # In the order of names, so that sums do not depend on who was learned of first.
+        return level((task[name].seen for name in sorted(task)), self.policy.guess_strength)
+
+    @classmethod
+    def from_outcomes(cls, models: Models, outcomes: Iterable[Mapping[str, Any]], policy: Policy | None = None) -> Self:
+        """The router that learned these outcomes, the oldest first: facts of kind "outcome"."""
+        router = cls(models, policy)
+        for each in outcomes:
+            router.learn(
+                each["task_type"], each["model"], each["score"], each.get("cost_usd"), each.get("latency_seconds")
+            )
+        return router
+
+    def state(self) -> dict[str, Any]:
+        """All that was learned, as JSON."""
+        records = {
+            task: {name: asdict(record) for name, record in models.items()} for task, models in self._records.items()
+        }
+        return {"policy": asdict(self.policy), "records": records}
+
+    @classmethod
+    def from_state(cls, models: Models, state: Mapping[str, Any]) -> Self:
+        """The router as it was, among these models. Raises SeedbedError if the state is not from `state()`."""
+        try:
+            router = cls(models, Policy(**state["policy"]))
+            for task, records in state["records"].items():
+                router._records[task] = {name: _Record(**record) for name, record in records.items()}
+                router._levels[task] = router._level(task)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise SeedbedError(f"state: found {shown(state)}; expected policy and records, as from state()") from error
+        return router
+
+    def _draw(
+        self, task_type: str, seed: int | str, beliefs: Mapping[str, Belief], penalties: Mapping[str, float]
+    ) -> tuple[str, str, dict[str, float]]:
+        if len(beliefs) == 1:
+            (only,) = beliefs
+            return only, "no other model fits", {only: 1.0}
+        firm = {name: belief.sharpened(self.policy.sharpness) for name, belief in beliefs.items()}
+        best = chances(firm, penalties)
+        odds = mixed(best, self.policy.explore)
+        # The choice is drawn from the computed chances, not from the beliefs: so the propensity is exact.
+        if _uniform("explore", seed, task_type) < self.policy.explore:
+            chosen = drawn(dict.fromkeys(best, 1 / len(best)), _uniform("choose", seed, task_type))
+            return chosen, f"chosen blindly out of {len(best)}, as {self.policy.explore:.0%} of all are", odds
+        chosen = drawn(best, _uniform("choose", seed, task_type))
+        expected = f"expected {beliefs[chosen].mean:.2f}, less {penalties[chosen]:.2f} for cost and latency"
+        return chosen, f"{expected}: the best of {len(best)} with chance {best[chosen]:.2f}", odds
+
+    def _costs(self, task_type: str, most: Mapping[str, float | None]) -> dict[str, float | None]:
+        """What a call is expected to cost: as measured, otherwise the share of the dearest case that others needed."""
+        task = self._records.get(task_type, {})
+        measured = {name: task[name].cost_usd for name in most if name in task}
+        both = [(paid, dearest) for name, paid in measured.items() if paid is not None and (dearest := most[name])]
+        share = min(1.0, sum(paid for paid, _ in both) / sum(dearest for _, dearest in both)) if both else 1.0
+        costs: dict[str, float | None] = {}
+        for name, dearest in most.items():
+            paid = measured.get(name)
+            costs[name] = paid if paid is not None else None if dearest is None else dearest * share
+        return costs
+
+    def _penalties(self, task_type: str, fitting: Sequence[str], costs: Mapping[str, float | None]) -> dict[str, float]:
+        task = self._records.get(task_type, {})
+        latencies = {name: task[name].latency_seconds if name in task else None for name in fitting}
+        dear, slow = _relative(costs), _relative(latencies)
+        policy = self.policy
+        return {name: policy.cost_weight * dear[name] + policy.latency_weight * slow[name] for name in fitting}
+
+
+class _Call:
+    """What asking a model takes and may cost."""
+
+    def __init__(self, model: Model, prompt_tokens: int, max_tokens: int) -> None:
+        self._model = model
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+
+    @cached_property
+    def _prices(self) -> tuple[float, float] | None:
+        return self._model.price(self._prompt_tokens)
+
+    def cost_usd(self, reply_tokens: int | None = None) -> float | None:
+        """The most that a reply of this length costs, or the longest one; None if the price is not known."""
+        if self._prices is None:
+            return None
+        read, written = self._prices
+        reply = self._max_tokens if reply_tokens is None else reply_tokens
+        return (self._prompt_tokens * read + reply * written) / 1_000_000
+
+    def rejection(self, needs: Sequence[str]) -> _Rejection | None:
+        if missing := [need for need in needs if not self._model.card.masters(need)]:
+            return _Rejection("capability", f"it cannot do {', '.join(missing)}")
+        tokens, room = self._prompt_tokens + self._max_tokens, self._model.card.context_tokens
+        if room is not None and tokens > room:
+            return _Rejection("context", f"its context holds {room:,} tokens, prompt and reply take {tokens:,}")
+        return None
+
+    def too_dear(self, limit_usd: float, which: str) -> _Rejection | None:
+        least = self.cost_usd(min(LEAST_TOKENS, self._max_tokens))
+        if least is None:
+            return _Rejection("money", "its price is not known, and there is a limit")
+        if least > limit_usd:
+            return _Rejection("money", f"even a short reply may cost ${least:.6f}, ${limit_usd:.6f} is {which}")
+        return None
+
+
+def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
+    """The skill a card declares for a type of task, or else the least one for what is needed."""
+    skill = card.skill
+    if task_type in skill:
+        return skill[task_type]
+    return min(skill[need] for need in needs) if needs and all(need in skill for need in needs) else None
+
+
+def _relative(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Each value in units of the average of those known; unknown ones are taken for average, as are all zeros."""
+    known = [value for value in values.values() if value is not None]
+    average = math.fsum(known) / len(known) if known else 0.0
+    return {name: value / average if value is not None and average else 1.0 for name, value in values.items()}
+
+
+def _uniform(purpose: str, seed: int | str, task_type: str) -> float:
+    """A number in [0, 1) that is the same wherever it is drawn."""
+    drawn_bytes = blake2b(f"{purpose}|{seed}|{task_type}".encode(), digest_size=8).digest()
+    return (int.from_bytes(drawn_bytes) >> 11) / 2**53
+
+
+def _nothing_fits(task_type: str, rejected: Mapping[str, _Rejection]) -> SeedbedError:
+    listed = "; ".join(f"{name}: {rejected[name].text}" for name in sorted(rejected)) or "there are no models"
+    message = f"found no model for {shown(task_type)}: {listed}. Expected one that fits"
+    reasons = {each.why for each in rejected.values()}
+    if "money" in reasons:
+        return BudgetSpent(f"{message}. Raise the limit, ask for a shorter reply, or add a cheaper model")
+    if "context" in reasons:
+        return ModelUnavailable(f"{message}. Say less, ask for less, or add a model that holds more", "context")
+    return ModelUnavailable(f"{message}. Add a model that can, or drop what is not needed", "ours")

@@ -1,0 +1,1 @@
+"""Plug-ins: entry points, import by path, and suggestions for names that are close."""

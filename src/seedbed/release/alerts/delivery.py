@@ -1,0 +1,262 @@
+"""Tell people what happens on a channel: recorded first, then sent to everybody who wants it, once.
+
+An alert is a fact, and so is the beginning and the end of each delivery. Whoever writes the beginning down sends it: of
+several processes that is one. What could not be delivered is tried again, for a day. Nothing that goes wrong with an
+alert is raised: it must never keep a channel from being rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from seedbed.errors import StoreError
+from seedbed.playbooks.library import Library
+from seedbed.release.alerts.alert import Alert, Severity, signed_by
+from seedbed.release.alerts.senders import NotDelivered, Sender, wants
+from seedbed.release.alerts.settings import senders
+from seedbed.storage.store import Fact, Query, Store, now
+
+_log = logging.getLogger("seedbed")
+
+GIVE_UP_AFTER = timedelta(days=1)
+"""How old an alert may be that is still tried again by itself."""
+LEASE = timedelta(minutes=2)
+"""How long a delivery may be under way: whoever has not ended it by then is thought to have died."""
+
+Status: TypeAlias = Literal["begun", "delivered", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one attempt may take, how many there are before a delivery has failed, and the pause after the first.
+
+    Each further pause is four times as long.
+    """
+
+    timeout_seconds: float = 10.0
+    attempts: int = 3
+    pause_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How it went to tell one sender. `error` is why it failed, or whom it did not reach although it reached others."""
+
+    alert: str
+    sender: str
+    status: Status
+    attempts: int = 0
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "delivered"
+
+
+async def send(
+    library: Library, senders: Sequence[Sender], alert: Alert, patience: Patience | None = None
+) -> list[Delivery]:
+    """Record an alert, and tell every sender that wants it. One whose key is known already is not sent again.
+
+    It raises nothing: what failed is in what it returns, and is tried again by `resend`. If the alert cannot be written
+    down it is not sent either, and the log says so.
+    """
+    chosen = [sender for sender in senders if wants(sender, alert)]
+    if not await _added(library.store, _fact(alert, [sender.name for sender in chosen], library.by)):
+        return []
+    return await _deliver(library, [_Waiting(alert, sender) for sender in chosen], patience)
+
+
+async def resend(
+    library: Library, senders: Sequence[Sender], patience: Patience | None = None, *, everything: bool = False
+) -> list[Delivery]:
+    """Try again what is `undelivered`. It raises nothing."""
+    try:
+        waiting = await asyncio.to_thread(_waiting, library.store, senders, library.clock(), everything)
+    except (StoreError, OSError) as error:
+        _log.error("alerts that wait cannot be read: %s", error)
+        return []
+    return await _deliver(library, waiting, patience)
+
+
+def undelivered(
+    store: Store, senders: Sequence[Sender], *, at: datetime | None = None, everything: bool = False
+) -> list[tuple[Alert, Sender]]:
+    """Who has not been told of what, and should be tried again now: after a minute, and twice as long each time.
+
+    With `everything` also those whose time has not come, or is over. An alert that has ended meanwhile is left out: its
+    end is told instead.
+    """
+    return [(each.alert, each.sender) for each in _waiting(store, senders, at or now(), everything)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Somebody to be told of something, after so many tries."""
+
+    alert: Alert
+    sender: Sender
+    tries: int = 0
+
+
+def _waiting(store: Store, senders: Sequence[Sender], at: datetime, everything: bool) -> list[_Waiting]:
+    since = None if everything else at - GIVE_UP_AFTER
+    known = {fact.key: fact for fact in store.facts(Query(kind="alert", since=since))}
+    tries: dict[tuple[str, str], list[Fact]] = {}
+    for fact in store.facts(Query(kind="delivery", since=since)):
+        tries.setdefault((fact.subject, fact.body["sender"]), []).append(fact)
+    return [
+        _Waiting(_alert(fact), sender, sum(each.body["status"] == "begun" for each in past))
+        for key, fact in known.items()
+        if f"{key}/resolved" not in known
+        for sender in senders
+        if sender.name in fact.body["to"] and _is_due(past := tries.get((key, sender.name), []), at, everything)
+    ]
+
+
+def _is_due(tries: Sequence[Fact], at: datetime, everything: bool) -> bool:
+    if not tries:
+        return True
+    if any(fact.body["status"] == "delivered" for fact in tries):
+        return False
+    last = tries[-1]
+    if last.body["status"] == "begun":
+        return last.at + LEASE <= at
+    failed = sum(fact.body["status"] == "failed" for fact in tries)
+    return everything or last.at + timedelta(minutes=min(2 ** (failed - 1), 60)) <= at
+
+
+# What is known
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An alert with its newest delivery to each sender that it was meant for; those nobody began are missing."""
+
+    alert: Alert
+    to: tuple[str, ...]
+    deliveries: tuple[Delivery, ...]
+
+
+def history(store: Store, channel: str | None = None) -> Iterator[Told]:
+    """All alerts, newest first."""
+    about = f"channels/{channel}" if channel else None
+    newest: dict[str, dict[str, Delivery]] = {}
+    for fact in store.facts(Query(kind="delivery", tag=about)):
+        newest.setdefault(fact.subject, {})[fact.body["sender"]] = Delivery(alert=fact.subject, **fact.body)
+    for fact in store.facts(Query(kind="alert", subject=about, newest=True)):
+        yield Told(_alert(fact), tuple(fact.body["to"]), tuple(newest.get(fact.key, {}).values()))
+
+
+def _fact(alert: Alert, to: Iterable[str], by: str) -> Fact:
+    body = {
+        "what": alert.kind,
+        "severity": alert.severity,
+        "told": alert.told,
+        "details": alert.details,
+        "resolved": alert.resolved,
+        "to": list(to),
+    }
+    subject = f"channels/{alert.channel}"
+    return Fact(kind="alert", key=alert.record_key, subject=subject, at=alert.at, by=by, body=body)
+
+
+def _alert(fact: Fact) -> Alert:
+    resolved = bool(fact.body["resolved"])
+    return Alert(
+        channel=fact.subject.removeprefix("channels/"),
+        kind=fact.body["what"],
+        severity=fact.body["severity"],
+        told=fact.body["told"],
+        details=fact.body["details"],
+        at=fact.at,
+        key=fact.key.removesuffix("/resolved") if resolved else fact.key,
+        resolved=resolved,
+    )
+
+
+# Delivering
+
+
+async def _deliver(library: Library, waiting: Sequence[_Waiting], patience: Patience | None) -> list[Delivery]:
+    ended = await asyncio.gather(*(_begin(library, each, patience or Patience()) for each in waiting))
+    return [delivery for delivery in ended if delivery]
+
+
+async def _begin(library: Library, waiting: _Waiting, patience: Patience) -> Delivery | None:
+    """Deliver, unless somebody else has begun with it."""
+    alert, sender = waiting.alert, waiting.sender
+    # Numbered by what was known when it was found to be due: whoever found the same tries to write the same key.
+    key = f"{alert.record_key}/{sender.name}/{waiting.tries + 1}"
+    begun = Delivery(alert.record_key, sender.name, "begun")
+    if not await _added(library.store, _delivery_fact(library, alert, key, begun)):
+        return None
+    ended = await _attempts(alert, sender, patience)
+    if ended.error:
+        _log.warning("alert %s to %s: %s", alert.record_key, sender.name, ended.error)
+    await _added(library.store, _delivery_fact(library, alert, f"{key}/ended", ended))
+    return ended
+
+
+async def _attempts(alert: Alert, sender: Sender, patience: Patience) -> Delivery:
+    attempt, again, error, pause = 0, True, "", patience.pause_seconds
+    while again and attempt < patience.attempts:
+        if attempt:
+            await asyncio.sleep(pause)
+            pause *= 4
+        attempt += 1
+        try:
+            async with asyncio.timeout(patience.timeout_seconds):
+                missed = await sender.send(alert)
+            return Delivery(alert.record_key, sender.name, "delivered", attempt, missed)
+        except NotDelivered as wrong:
+            error, again = str(wrong), wrong.again
+        except TimeoutError:
+            error = f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that it is there"
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, it must not stop the monitor, nor tell a secret
+            error, again = f"found {type(wrong).__name__}; expected a delivery", False
+    return Delivery(alert.record_key, sender.name, "failed", attempt, error)
+
+
+def _delivery_fact(library: Library, alert: Alert, key: str, told: Delivery) -> Fact:
+    body: dict[str, Any] = {"sender": told.sender, "status": told.status}
+    body |= {"attempts": told.attempts, "error": told.error}
+    return Fact(
+        kind="delivery",
+        key=key,
+        subject=told.alert,
+        at=library.clock(),
+        by=library.by,
+        body=body,
+        tags=(told.sender, f"channels/{alert.channel}"),
+    )
+
+
+async def _added(store: Store, fact: Fact) -> bool:
+    """Whether a fact is new, and written down."""
+    try:
+        return bool(await asyncio.to_thread(store.append, [fact]))
+    except (StoreError, OSError) as error:
+        _log.error("%s %s cannot be written down: %s", fact.kind, fact.key, error)
+        return False
+
+
+__all__ = [
+    "Alert",
+    "Delivery",
+    "Patience",
+    "Sender",
+    "Severity",
+    "Told",
+    "history",
+    "resend",
+    "send",
+    "senders",
+    "signed_by",
+    "undelivered",
+]

@@ -1,0 +1,159 @@
+"""Guardrails: metrics by which a candidate need not be better, but must not be worse (`not_worse`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seedbed.errors import NotFound, SettingsError
+from seedbed.evaluation.cells import Asked, Naming
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Better, better, parsed
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.held_out import known_tasks
+from seedbed.experiments.replay.replay import is_replayed
+from seedbed.release.gates.gate import Change, Refusal, compare_command, stray
+from seedbed.stats.estimates import Interval, exact_rate, paired_interval
+from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
+
+MEASURED = frozenset({"cost_usd", "latency_seconds", "tokens", "turns", "length"})
+"""What has no largest value: of others, one more failure may be a whole point worse."""
+
+Scores = Mapping[str, Mapping[tuple[str, int], float]]
+"""By the digest of a metric: the score of each task and replicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotWorse:
+    """By each metric, the candidate is worse than the incumbent by no more than its margin, but for an `error` rate.
+
+    From the scores of both at all tasks of the verdict's dataset, by the models of its experiment: all of them, so that
+    nobody could stop where it looked good. One that is missing is a refusal.
+    """
+
+    margins: Mapping[str, float] = field(hash=False)
+    error: float = 0.05
+
+    async def __call__(self, change: Change) -> Refusal | None:
+        if change.incumbent is None:
+            return None
+        named = ", ".join(self.margins)
+        if refusal := stray(change, "not_worse", f"scores of both on the same tasks by {named}"):
+            return refusal
+        store, verdict = change.library.store, change.verdict
+        assert verdict
+        plan = Experiment.from_content(store.get(verdict.experiment))
+        if verdict.live:
+            expected, remedy = f"scores of both on the same tasks by {named}", f"Run: {compare_command(change)}"
+            return Refusal("not_worse", "a live verdict, which has no tasks", expected, remedy)
+        if any(map(is_replayed, plan.models.values())):
+            return Refusal("not_worse", "a verdict about replays", "one about live runs", "Compare live.")
+        try:
+            tasks = known_tasks(store, plan.dataset)
+        except NotFound as missing:
+            remedy = "Copy it from the store that has it, or compare again here."
+            return Refusal("not_worse", str(missing), "the tasks of the verdict", remedy)
+        before = scores(store, plan.control, plan.models["control"], tasks, plan.replicates)
+        after = scores(store, plan.candidate, plan.models["candidate"], tasks, plan.replicates)
+        wanted = len(tasks) * plan.replicates
+        absent, worse = [], []
+        for metric, margin in self.margins.items():
+            pair, known = _complete(metric, before.get(metric, {}), after.get(metric, {}), wanted)
+            if pair is None:
+                absent.append(f"{metric} of both at {known} of {wanted} tasks")
+                continue
+            loss = _loss(metric, *pair, tasks, 1 - 2 * self.error)
+            if not loss.high <= margin:
+                worse.append(f"{metric}: {loss.mean:+.4g} worse, perhaps {loss.high:+.4g}, on {len(tasks)} tasks")
+        if not absent and not worse:
+            return None
+        limits = ", ".join(f"{metric} worse by at most {margin:g}" for metric, margin in self.margins.items())
+        remedies = [f"Run: {_command(change, plan, store, self.margins)}"] * bool(absent)
+        remedies += ["Look for a better candidate, or compare on more tasks."] * bool(worse)
+        return Refusal("not_worse", "; ".join([*absent, *worse]), limits, " ".join(remedies))
+
+
+def scores(store: Store, playbook: Digest, models: Json, tasks: Dataset, replicates: int) -> Mapping[str, Scores]:
+    """All scores of a playbook at these tasks with these models, by the names of metrics."""
+    asked = Asked()
+    naming = Naming(playbook, models, [], asked)
+    wanted: dict[tuple[str, str], tuple[str, int]] = {}
+    for task in tasks:
+        for replicate in range(replicates):
+            wanted[naming(task, replicate).run, asked(task)[1]] = task.id, replicate
+    found: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
+    for key, value, body in in_brief(store, Query(kind="cell", subject=playbook)):
+        run, _, rest = key.partition("/")
+        metric, _, what = rest.partition("/")
+        place = wanted.get((run, what))
+        if place is not None and value is not None:
+            found.setdefault(json.loads(body)["metric"], {}).setdefault(metric, {})[place] = value
+    return found
+
+
+Arms = tuple[Mapping[tuple[str, int], float], Mapping[tuple[str, int], float]]
+
+
+def _complete(metric: str, before: Scores, after: Scores, wanted: int) -> tuple[Arms | None, int]:
+    """The scores of both by the same version of a metric at all tasks, if there are; and at how many there are."""
+    versions = [each for each in after if each in before and _current(metric) in (None, each)]
+    shared = {each: len(before[each].keys() & after[each].keys()) for each in versions}
+    newest = next((each for each in reversed(versions) if shared[each] == wanted), None)
+    return (before[newest], after[newest]) if newest else None, max(shared.values(), default=0)
+
+
+def _current(metric: str) -> str | None:
+    """The digest of the metric as it is now; None for those that only a workspace knows."""
+    try:
+        return digest("metric", parsed(metric).identity)[3:19]
+    except SettingsError:
+        return None
+
+
+def _direction(metric: str) -> Better:
+    try:
+        return better(parsed(metric))
+    except SettingsError:
+        return "higher"
+
+
+def _loss(
+    metric: str,
+    before: Mapping[tuple[str, int], float],
+    after: Mapping[tuple[str, int], float],
+    tasks: Sequence[Task] | Dataset,
+    confidence: float,
+) -> Interval:
+    """By how much the candidate is worse, over tasks; those of one source count together."""
+    old, new = (_by_task(arm) for arm in (before, after))
+    names, sources = [task.id for task in tasks], [task.source or task.id for task in tasks]
+    olds, news = [old[name] for name in names], [new[name] for name in names]
+    lower = _direction(metric) == "lower"
+    loss = paired_interval(*((olds, news) if lower else (news, olds)), sources, confidence)
+    if loss.low < loss.high:
+        return loss
+    # No spread was seen, which is no proof that there is none: some tasks not seen may lose all there is to lose.
+    values = {*olds, *news}
+    scale = 1.0 if metric not in MEASURED and values <= {0.0, 1.0} else max(values) - min(values)
+    unseen = exact_rate(0, len({*sources}), confidence).high
+    return Interval(loss.mean, loss.mean, loss.mean + scale * unseen, confidence, loss.n)
+
+
+def _by_task(arm: Mapping[tuple[str, int], float]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for (task, _), value in arm.items():
+        found.setdefault(task, []).append(value)
+    return {task: sum(values) / len(values) for task, values in found.items()}
+
+
+def _command(change: Change, plan: Experiment, store: Store, metrics: Mapping[str, float]) -> str:
+    """What scores both at all tasks by all metrics."""
+    names = (ref.name.removeprefix("datasets/") for ref in store.refs("datasets/") if ref.target == plan.dataset)
+    arms = f"{short(change.incumbent or '')} {short(change.candidate)} --on {next(names, plan.dataset)}"
+    by = " ".join(f"--metric {metric}" if metric.isidentifier() else f"--metric '{metric}'" for metric in metrics)
+    more = f" --replicates {plan.replicates}" if plan.replicates > 1 else ""
+    return f"seedbed evaluate {arms} {by}{more}"
+
+
+__all__ = ["NotWorse", "scores"]

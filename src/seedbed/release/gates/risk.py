@@ -1,0 +1,118 @@
+"""The risk of a candidate: what it could do that the incumbent could not, and how many would notice (`risk`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from seedbed.errors import NotFound, shown
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.gates.gate import Change, Refusal, stray
+from seedbed.release.review.outputs import pairs, tools
+from seedbed.release.review.panel import Panel
+from seedbed.stats.estimates import Interval, exact_rate
+
+HAZARDS = ("tools", "models", "autonomy", "code")
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What a change may do to people: new hazards by their kind, and the share of requests answered differently."""
+
+    hazards: tuple[tuple[str, str], ...]
+    affected: Interval
+
+
+def impact(change: Change) -> Impact:
+    """The user impact of a change, as far as the runs behind its verdict show it. Raises NotFound if they are gone."""
+    library = change.library
+    assert change.incumbent
+    assert change.verdict
+    before, after = library.get(change.incumbent), library.get(change.candidate)
+    found = pairs(library.store, change.verdict)
+    if not found:
+        raise NotFound("no task at which both were scored")
+    called = tools(library.store, change.verdict)
+    hazards = (*_tools(*called), *_models(before, after), *_autonomy(before, after), *_code(before, after))
+    rate = exact_rate(sum(pair.differs for pair in found), len(found))
+    share = change.share
+    return Impact(hazards, Interval(rate.mean * share, rate.low * share, rate.high * share, rate.confidence, rate.n))
+
+
+def _tools(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+    for name, changes in sorted(after.items()):
+        if name not in before:
+            yield "tools", f"the new tool {name}{', which changes the world' if changes else ''}"
+
+
+def _models(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
+    known = _asked(before)
+    for name in sorted(_asked(after) - known):
+        yield "models", f"the new model {name}"
+
+
+def _asked(playbook: Playbook) -> set[str]:
+    """The models that a playbook names."""
+    roles = playbook.roles.values()
+    named = {each.model for each in roles} | {each.prefer for each in roles}
+    return {name for name in named | {step.prefer for step in playbook.all_steps()} if name}
+
+
+def _autonomy(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
+    for problem in before.loosened_by(after):
+        yield "autonomy", f"{problem.path}: {problem.found}"
+    gone = {step.name for step in before.all_steps()} - {step.name for step in after.all_steps()}
+    if before.steps and gone:
+        yield "autonomy", f"no step {', '.join(sorted(gone))} any more"
+    was, now = _reach(before), _reach(after)
+    if now > was:
+        yield "autonomy", f"up to {now} dialogues of its own, where it had {was}"
+    if gone_locks := sorted({*before.locked} - {*after.locked}):
+        yield "autonomy", f"{', '.join(gone_locks)} no longer locked"
+
+
+def _reach(playbook: Playbook) -> int:
+    """How many dialogues a run may open at most."""
+    opens = [step.opens for step in playbook.all_steps() if step.opens]
+    return sum(sum(each.at_most**level for level in range(1, each.depth + 1)) for each in opens)
+
+
+def _code(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
+    if before.program != after.program:
+        yield "code", f"the program {shown(after.program)}, where it was {shown(before.program)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """The candidate gets no new tools, models, code or autonomy but those of a kind in `allow`, and what it answers
+    differently is at most a share `impact` of all requests, at the upper end of the interval.
+
+    Above that a person may still let it pass, as the `panel` says.
+    """
+
+    impact: float = 1.0
+    allow: tuple[str, ...] = ()
+    panel: Panel = field(default_factory=Panel)
+
+    async def __call__(self, change: Change) -> Refusal | None:
+        if change.incumbent is None:
+            return None
+        if refusal := stray(change, "risk", "a verdict whose runs show what it does"):
+            return refusal
+        try:
+            found = impact(change)
+        except NotFound as missing:
+            remedy = "Copy it from the store that has it, or compare again here."
+            return Refusal("risk", str(missing), "the runs behind the verdict", remedy)
+        told = [text for kind, text in found.hazards if kind not in self.allow]
+        reach = found.affected
+        if self.impact < 1 and not reach.high <= self.impact:
+            told.append(f"{reach.mean:.0%} of requests answered differently, perhaps {reach.high:.0%}")
+        if not told or self.panel.objection(change.library, change.channel, change.candidate) is None:
+            return None
+        expected = "nothing new" if self.impact >= 1 else f"nothing new, and at most {self.impact:.0%} affected"
+        remedy = f"Have it reviewed: seedbed review request {change.channel} {change.candidate[3:13]} --because REASON"
+        return Refusal("risk", "; ".join(told), expected, remedy)
+
+
+__all__ = ["HAZARDS", "Impact", "Risk", "impact"]

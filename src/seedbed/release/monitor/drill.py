@@ -1,0 +1,62 @@
+"""Drill: tasks come to a channel as if people asked, so that a ramp and its guards can be tried before people do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from seedbed.errors import RunError
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.runs.run import Run
+from seedbed.storage.store import Digest
+
+Serve = Callable[[str, Mapping[str, Any]], Awaitable[Run]]
+"""Has whoever has that key served what they ask for."""
+Rate = Callable[[Run, float], object]
+"""Takes what came of a run, from 0 to 1."""
+
+AT_ONCE = 8
+
+
+@dataclass(slots=True)
+class Drill:
+    """How often each playbook was met, how often well, and how many runs failed."""
+
+    met: Counter[Digest] = field(default_factory=Counter)
+    good: Counter[Digest] = field(default_factory=Counter)
+    failed: int = 0
+
+
+async def drill(
+    tasks: Dataset, units: Iterable[int], metric: Metric, serve: Serve, rate: Rate, watch: Callable[[int], None]
+) -> Drill:
+    """Serve each unit the next task, and rate what comes of it; tasks come again when they have all been.
+
+    `watch` is told how many are through.
+    """
+    told, door, through = Drill(), asyncio.Semaphore(AT_ONCE), count(1)
+
+    async def one(unit: int, task: Task) -> None:
+        async with door:
+            try:
+                run = await serve(f"unit {unit}", task.inputs)
+            except RunError:
+                told.failed += 1
+                return
+            finally:
+                watch(next(through))
+            told.met[run.playbook] += 1
+            score = await metric(run, task)
+            if score.value is not None:
+                value = min(max(score.value, 0.0), 1.0)
+                rate(run, value)
+                told.good[run.playbook] += int(value >= 0.5)
+
+    listed = list(tasks)
+    await asyncio.gather(*(one(unit, listed[unit % len(listed)]) for unit in units))
+    return told

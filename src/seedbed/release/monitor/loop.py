@@ -1,0 +1,121 @@
+"""Watchman: looks at a channel, takes back what does harm, and tells people; again and again, for as long as one likes.
+
+What he did is in the store. Another one who comes after him, or stands beside him, does nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from seedbed.playbooks.library import Library
+from seedbed.release.alerts.alert import Severity
+from seedbed.release.alerts.delivery import Alert, history, resend, send
+from seedbed.release.alerts.senders import Sender
+from seedbed.release.channels import moves
+from seedbed.release.gates.gate import Change, Gate, Refusal
+from seedbed.release.monitor.monitor import MONITOR, Alarm, Health, Monitor
+from seedbed.release.states import serves
+from seedbed.storage.store import Fact, Json, Ref, Store
+
+WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
+"""The kinds of alarms that may be over without anybody doing anything. Of others somebody has to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """What was seen at one look, the move by which it was taken back, if it was, and what people were told."""
+
+    health: Health
+    moved: Ref | None
+    alerts: tuple[Alert, ...]
+
+
+async def attend(library: Library, monitor: Monitor, senders: Sequence[Sender]) -> Attended:
+    """Look once, and do what has to be done. That people cannot be told keeps nothing from being taken back."""
+    health = await asyncio.to_thread(monitor.look)
+    moved = await asyncio.to_thread(monitor.react, health)
+    alerts = await asyncio.to_thread(_alerts, library.store, health)
+    await asyncio.gather(*(send(library, senders, alert) for alert in alerts))
+    await resend(library, senders)
+    return Attended(health, moved, tuple(alerts))
+
+
+def calm(health: Health) -> Gate:
+    """A gate that lets nothing go further while there is an alarm."""
+
+    async def watch(change: Change) -> Refusal | None:
+        told = [alarm.told for alarm in health.alarms if alarm.reaction != "tell"]
+        remedy = "Roll it back, or find out why; it may go on when the alarm is over."
+        return Refusal("watch", "; ".join(told), "no alarm", remedy) if told else None
+
+    return watch
+
+
+def _alerts(store: Store, health: Health) -> list[Alert]:
+    """What is to be told: that something was taken back, each alarm when it begins, and when it is over."""
+    known, past = [told.alert for told in history(store, health.channel)], moves(store, health.channel)
+    # What was taken back meanwhile needs nobody to look at it.
+    begun = _begun(health, known) if serves(past[-1].body["to"], health.newer) else ()
+    return [*_taken_back(health, known, past), *begun, *_over(health, known)]
+
+
+def _taken_back(health: Health, known: Sequence[Alert], past: Sequence[Fact]) -> Iterator[Alert]:
+    """Our moves of which nobody knows: whoever made one may have died before anybody was told."""
+    told = {alert.key for alert in known}
+    for move in past:
+        key = f"{health.channel}/{move.number}/rolled back"
+        if move.by == MONITOR and key not in told:
+            details = {"from": move.body["from"], "to": move.body["to"]}
+            yield _alert(health, "rolled back", "critical", f"rolled back: {move.body['because']}", key, details)
+
+
+def _begun(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
+    open_now = {_without_count(alert.key) for alert in _open(known)}
+    for alarm in health.alarms:
+        key = _key(health, alarm)
+        if key in open_now:
+            continue
+        times = sum(_without_count(alert.key) == key and not alert.resolved for alert in known)
+        urgent = alarm.reaction == "roll back" or alarm.kind not in WARNINGS
+        severity: Severity = "critical" if urgent else "warning"
+        yield _alert(health, alarm.kind, severity, alarm.told, f"{key}/{times + 1}", _figures(health, alarm))
+
+
+def _over(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
+    """What held the canary, and holds it no more, or was about something that is no longer watched."""
+    current = {_key(health, alarm) for alarm in health.alarms}
+    for alert in _open(known):
+        ours = alert.severity == "warning" and alert.kind in WARNINGS
+        waits = health.phase == "canary" and alert.details.get("newer") == health.older  # until that is watched again
+        if ours and not waits and _without_count(alert.key) not in current:
+            yield replace(alert, told=f"it is over: {alert.told}", at=health.at, resolved=True)
+
+
+def _open(known: Sequence[Alert]) -> list[Alert]:
+    ended = {alert.key for alert in known if alert.resolved}
+    return [alert for alert in known if not alert.resolved and alert.key not in ended]
+
+
+def _alert(health: Health, kind: str, severity: Severity, told: str, key: str, details: Json) -> Alert:
+    channel, at = health.channel, health.at
+    return Alert(channel=channel, kind=kind, severity=severity, told=told, at=at, key=key, details=details)
+
+
+def _figures(health: Health, alarm: Alarm) -> Json:
+    about: Json = {"phase": health.phase, "newer": health.newer, "older": health.older}
+    row = next((row for row in health.rows if row.guard.metric == alarm.metric), None)
+    if row is None:
+        return about
+    figures = {"change": row.change, "low": row.low, "high": row.high, "limit": row.guard.by}
+    return {**about, "metric": alarm.metric, **figures}
+
+
+def _key(health: Health, alarm: Alarm) -> str:
+    """What names an alarm, however often it comes and goes."""
+    return f"{health.channel}/{health.since.number}/{alarm.kind}/{alarm.metric or 'all'}"
+
+
+def _without_count(key: str) -> str:
+    return key.rpartition("/")[0]

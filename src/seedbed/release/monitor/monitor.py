@@ -1,0 +1,333 @@
+"""Monitor: watch what is new on a channel beside what was there before; take it back if it does worse; tell people.
+
+A canary is watched beside a control of the same size that meets the stable playbook at the same time. When it is
+settled, those who are kept back are the control; without them, what was known before of the one before. Everything is
+read from the store: a monitor that was killed goes on where it was, and as many may watch as like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from seedbed.errors import NotFound, RefMoved, ReleaseRefused, shown
+from seedbed.playbooks.library import Library
+from seedbed.release.channels import moves, rollback
+from seedbed.release.monitor.guards import Guard, Watch
+from seedbed.release.monitor.pairs import Pairs, Row, Side
+from seedbed.release.monitor.readings import Met, Reading, Readings
+from seedbed.release.states import State, percent, replayed, serves, stable_of
+from seedbed.stats.watching import Drift, SampleRatio
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
+
+Phase: TypeAlias = Literal["canary", "kept back", "settled"]
+Reaction: TypeAlias = Literal["roll back", "hold", "tell"]
+
+RUN_LENGTH = 10_000
+"""After a release, an alarm without cause comes once in so many outcomes at most, on average; all guards share that."""
+REFERENCE = 200
+"""So many outcomes say what is normal for a playbook."""
+EARLIER = 1_000
+"""So many exposures of the playbook before are looked at."""
+RATIO_ERROR = 0.001
+MONITOR = "monitor"
+"""Who moves a channel when the monitor does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that is not as it should be, and what is to be done about it."""
+
+    kind: str
+    reaction: Reaction
+    told: str
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a channel does: what is new, beside what, by each guard, and every alarm."""
+
+    channel: str
+    at: datetime
+    phase: Phase
+    newer: Digest
+    older: Digest | None
+    share: float
+    since: Fact
+    units: tuple[int, int]
+    """How many met the newer and the older one, of those who are compared."""
+    rows: tuple[Row, ...]
+    alarms: tuple[Alarm, ...]
+
+    @property
+    def reaction(self) -> Reaction | None:
+        """The gravest that is called for."""
+        called = {alarm.reaction for alarm in self.alarms}
+        order: tuple[Reaction, ...] = ("roll back", "hold", "tell")
+        return next((each for each in order if each in called), None)
+
+    def document(self) -> Json:
+        rows = [
+            {
+                "metric": row.guard.metric,
+                "action": row.guard.action,
+                "limit": row.guard.by,
+                **{name: getattr(row, name) for name in ("pairs", "older", "newer", "change", "low", "high")},
+                "evidence": row.evidence,
+                "breached": row.breached,
+            }
+            for row in self.rows
+        ]
+        alarms = [
+            {"kind": each.kind, "reaction": each.reaction, "told": each.told, "metric": each.metric}
+            for each in self.alarms
+        ]
+        return {
+            "channel": self.channel,
+            "at": self.at,
+            "phase": self.phase,
+            "newer": self.newer,
+            "older": self.older,
+            "share": self.share,
+            "since": self.since.at,
+            "units": {"newer": self.units[0], "older": self.units[1]},
+            "guards": rows,
+            "alarms": alarms,
+            "reaction": self.reaction,
+        }
+
+
+class Monitor:
+    """Watches one channel. Look as often as you like: it reads only what has come since."""
+
+    def __init__(self, store: Store, channel: str, watch: Watch, *, clock: Callable[[], datetime] = now) -> None:
+        self.store, self.channel, self.watch = store, channel, watch
+        self._clock = clock
+        self._watched: _Watched | None = None
+
+    def look(self) -> Health:
+        """How the channel does now. Raises NotFound if nothing was ever released to it."""
+        at = self._clock()
+        past = moves(self.store, self.channel)
+        state = replayed(past)
+        if state.stable is None:
+            raise NotFound(f"channel {shown(self.channel)}: found nothing released; expected something to watch")
+        case = _case(state, past, at)
+        if self._watched is None or self._watched.case != case:
+            self._watched = _Watched(self.store, self.channel, self.watch, case)
+        return self._watched.look(at, state.canary.share if state.canary else 1.0)
+
+    def react(self, health: Health) -> Ref | None:
+        """Take back what has to be taken back, unless somebody did so meanwhile, whatever is served since."""
+        cause = next((alarm for alarm in health.alarms if alarm.reaction == "roll back"), None)
+        since = Query(kind="move", subject=f"channels/{self.channel}", after=health.since.number)
+        if cause is None or not all(serves(move.body["to"], health.newer) for move in self.store.facts(since)):
+            return None
+        with suppress(RefMoved, ReleaseRefused):  # somebody was quicker, or there is nothing before it
+            return rollback(Library(self.store, MONITOR), self.channel, because=cause.told, of=health.newer)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is watched: which playbooks, since which move."""
+
+    phase: Phase
+    newer: Digest
+    older: Digest | None
+    since: Fact
+
+
+def _case(state: State, past: Sequence[Fact], at: datetime) -> _Case:
+    assert state.stable
+    if state.canary:
+        name = state.canary.playbook
+        began = _since(past, lambda target: (target.get("canary") or {}).get("playbook") == name)
+        return _Case("canary", name, state.stable, began)
+    began = _since(past, lambda target: stable_of(target) == state.stable)
+    before = state.standing[-2] if len(state.standing) > 1 else None
+    kept = state.held is not None and at < state.held.until
+    return _Case("kept back" if kept else "settled", state.stable, before, began)
+
+
+def _since(past: Sequence[Fact], so: Callable[[Json], bool]) -> Fact:
+    """The first of the newest moves that all led to this."""
+    first = past[-1]
+    for move in reversed(past):
+        target = move.body["to"]
+        if not target or not so(target if isinstance(target, dict) else {"stable": target}):
+            break
+        first = move
+    return first
+
+
+class _Watched:
+    """One case, from its beginning: all that was read of it."""
+
+    def __init__(self, store: Store, channel: str, watch: Watch, case: _Case) -> None:
+        self.case, self._watch = case, watch
+        self._channel = channel
+        self._last_met: datetime | None = None
+        self._units: dict[str, int] = {"newer": 0, "older": 0}
+        self._ratio = SampleRatio({"newer": 0.5, "older": 0.5}, alpha=RATIO_ERROR)
+        guards = watch.guards
+        acting = {action: sum(guard.action == action for guard in guards) for action in ("roll back", "hold")}
+        run_length = {action: None if case.phase == "canary" else RUN_LENGTH * acting[action] for action in acting}
+        self._pairs = {
+            guard.metric: Pairs(guard, error=watch.error / acting[guard.action], run_length=run_length[guard.action])
+            for guard in guards
+        }
+        self._answers = {
+            guard.metric: SampleRatio({"newer": 0.5, "older": 0.5}, alpha=RATIO_ERROR / len(guards)) for guard in guards
+        }
+        self._levels = {guard.metric: _Level(guard, RUN_LENGTH * len(guards)) for guard in guards}
+        metrics = [guard.metric for guard in guards]
+        playbooks = [case.newer, *([case.older] if case.older else [])]
+        self._readings = Readings(store, channel, playbooks, metrics, after=case.since.number)
+        if case.phase == "settled" and case.older:
+            self._recall(store, channel, case.older, metrics)
+
+    def _recall(self, store: Store, channel: str, older: Digest, metrics: Sequence[str]) -> None:
+        """Without a control, what came of the playbook before is what the new one is set against."""
+        query = Query(kind="exposure", subject=f"channels/{channel}", tag=older, newest=True, limit=EARLIER)
+        numbers = [fact.number for fact in store.facts(query)]
+        if numbers:
+            earlier = Readings(store, channel, [older], metrics, after=numbers[-1] - 1, until=self.case.since.number)
+            for event in earlier.read():
+                if isinstance(event, Reading):
+                    self._pairs[event.metric].take("older", event.value)
+
+    def look(self, at: datetime, share: float) -> Health:
+        for event in self._readings.read():
+            if isinstance(event, Met):
+                self._met(event)
+            else:
+                self._read(event)
+        rows = tuple(pairs.row() for pairs in self._pairs.values())
+        case = self.case
+        return Health(
+            self._channel,
+            at,
+            case.phase,
+            case.newer,
+            case.older,
+            share,
+            case.since,
+            (self._units["newer"], self._units["older"]),
+            rows,
+            tuple(self._alarms(at, share, rows)),
+        )
+
+    def _side(self, playbook: Digest) -> Side:
+        return "newer" if playbook == self.case.newer else "older"
+
+    def _met(self, met: Met) -> None:
+        side = self._side(met.playbook)
+        if side == "newer":
+            self._last_met = max(met.at, self._last_met or met.at)
+        if met.compared:
+            self._units[side] += 1
+            self._ratio.update(self._units)
+
+    def _read(self, reading: Reading) -> None:
+        side, metric = self._side(reading.playbook), reading.metric
+        if side == "newer":
+            self._levels[metric].take(reading.value)
+        if self.case.phase == "settled":
+            if side == "newer":
+                self._pairs[metric].take("newer", reading.value)
+        elif reading.compared:
+            self._pairs[metric].take(side, reading.value)
+            self._answers[metric].update(self._pairs[metric].known)
+
+    def _alarms(self, at: datetime, share: float, rows: Sequence[Row]) -> list[Alarm]:
+        phase, concurrent = self.case.phase, self.case.phase != "settled"
+        found = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
+        if concurrent:
+            hold: Reaction = "hold" if phase == "canary" else "tell"
+            found += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
+            for metric, ratio in self._answers.items():
+                if ratio.evidence >= -math.log(ratio.alpha):  # now: what comes later of one of the two may yet come
+                    told = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
+                    found.append(replace(told, metric=metric))
+        if phase == "canary":
+            found += self._overdue(at, share)
+        else:
+            found += [alarm for level in self._levels.values() if (alarm := level.alarm(self.case.newer))]
+        return found
+
+    def _overdue(self, at: datetime, share: float) -> list[Alarm]:
+        watch, found = self._watch, []
+        quiet = at - (self._last_met or self.case.since.at)
+        if watch.no_traffic and quiet > watch.no_traffic:
+            told = f"nobody met the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
+            found.append(Alarm("no traffic", "hold", told))
+        age = at - self.case.since.at
+        if watch.deadline and age > watch.deadline:
+            told = f"the canary {short(self.case.newer)} is {_span(age)} old, and should be settled within "
+            found.append(Alarm("deadline", "roll back", told + _span(watch.deadline)))
+        return found
+
+
+class _Level:
+    """Whether a playbook does worse than it did at first, by one guard."""
+
+    def __init__(self, guard: Guard, run_length: float) -> None:
+        self._guard, self._run_length = guard, run_length
+        self._first: list[float] = []
+        self._drift: Drift | None = None
+
+    def take(self, value: float) -> None:
+        goodness = self._guard.goodness(value)
+        if self._drift:
+            self._drift.update(goodness)
+            return
+        self._first.append(goodness)
+        if len(self._first) == REFERENCE and (level := self._normal - self._guard.margin) > 0:
+            self._drift = Drift(level, run_length=self._run_length, least=0.0, most=1.0)
+
+    @property
+    def _normal(self) -> float:
+        return sum(self._first) / len(self._first)
+
+    def alarm(self, playbook: Digest) -> Alarm | None:
+        if self._drift is None or not self._drift.alarm:
+            return None
+        guard = self._guard
+        told = (
+            f"{guard.metric} of {short(playbook)} has become worse than the {guard.value(self._normal):.3g} that is "
+            f"normal for it, by more than {abs(guard.by):g}"
+        )
+        return Alarm("drift", "tell", told, guard.metric)
+
+
+def _breach(row: Row, phase: Phase, newer: Digest) -> Alarm:
+    guard, reaction = row.guard, row.guard.action
+    beside = {"canary": "its control", "kept back": "what was served before", "settled": "the one before it"}[phase]
+    told = (
+        f"{guard.metric} of {short(newer)} is {row.change:+.3g} beside {beside} "
+        f"(95% {row.low:+.3g} to {row.high:+.3g}, {row.pairs} pairs); {guard.by:+g} would be borne"
+    )
+    if phase == "canary":
+        return Alarm("worse", reaction, told, guard.metric)
+    if phase == "kept back":
+        return Alarm("worse", reaction if reaction == "roll back" else "tell", told, guard.metric)
+    return Alarm("regression", "tell", told, guard.metric)
+
+
+def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) -> Alarm:
+    counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
+    told = f"{counts}; as many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
+    return Alarm(kind, reaction, told)
+
+
+def _span(time: timedelta) -> str:
+    hours = time / timedelta(hours=1)
+    return (
+        f"{hours / 24:.3g} days" if hours >= 48 else f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.3g} minutes"
+    )

@@ -1,0 +1,135 @@
+"""Outputs: what the two playbooks of a verdict said at the tasks that it rests on, side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seedbed.errors import NotFound
+from seedbed.evaluation.cells import Naming, recorded
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.held_out import known_tasks
+from seedbed.experiments.replay.coverage import ARMS
+from seedbed.experiments.verdict import Verdict, ends
+from seedbed.storage.store import Digest, Query, Store, canonical, short
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What the control and the candidate made of one task."""
+
+    task: Task
+    control: Any
+    candidate: Any
+
+    @property
+    def differs(self) -> bool:
+        return canonical(self.control) != canonical(self.candidate)
+
+
+def pairs(store: Store, verdict: Verdict) -> list[Pair]:
+    """The outputs at every task that was read, in registered order; a task that one of the two failed is left out.
+
+    Raises NotFound if what the verdict rests on is not in this store.
+    """
+    tasks, arms = _read(store, verdict)
+    runs = [[arm.run(task, 0) for task in tasks] for arm in arms]
+    ended = ends(store, [run for arm_runs in runs for run in arm_runs if run])
+    found = []
+    for task, control, candidate in zip(tasks, *runs, strict=True):
+        if not control or not candidate:
+            continue
+        if control not in ended or candidate not in ended:
+            raise NotFound(f"no run {(control if control not in ended else candidate)[:10]} in this store")
+        before, after = (ended[run][-1].body["output"] for run in (control, candidate))
+        found.append(Pair(task, before, after))
+    return found
+
+
+def tools(store: Store, verdict: Verdict) -> tuple[dict[str, bool], dict[str, bool]]:
+    """The tools that the control and the candidate called at the tasks of a verdict, also in runs that failed; each
+    with whether it may change the world. Raises NotFound as `pairs` does."""
+    tasks, arms = _read(store, verdict)
+    control, candidate = (_called(store, [run for task in tasks for run in arm.all_runs(task)]) for arm in arms)
+    return control, candidate
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """The runs of one playbook, by the keys of its cells."""
+
+    naming: Naming
+    first: int
+    replicates: int
+    known: Mapping[str, str]
+
+    def run(self, task: Task, replicate: int) -> str:
+        """The run that was scored; empty if it failed."""
+        return self.known.get(self.naming(task, self.first + replicate).cells[0], "")
+
+    def all_runs(self, task: Task) -> Iterator[str]:
+        for replicate in range(self.replicates):
+            yield self.run(task, replicate) or self.naming(task, self.first + replicate).run
+
+
+def _read(store: Store, verdict: Verdict) -> tuple[list[Task], list[_Arm]]:
+    """The tasks that were read, and the runs of both playbooks at them. Raises NotFound."""
+    plan = Experiment.from_content(store.get(verdict.experiment))
+    if verdict.live:
+        raise NotFound("no tasks behind a live verdict, to look at outputs side by side")
+    units = plan.units(known_tasks(store, plan.dataset))[: verdict.tasks]
+    tasks, failed, arms = [task for unit in units for task in unit], {*verdict.failed}, []
+    for playbook, name, first in zip((plan.control, plan.candidate), ARMS, plan.first_replicates, strict=True):
+        naming = Naming(playbook, plan.models[name], [plan.metric])
+        replicates = range(first, first + plan.replicates)
+        keys = {naming(task, replicate).cells[0] for task in tasks for replicate in replicates}
+        known = {cell.key: cell.run for cell in recorded(store, playbook, keys - failed)}
+        if missing := keys - failed - known.keys():
+            raise NotFound(f"no score of {short(playbook)} at {len(missing)} of {len(keys)} tasks in this store")
+        arms.append(_Arm(naming, first, plan.replicates, known))
+    return tasks, arms
+
+
+def _called(store: Store, runs: Sequence[str]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    if not any(store.facts(Query(kind="call", limit=1))):
+        return found
+    asked = list(dict.fromkeys(runs))
+    for run in asked:
+        for fact in store.facts(Query(kind="call", subject=run)):
+            found[fact.body["tool"]] = found.get(fact.body["tool"], False) or bool(fact.body["changes"])
+        opened = (fact.body["run"] for fact in store.facts(Query(kind="child", subject=run)))
+        asked += [child for child in opened if child not in asked]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Two outputs for one task, in an order that does not tell whose they are. `swapped` does."""
+
+    task: Task
+    left: Any
+    right: Any
+    swapped: bool
+    """Whether the candidate is on the left."""
+
+
+def samples(found: Sequence[Pair], candidate: Digest, reviewer: str, count: int = 5) -> list[Sample]:
+    """Some tasks at which the outputs differ, drawn and swapped by chance: for one reviewer always the same."""
+    chance = random.Random(f"{reviewer} {candidate}")
+    differing = [pair for pair in found if pair.differs]
+    chosen = chance.sample(differing, min(count, len(differing)))
+    return list(_swapped(chosen, chance))
+
+
+def _swapped(chosen: Sequence[Pair], chance: random.Random) -> Iterator[Sample]:
+    for pair in chosen:
+        swapped = chance.random() < 0.5
+        left, right = (pair.candidate, pair.control) if swapped else (pair.control, pair.candidate)
+        yield Sample(pair.task, left, right, swapped)
+
+
+__all__ = ["Pair", "Sample", "pairs", "samples", "tools"]

@@ -1,0 +1,134 @@
+"""Review: people are asked, say yes or no with a reason, and nobody approves their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from seedbed.errors import Problem as Refusal
+from seedbed.errors import ReleaseRefused
+from seedbed.experiments.verdict import Verdict, verdicts
+from seedbed.playbooks.library import Library
+from seedbed.release.review.panel import Opinion, Panel, answers, involved, requests
+from seedbed.storage.store import Digest, Fact, Query
+
+Status: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
+
+
+# What people do
+
+
+def request(library: Library, channel: str, candidate: Digest, *, because: str) -> Fact:
+    """Ask for a review of a candidate. Whoever asks cannot approve it."""
+    library.entry(candidate)
+    return _said(library, "request", channel, candidate, because)
+
+
+def approve(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
+    """Record that whoever the library works for lets a candidate onto a channel. Said again, it holds anew.
+
+    Raises ReleaseRefused if they made it or asked for it, or are none of the panel.
+    """
+    barred = involved(library, channel, candidate)
+    if library.by in barred:
+        found, remedy = f"{library.by}, who {barred[library.by]}", "Ask somebody else to approve it."
+        raise ReleaseRefused([Refusal("review", found, "another person", remedy)])
+    _expect_member(library.by, panel)
+    return _said(library, "approval", channel, candidate, because)
+
+
+def refuse(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
+    """Record that whoever the library works for does not let a candidate onto a channel. It stands until they approve.
+
+    Raises ReleaseRefused if they are none of the panel.
+    """
+    library.entry(candidate)
+    _expect_member(library.by, panel)
+    return _said(library, "refusal", channel, candidate, because)
+
+
+def _expect_member(person: str, panel: Panel | None) -> None:
+    if panel and not panel.has(person):
+        may = " or ".join(name for name in panel.reviewers if panel.has(name)) or "a reviewer: there is none yet"
+        remedy = "Ask them, or add yourself under reviewers in the workspace file."
+        raise ReleaseRefused([Refusal("review", f"{person}, who is no reviewer of this channel", may, remedy)])
+
+
+def _said(library: Library, kind: str, channel: str, candidate: Digest, because: str) -> Fact:
+    if not because.strip():
+        raise ReleaseRefused([Refusal("review", "no reason", "why", "Say what you looked at.")])
+    store, key = library.store, f"{channel}/{candidate}/{library.by}"
+    times = sum(1 for fact in store.facts(Query(kind=kind, subject=candidate)) if fact.key.partition("@")[0] == key)
+    fact = Fact(
+        kind=kind,
+        key=key if not times else f"{key}@{times + 1}",
+        subject=candidate,
+        at=library.clock(),
+        by=library.by,
+        body={"channel": channel, "because": because},
+    )
+    store.append([fact])
+    return fact
+
+
+# What stands in the way
+
+
+# What waits
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A candidate whose review was asked for, and how that stands."""
+
+    channel: str
+    candidate: Digest
+    request: Fact
+    status: Status
+    opinion: Opinion
+
+
+def queue(library: Library, panels: dict[str, Panel]) -> Iterator[Item]:
+    """Every candidate whose review was asked for, the one that waits for longest first. `panels` are by channel."""
+    seen: set[tuple[str, Digest]] = set()
+    for fact in library.store.facts(Query(kind="request")):
+        channel, candidate = fact.body["channel"], fact.subject
+        if (channel, candidate) in seen:
+            continue
+        seen.add((channel, candidate))
+        panel = panels.get(channel) or Panel()
+        opinion = panel.opinion(library, channel, candidate)
+        yield Item(channel, candidate, fact, _status(library, channel, candidate, opinion), opinion)
+
+
+def _status(library: Library, channel: str, candidate: Digest, opinion: Opinion) -> Status:
+    ref = library.store.ref(f"channels/{channel}")
+    target = ref.target if ref else None
+    if candidate == (target if isinstance(target, str) else (target or {}).get("stable")):
+        return "served"
+    if opinion.refusals:
+        return "refused"
+    if opinion.approved:
+        return "approved"
+    return "expired" if any("expired" in why for _, why in opinion.void) else "waiting"
+
+
+def evidence(library: Library, candidate: Digest, incumbent: Digest | None) -> Verdict | None:
+    """The newest verdict about exactly these two, if there is one."""
+    known = [each for each in verdicts(library.store, candidate) if each.control == incumbent]
+    return known[-1] if known else None
+
+
+__all__ = [
+    "Item",
+    "Panel",
+    "Status",
+    "answers",
+    "approve",
+    "evidence",
+    "queue",
+    "refuse",
+    "request",
+    "requests",
+]

@@ -1,0 +1,123 @@
+"""Budget: what a search may spend. Account: what it has spent, reserved before it is."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+from seedbed.errors import BudgetSpent, Problem, SettingsError, shown
+from seedbed.spending.ledger import Ledger, dollars
+from seedbed.storage.store import Json
+
+_SECONDS = {"s": 1, "second": 1, "minute": 60, "min": 60, "hour": 3600, "h": 3600}
+_TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
+_PART = re.compile(r"\$\s*(?P<usd>[\d.]+)|(?P<number>[\d.]+)\s*(?P<times>[kKM]?)\s*(?P<unit>[a-zA-Z]*)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may spend at most: runs, tokens, money, time. None is no limit."""
+
+    runs: int | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        for each in fields(self):
+            limit = getattr(self, each.name)
+            if limit is not None and not (math.isfinite(limit) and limit >= 0):
+                problems.append(Problem(f"budget.{each.name}", shown(limit), "a number that is not negative"))
+        if problems:
+            raise SettingsError(problems)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A budget as people write it: `400 runs`, `$2`, `10 minutes`, `1M tokens`, or several with commas between."""
+        given: dict[str, float] = {}
+        for part in _THOUSANDS.sub("", text).split(","):
+            match = _PART.fullmatch(part.strip())
+            read = _amount(match) if match else None
+            if read is None or read[0] in given:
+                remedy = "Write it like 400 runs, $2, 10 minutes, 1M tokens, or several of those with commas."
+                found = f"{shown(part.strip())}{' twice' if read else ''}"
+                raise SettingsError([Problem("budget", found, "what may be spent", remedy)])
+            given[read[0]] = read[1]
+        return cls(**given)  # type: ignore[arg-type]
+
+    def body(self) -> Json:
+        return {name: limit for name, limit in asdict(self).items() if limit is not None}
+
+    def __str__(self) -> str:
+        told = {"runs": "{:,} runs", "tokens": "{:,} tokens", "seconds": "{:g} s"}
+        parts = [told[name].format(limit) for name, limit in self.body().items() if name in told]
+        return ", ".join([*parts, *([dollars(self.usd)] if self.usd is not None else [])]) or "no limit"
+
+
+def _amount(match: re.Match[str]) -> tuple[str, float] | None:
+    try:
+        if match["usd"]:
+            return "usd", float(match["usd"])
+        number = float(match["number"]) * _TIMES[match["times"].lower()]
+    except ValueError:
+        return None
+    unit = match["unit"].lower()
+    if unit in ("", "run", "runs", "token", "tokens"):
+        whole = round(number)
+        return ("tokens" if "token" in unit else "runs", whole) if abs(number - whole) < 1e-6 else None
+    if unit in ("usd", "dollar", "dollars"):
+        return "usd", number
+    seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
+    return ("seconds", number * seconds) if seconds else None
+
+
+class Account:
+    """What a search has spent and may still spend. Runs are reserved before they are launched; money and tokens are
+    held call by call by the ledger."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.runs = 0
+        self.seconds = 0.0
+        self.ledger = Ledger(budget.usd, budget.tokens, kept=0.0)
+        self.dearest_usd, self.dearest_tokens = 0.0, 0
+
+    @property
+    def spent(self) -> Json:
+        usd, tokens = self.ledger.spent_usd, self.ledger.spent_tokens
+        return {"runs": self.runs, "tokens": tokens, "usd": usd, "seconds": round(self.seconds, 3)}
+
+    def runs_left(self, kept: int = 0) -> int | None:
+        """How many more runs may be launched if some are `kept` for later; None where nobody limits that.
+
+        With money or tokens for a while only it is no more than the dearest run so far would take of them.
+        """
+        limits = [] if self.budget.runs is None else [self.budget.runs - self.runs - kept]
+        if self.budget.usd is not None and self.dearest_usd > 0:
+            limits.append(int(self.ledger.left_usd() / self.dearest_usd + 1e-9) - kept)
+        if self.budget.tokens is not None and self.dearest_tokens > 0:
+            limits.append(int(self.ledger.left_tokens() // self.dearest_tokens) - kept)
+        return max(0, min(limits)) if limits else None
+
+    def is_over(self, kept: int = 0) -> bool:
+        """Whether nothing more can be launched."""
+        late = self.budget.seconds is not None and self.seconds >= self.budget.seconds
+        return late or self.ledger.is_short or self.runs_left(kept) == 0
+
+    def reserve(self, runs: int) -> None:
+        """Count runs before they are launched. Raises BudgetSpent rather than count one too many."""
+        if self.budget.runs is not None and self.runs + runs > self.budget.runs:
+            left = self.budget.runs - self.runs
+            raise BudgetSpent(f"found {left} runs left of {self.budget}; expected {runs}. Raise the budget")
+        self.runs += runs
+
+    def learn(self, usd: float, tokens: int = 0) -> None:
+        """That a run did cost so much: no more are launched at a time than could be paid if all of them did."""
+        self.dearest_usd, self.dearest_tokens = max(self.dearest_usd, usd), max(self.dearest_tokens, tokens)
+
+
+__all__ = ["Account", "Budget"]

@@ -1,0 +1,75 @@
+"""How much may happen in a workspace within 24 hours."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from seedbed.errors import QuotaSpent
+from seedbed.settings import Quota, Settings
+from seedbed.spending.ledger import dollars
+from seedbed.storage.store import Fact, Query, Store
+
+
+@dataclass
+class Expense:
+    """A run that counts against the quota: when it started, and what it has cost, once that is known.
+
+    One that another run opened costs, but takes no place.
+    """
+
+    at: datetime
+    usd: float = 0.0
+    opened: bool = False
+
+
+class Spending:
+    """What happened in the last 24 hours, against the quota: counted once from the store, then kept up.
+
+    A run counts from its start, so that runs at the same time cannot share one place. What it costs is known when it
+    has ended: runs under way when `usd_per_day` is reached still end.
+    """
+
+    def __init__(
+        self, settings: Settings, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._quota = settings.quota
+        self._environment = settings.environment
+        self._store = store
+        self._clock = clock
+        self._recent: deque[Expense] | None = None
+
+    def start(self) -> Expense:
+        """Count another run. Raises QuotaSpent if the quota leaves no room for it."""
+        expense = Expense(self._clock())
+        quota = self._quota
+        if quota == Quota():
+            return expense
+        recent = self._since(expense.at - timedelta(days=1))
+        runs, usd = sum(not each.opened for each in recent), sum(each.usd for each in recent)
+        over = []
+        if quota.runs_per_day is not None and runs >= quota.runs_per_day:
+            over.append(f"{runs} runs within a day; expected at most {quota.runs_per_day}")
+        if quota.usd_per_day is not None and usd >= quota.usd_per_day:
+            over.append(f"{dollars(usd)} spent within a day; expected at most {dollars(quota.usd_per_day)}")
+        if over:
+            remedy = "Wait, raise quota in the workspace file, or choose another environment"
+            raise QuotaSpent(f"{self._environment}: {' and '.join(over)}. {remedy}")
+        recent.append(expense)
+        return expense
+
+    def _since(self, start: datetime) -> deque[Expense]:
+        if self._recent is None:
+            facts = [fact for fact in self._store.facts(Query(kind="run", since=start)) if not _is_free(fact)]
+            known = [Expense(fact.at, fact.value or 0.0, bool(fact.body.get("parent"))) for fact in facts]
+            self._recent = deque(sorted(known, key=lambda expense: expense.at))
+        while self._recent and self._recent[0].at < start:
+            self._recent.popleft()
+        return self._recent
+
+
+def _is_free(run: Fact) -> bool:
+    """Whether a run asked nobody: a strict replay."""
+    return bool((run.body.get("replay") or {}).get("mode") == "strict")

@@ -1,0 +1,70 @@
+"""Door: lets runs in as fast as the event loop can serve them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import deque
+
+ROUND_SECONDS = 0.02
+"""How long one round of the event loop may take while more runs are let in."""
+
+A_ROUND = 4
+"""How many are let in in one round: to begin is work too."""
+
+A_CROWD = 16
+"""With so many inside, a full round of Python's collector would hold up somebody."""
+
+
+class AdmissionControl:
+    """Whoever comes waits while the event loop is behind; then runs are let in, in the order in which they came.
+
+    Runs that wait for slow models leave the loop free, so that thousands are inside at the same time; runs that keep it
+    busy get in a few at a time, so that nobody in the process waits long for anything.
+
+    While a crowd is inside, the collector of garbage leaves alone what was there before it: to look through all that a
+    process has loaded takes it a tenth of a second, in which nobody is served.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._inside = 0
+        self._looked = 0.0
+        self._froze = False
+
+    async def __aenter__(self) -> None:
+        if self._inside:
+            await self._turn()
+        self._inside += 1
+        if self._inside == A_CROWD and not gc.get_freeze_count():  # unless somebody else does so
+            gc.freeze()
+            self._froze = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self._inside -= 1
+        if self._froze and not self._inside:
+            gc.unfreeze()
+            self._froze = False
+
+    async def _turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        if all(each.done() for each in self._waiting):  # also those of a loop that has ended
+            self._looked = time.perf_counter()
+            loop.call_soon(self._let_in, loop)
+        self._waiting.append(turn)
+        await turn
+
+    def _let_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look, once in every round of the loop while somebody waits."""
+        now = time.perf_counter()
+        room = A_ROUND if now - self._looked < ROUND_SECONDS else 0
+        self._looked = now
+        while self._waiting and (room or self._waiting[0].done()):
+            turn = self._waiting.popleft()
+            if not turn.done():  # it may have been cancelled
+                turn.set_result(None)
+                room -= 1
+        if self._waiting:
+            loop.call_soon(self._let_in, loop)

@@ -1,0 +1,314 @@
+"""Encrypted: any store, with its bodies sealed.
+
+Secret: the bodies of content and of facts. Not secret: who, when, about what, and numbers; that is the digests,
+kinds, keys, subjects, parents, tags, values, times and authors, which must stay searchable, how long a body is,
+and the audit log, which must be provable without the key: refs and the facts of `CHAINED` kinds (moves, approvals,
+answers, key changes, verdicts, trials) with all they say, the reasons too. A digest is that of the plain text, so
+whoever guesses a text exactly can confirm it.
+
+A random data key seals the bodies; the master key seals the data keys, which are kept in the store as its keyring.
+There is no way around the master key: if it is lost, so is every body. Keep a copy of it away from the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.storage.search_words import words, words_of
+from seedbed.storage.store import (
+    CHAINED,
+    Content,
+    Digest,
+    Fact,
+    Json,
+    Query,
+    Ref,
+    Store,
+    Target,
+    UpkeptStore,
+    canonical,
+    checked,
+    now,
+    sealed,
+    short,
+)
+from seedbed.storage.store import digest as digest_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+VARIABLE = "SEEDBED_KEY"
+KEYRING = "seedbed-keyring"
+"""The kind of content that holds the data keys; the wrapper shows none of it."""
+
+MAKE_ONE = (
+    "Make one: python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'. Keep a copy of it"
+)
+KEY_BYTES, NONCE_BYTES = 32, 12
+
+
+class _Keys:
+    """Secret keys by their ids: the current one seals, each opens what it sealed. Not shown by repr."""
+
+    def __init__(self, keys: Mapping[str, bytes], current: str) -> None:
+        self.keys = keys
+        self.current = current
+
+    def seal(self, text: str, place: str) -> Json:
+        nonce = os.urandom(NONCE_BYTES)
+        box = nonce + _cipher(self.keys[self.current]).encrypt(nonce, text.encode(), place.encode())
+        return {"sealed": f"{self.current}:{b64encode(box).decode()}"}
+
+    def open(self, body: Json, place: str) -> str:
+        """The text in a sealed body. Raises ValueError if it was sealed otherwise or elsewhere, or edited since."""
+        from cryptography.exceptions import InvalidTag
+
+        key_id, _, coded = str(body["sealed"]).partition(":")
+        box = b64decode(coded, validate=True)
+        # The last letter of base64 has spare bits: an edit there is an edit, too.
+        if key_id not in self.keys or len(box) < NONCE_BYTES or b64encode(box).decode() != coded:
+            raise ValueError("no such key, or not a box")
+        try:
+            return _cipher(self.keys[key_id]).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], place.encode()).decode()
+        except InvalidTag:
+            raise ValueError("another key, another place or another text") from None
+
+
+class MasterKey(_Keys):
+    """The key to the data keys of a store: base64 of 32 random bytes. Raises SettingsError, which never quotes it."""
+
+    def __init__(self, text: str, source: str = "master key") -> None:
+        try:
+            key = b64decode(text.strip(), validate=True)
+            found = f"base64 of {len(key)} bytes" if key else "nothing"
+        except ValueError:
+            key, found = b"", "text that is not base64"
+        if len(key) != KEY_BYTES:
+            raise SettingsError([Problem(source, found, f"base64 of {KEY_BYTES} random bytes", MAKE_ONE)])
+        _cipher(key)
+        super().__init__({"master": key}, "master")
+
+    @classmethod
+    def from_environment(cls) -> MasterKey:
+        return cls(os.environ.get(VARIABLE, ""), VARIABLE)
+
+
+class _Keyring(_Keys):
+    """The data keys of a store. Each generation keeps those before it and adds the one that seals."""
+
+    def __init__(self, generation: int, keys: Mapping[str, bytes]) -> None:
+        super().__init__(keys, str(generation))
+        self.generation = generation
+
+    def next(self) -> _Keyring:
+        generation = self.generation + 1
+        return _Keyring(generation, {**self.keys, str(generation): os.urandom(KEY_BYTES)})
+
+    def to_content(self, master: MasterKey) -> Content:
+        """Named by its generation, so that of two made at the same time the store keeps one."""
+        name = _ring_name(self.generation)
+        told = {key_id: b64encode(key).decode() for key_id, key in self.keys.items()}
+        return Content(KEYRING, name, master.seal(canonical(told), name))
+
+    @classmethod
+    def read(cls, generation: int, body: Json, master: MasterKey) -> _Keyring:
+        try:
+            told = json.loads(master.open(body, _ring_name(generation)))
+        except ValueError:
+            raise StoreError("cannot open: wrong key") from None
+        return cls(generation, {key_id: b64decode(key) for key_id, key in told.items()})
+
+
+class Encrypted:
+    """A store whose bodies are sealed with AES-256-GCM, each bound to its place: an edited or swapped one is found.
+
+    Looks like the store within, except that `text` is searched by opening what it may be in: correct, but slow.
+    Raises StoreError if the master key is not the one of this store.
+
+    Every seal draws a random nonce of 96 bits. Two alike would break a data key, and are less likely than one in
+    2^32 while it has sealed at most 2^32 bodies: `rotate` before that.
+    """
+
+    def __init__(self, inner: UpkeptStore, master: MasterKey) -> None:
+        self._inner = inner
+        self._master = master
+        self._lock = threading.Lock()
+        self._ring = self._newest_ring()
+        # The keyring is written before the first body: where there are bodies and then still none, it is missing.
+        has_bodies = not self._ring.keys and (any(inner.contents()) or inner.kinds().keys() - CHAINED)
+        if has_bodies and not self._newest_ring().keys:
+            raise StoreError(
+                "found a store with bodies but without a keyring; expected an empty or an encrypted one. "
+                "Copy a plain store into a new encrypted one, or restore a damaged one from a copy"
+            )
+
+    def put(self, kind: str, body: Json) -> Digest:
+        name = digest_of(kind, body)
+        try:
+            self._inner.get(name)
+        except NotFound:
+            self.load([Content(kind, name, body)], [])
+        return name
+
+    def get(self, digest: Digest) -> Json:
+        kind, body = self._open(self._inner.get(digest), digest, f"content {short(digest)}")
+        if digest_of(kind, body) != digest:
+            raise StoreDamaged(f"{kind} {short(digest)} is not what was put there. Restore it from a copy")
+        return body
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        return self._inner.append([self._seal_fact(fact) for fact in checked(facts)])
+
+    def facts(self, query: Query) -> Iterator[Fact]:
+        if query.text is None:
+            return map(self._open_fact, self._inner.facts(query))
+        wanted = frozenset(words(query.text))
+        holds = cache(lambda subject: bool(wanted) and wanted <= self._words_of(subject))
+        every = self._inner.facts(replace(query, text=None, limit=None))
+        return map(self._open_fact, islice((fact for fact in every if holds(fact.subject)), query.limit))
+
+    def ref(self, name: str) -> Ref | None:
+        return self._inner.ref(name)
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        return self._inner.refs(prefix)
+
+    def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        return self._inner.move(name, to, expected=expected, because=because, by=by)
+
+    def contents(self, kind: str | None = None) -> Iterator[Content]:
+        return map(self._open_content, filter(lambda content: content.kind != KEYRING, self._inner.contents(kind)))
+
+    def kinds(self) -> dict[str, int]:
+        return self._inner.kinds()
+
+    def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        bodies = [replace(content, body=self._seal(content.kind, content.body, content.digest)) for content in contents]
+        self._inner.load(bodies, [self._seal_fact(fact) for fact in facts])
+
+    def discard(self, digests: Iterable[Digest]) -> int:
+        return self._inner.discard(digests)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def rotate(self, new: MasterKey, *, by: str = "seedbed") -> None:
+        """Hand the store over to a new master key, seal with a fresh data key from now on, and log it as a fact.
+
+        The old master key no longer opens the store and never what is sealed with the fresh key. What was sealed
+        before is not sealed anew: whoever holds the old key and the file, or an old copy of it, can still get at
+        that. If the old key has leaked, copy everything into a new encrypted store and destroy this one.
+        Handles opened before go on sealing with the data key they know: open them again.
+        """
+        with self._lock:
+            ring = self._newest_ring().next()
+            content = ring.to_content(new)
+            self._inner.load([content], [])
+            if self._inner.get(content.digest) != content.body:
+                raise StoreError("someone else changed the key first; nothing changed here. Open the store anew")
+            self._ring, self._master = ring, new
+        name, told = digest_of(KEYRING, content.body), {"generation": ring.generation}
+        self._inner.append([Fact(kind="key", key=name, subject="keyring", at=now(), by=by, body=told)])
+
+    def _newest_ring(self) -> _Keyring:
+        """The keyring of the newest generation; an empty one if nothing was sealed yet."""
+        generation, body = 0, None
+        with suppress(NotFound):
+            while True:
+                body = self._inner.get(_ring_name(generation + 1))
+                generation += 1
+        return _Keyring.read(generation, body, self._master) if body else _Keyring(0, {})
+
+    def _sealing_ring(self) -> _Keyring:
+        """The keyring to seal with; the store's first one if it has none yet, whoever made it."""
+        with self._lock:
+            if not self._ring.keys:
+                self._inner.load([self._ring.next().to_content(self._master)], [])
+                self._ring = self._newest_ring()
+            return self._ring
+
+    def _opening_ring(self, body: Json) -> _Keyring:
+        """The keyring to open with; read again if another handle made the key this body names."""
+        with self._lock:
+            if str(body["sealed"]).partition(":")[0] not in self._ring.keys:
+                self._ring = self._newest_ring()
+            return self._ring
+
+    def _seal(self, kind: str, body: Json, place: str) -> Json:
+        # With its kind, so that `get`, which is not told the kind, can derive the digest.
+        return self._sealing_ring().seal(canonical([kind, body]), place)
+
+    def _open(self, body: Json, place: str, name: str) -> tuple[str, Json]:
+        if not sealed(body):
+            raise StoreDamaged(f"{name}: found a plain body; expected a sealed one. Restore it from a copy")
+        try:
+            kind, plain = json.loads(self._opening_ring(body).open(body, place))
+        except ValueError:
+            raise StoreDamaged(f"{name}: found another body than was sealed there. Restore it from a copy") from None
+        return kind, plain
+
+    def _open_content(self, content: Content) -> Content:
+        name = f"{content.kind} {short(content.digest)}"
+        return replace(content, body=self._open(content.body, content.digest, name)[1])
+
+    def _seal_fact(self, fact: Fact) -> Fact:
+        return fact if fact.kind in CHAINED else replace(fact, body=self._seal(fact.kind, fact.body, _place(fact)))
+
+    def _open_fact(self, fact: Fact) -> Fact:
+        if fact.kind in CHAINED:
+            return fact
+        return replace(fact, body=self._open(fact.body, _place(fact), f"{fact.kind} fact {shown(fact.key)}")[1])
+
+    def _words_of(self, subject: str) -> frozenset[str]:
+        try:
+            return frozenset(words_of(self.get(subject)))
+        except NotFound:
+            return frozenset()
+
+
+def keyring(store: Store) -> Json | None:
+    """The first keyring of a store as it lies there, sealed; none if nothing was sealed yet or the key is at hand."""
+    if isinstance(store, Encrypted):
+        return None
+    try:
+        return store.get(_ring_name(1))
+    except NotFound:
+        return None
+
+
+def expect_plain(store: Store) -> None:
+    """Raises StoreError if a store is encrypted: without its key nothing is read, and what is written is not sealed."""
+    if keyring(store):
+        raise StoreError(
+            "found an encrypted store; expected a plain one. "
+            f"Set encrypted: true in the workspace file, and {VARIABLE} to its key"
+        )
+
+
+def _cipher(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        remedy = "Run pip install 'seedbed[encryption]'"
+        raise SettingsError([Problem("encryption", "no cryptography package", "it installed", remedy)]) from None
+    return AESGCM(key)
+
+
+def _ring_name(generation: int) -> Digest:
+    """No content has this name: a body is never a list."""
+    return digest_of(KEYRING, [generation])
+
+
+def _place(fact: Fact) -> str:
+    """What a fact's body is bound to; that of content to its digest, which covers its kind."""
+    return canonical([fact.kind, fact.key])

@@ -1,0 +1,393 @@
+"""What SQLite and PostgreSQL each do in their own way: connecting, locking, bulk writing, searching."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import NullPool
+
+from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.storage.paths import missing, reader, writable
+from seedbed.storage.search_words import words_of
+from seedbed.storage.store import without_password
+
+Row: TypeAlias = tuple[Any, ...]
+
+CONTENT = ("digest", "kind", "body", "at")
+FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
+_TAGS = FACT.index("tags")
+
+_PATIENCE = 30
+"""How many seconds a writer waits for another one."""
+_HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
+
+
+def words_in(text: str) -> str:
+    """The words of a content's JSON text, one space between them; none if it is damaged."""
+    try:
+        return " ".join(words_of(json.loads(text)))
+    except ValueError:
+        return ""
+
+
+class Dialect(Protocol):
+    """Everything the store and its migrations ask of a database beyond plain SQL."""
+
+    name: str
+    begin: str
+    """Opens a transaction that writes."""
+    parents: str
+    """The parents of a fact `f`, as a table `p(value)`."""
+    match: str
+    """Whether a row of `search` has all the words that `:words` asks for."""
+    texts: str
+    """What makes a column one of many texts, any number of them in one parameter, whose name goes in."""
+    numbers: str
+
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
+        """Connections to the database. Raises NotFound if there is no file and none is to be made."""
+
+    def lock_chain(self, db: Connection) -> None:
+        """Until the transaction ends, nobody else adds chained facts, moves refs or migrates."""
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        """Insert `CONTENT` rows that are not there yet, and index their words."""
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        """Insert `FACT` rows whose keys are not there yet, with their tags, and count them."""
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int: ...
+
+    def index(self, db: Connection) -> None:
+        """Fill the empty search and tags from all content and facts."""
+
+    def learn(self, db: Connection, loaded: int) -> None:
+        """After so many facts were loaded, look at them anew to plan queries well, if it is worth it."""
+
+    def given(self, values: Sequence[object]) -> object:
+        """The parameter of `texts` or `numbers`."""
+
+    def all_of(self, words: Sequence[str]) -> str:
+        """The parameter of `match`."""
+
+    def pinned(self, path: str) -> str:
+        """SQL with hints which index to take, `INDEXED BY`, or not to take, a plus; only SQLite lets itself be told."""
+
+    def ticket(self, db: Connection) -> str | None:
+        """By what to ask later whether the open transaction was committed."""
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        """Whether the transaction of that ticket was committed; waits until that is decided."""
+
+    def passing(self, error: DBAPIError) -> bool:
+        """Whether the same work may succeed on another connection in a moment."""
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        """The error as a user should see it."""
+
+
+class Sqlite:
+    name = "sqlite"
+    begin = "BEGIN IMMEDIATE"
+    parents = "json_each(f.parents) p"
+    match = "search MATCH :words"
+    texts = numbers = "IN (SELECT value FROM json_each(:{}))"
+
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
+        if not url.database or url.database == ":memory:":
+            raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory give memory:")
+        file = Path(url.database)
+        try:
+            there = file.is_file()
+            if not create and (not file.exists() or (there and not file.stat().st_size)):
+                raise missing(url)
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
+        reading = there and not (writable(file) and writable(file.parent))
+        if reading:
+            # Each call looks anew whether somebody has begun to write.
+            engine = create_engine(url, isolation_level="AUTOCOMMIT", creator=lambda: reader(file), poolclass=NullPool)
+        else:
+            engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000}")
+            if create and not reading:  # a file remembers it
+                _keep_log(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute("PRAGMA mmap_size = 2147418112")
+            connection.create_function("words_in", 1, words_in, deterministic=True)
+
+        return engine
+
+    def lock_chain(self, db: Connection) -> None:
+        """BEGIN IMMEDIATE locked the whole file already."""
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        last = self._last(db, "content", "id")
+        _insert(db, "INSERT OR IGNORE INTO content", CONTENT, rows)
+        self._index_words(db, last)
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        tagged = any(row[_TAGS] for row in rows)
+        if len(rows) == 1 and not tagged:
+            return self._add_fact(db, rows[0])
+        last = self._last(db, "facts", "number") if tagged else 0
+        added = _insert(db, "INSERT OR IGNORE INTO facts", FACT, rows)
+        if tagged:
+            self._index_tags(db, last)
+        return added
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int:
+        among = "digest IN (SELECT value FROM json_each(?))"
+        given = (json.dumps(digests),)
+        # A contentless index forgets a row only when told the words it had.
+        forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, words_in(body) FROM content WHERE "
+        db.exec_driver_sql(forget + among, given)
+        return db.exec_driver_sql(f"DELETE FROM content WHERE {among}", given).rowcount
+
+    def index(self, db: Connection) -> None:
+        self._index_words(db, 0)
+        self._index_tags(db, 0)
+
+    def learn(self, db: Connection, loaded: int) -> None:
+        """Every path is pinned."""
+
+    def given(self, values: Sequence[object]) -> object:
+        return json.dumps(list(values))
+
+    def all_of(self, words: Sequence[str]) -> str:
+        return " ".join(f'"{word}"' for word in dict.fromkeys(words))
+
+    def pinned(self, path: str) -> str:
+        return path
+
+    def ticket(self, db: Connection) -> str | None:
+        return None
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        return False
+
+    def passing(self, error: DBAPIError) -> bool:
+        return False
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        # An extended code keeps its kind in the lower byte.
+        kind = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error.orig):
+            return StoreDamaged(f"{name}: {error.orig}. Restore it from a copy of the store")
+        remedies = {
+            sqlite3.SQLITE_BUSY: "Another process has been writing for 30 seconds; try again when it is done",
+            sqlite3.SQLITE_FULL: "Nothing was written; free some space and try again",
+            sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder",
+            sqlite3.SQLITE_CANTOPEN: "Check the path and the permissions of the folder",
+        }
+        return StoreError(f"{name}: {error.orig}. {remedies.get(kind, 'Nothing was written')}")
+
+    @staticmethod
+    def _add_fact(db: Connection, row: Row) -> int:
+        """Past SQLAlchemy's way to a cursor, which takes as long as the insert: a run adds its facts one by one."""
+        sql = f"INSERT OR IGNORE INTO facts ({', '.join(FACT)}) VALUES ({', '.join('?' * len(FACT))})"
+        connection: sqlite3.Connection = db.connection.driver_connection  # type: ignore[assignment]
+        try:
+            return connection.execute(sql, row).rowcount
+        except sqlite3.Error as error:
+            raise DBAPIError.instance(sql, row, error, sqlite3.Error) from error
+
+    @staticmethod
+    def _last(db: Connection, table: str, column: str) -> int:
+        return int(db.exec_driver_sql(f"SELECT coalesce(max({column}), 0) FROM {table}").scalar_one())
+
+    @staticmethod
+    def _index_words(db: Connection, after: int) -> None:
+        fill = "INSERT INTO search(rowid, words) SELECT id, words_in(body) FROM content WHERE id > ? ORDER BY id"
+        db.exec_driver_sql(fill, (after,))
+
+    @staticmethod
+    def _index_tags(db: Connection, after: int) -> None:
+        db.exec_driver_sql(
+            "INSERT OR IGNORE INTO fact_tags(tag, kind, number) SELECT t.value, f.kind, f.number"
+            " FROM facts f CROSS JOIN json_each(f.tags) t WHERE f.number > ? AND f.tags IS NOT NULL",
+            (after,),
+        )
+
+
+class Postgresql:
+    name = "postgresql"
+    begin = "BEGIN"
+    parents = "json_array_elements_text(f.parents::json) AS p(value)"
+    match = "search.words @@ CAST(:words AS tsquery)"
+    texts = "= ANY(CAST(:{} AS text[]))"
+    numbers = "= ANY(CAST(:{} AS bigint[]))"
+    chain = 7_333_332_633_264
+    """The number of the advisory lock: `seedbed` on a telephone keypad."""
+
+    def engine(self, url: URL, *, create: bool = True) -> Engine:
+        try:
+            engine = create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                isolation_level="AUTOCOMMIT",
+                connect_args={"client_encoding": "utf8"},
+                use_native_hstore=False,
+                pool_size=10,
+                max_overflow=20,
+                pool_timeout=60,
+            )
+        except ModuleNotFoundError:
+            remedy = "Run pip install 'seedbed[postgres]'"
+            raise _unusable(url, "the PostgreSQL driver psycopg to be installed", remedy) from None
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            # A plan made for the words and dates at hand beats one made for any, and no disk is slow at random today.
+            connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off; SET random_page_cost = 1.1")
+
+        return engine
+
+    def lock_chain(self, db: Connection) -> None:
+        db.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (self.chain,))
+
+    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+        texts = [(*row, words_in(row[2])) for row in rows]
+        db.exec_driver_sql(
+            f"WITH given AS MATERIALIZED ({_given((*CONTENT, 'words'))}),"
+            " added AS (INSERT INTO content (digest, kind, body, at)"
+            "  SELECT digest, kind, body, at FROM given ORDER BY position ON CONFLICT DO NOTHING RETURNING id, digest)"
+            " INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(given.words, ' '))"
+            " FROM added JOIN given USING (digest) ON CONFLICT DO NOTHING",
+            _columns(texts),
+        )
+
+    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+        names = ", ".join(FACT)
+        added = db.exec_driver_sql(
+            f"WITH given AS ({_given(FACT)}),"
+            f" added AS (INSERT INTO facts ({names}) SELECT {names} FROM given ORDER BY position"
+            "  ON CONFLICT DO NOTHING RETURNING number, kind, tags),"
+            " tagged AS (INSERT INTO fact_tags (tag, kind, number)"
+            "  SELECT tag, kind, number FROM added, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING)"
+            " SELECT count(*) FROM added",
+            _columns(rows),
+        )
+        return int(added.scalar_one())
+
+    def discard(self, db: Connection, digests: Sequence[str]) -> int:
+        forget = "WITH gone AS (DELETE FROM content WHERE digest = ANY(%s) RETURNING id) DELETE FROM search USING gone"
+        return db.exec_driver_sql(f"{forget} WHERE search.rowid = gone.id", (list(digests),)).rowcount
+
+    def index(self, db: Connection) -> None:
+        last = 0
+        page = "SELECT id, body FROM content WHERE id > %s ORDER BY id LIMIT 1000"
+        while rows := db.exec_driver_sql(page, (last,)).all():
+            db.exec_driver_sql(
+                "INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(words, ' '))"
+                f" FROM ({_given(('id', 'words'))}) AS given",
+                _columns([(row.id, words_in(row.body)) for row in rows]),
+            )
+            last = rows[-1].id
+        db.exec_driver_sql(
+            "INSERT INTO fact_tags (tag, kind, number) SELECT tag, kind, number"
+            " FROM facts, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING"
+        )
+
+    def learn(self, db: Connection, loaded: int) -> None:
+        known = db.exec_driver_sql("SELECT reltuples FROM pg_class WHERE oid = 'facts'::regclass").scalar_one()
+        if loaded > max(known, 0) / 10:
+            db.exec_driver_sql("ANALYZE content, facts, fact_tags, search")
+
+    def given(self, values: Sequence[object]) -> object:
+        return list(values)
+
+    def all_of(self, words: Sequence[str]) -> str:
+        return " & ".join(f"'{word}'" for word in dict.fromkeys(words))
+
+    def pinned(self, path: str) -> str:
+        return _HINT.sub("", path)
+
+    def ticket(self, db: Connection) -> str | None:
+        return str(db.exec_driver_sql("SELECT pg_current_xact_id()").scalar_one())
+
+    def committed(self, db: Connection, ticket: str) -> bool:
+        ask = "SELECT pg_xact_status(%s::xid8)"
+        while (status := db.exec_driver_sql(ask, (ticket,)).scalar_one()) == "in progress":
+            time.sleep(0.05)
+        return bool(status == "committed")
+
+    def passing(self, error: DBAPIError) -> bool:
+        """Lost connections, a server that starts or stops, and transactions the server gave up to let another pass."""
+        state = getattr(error.orig, "sqlstate", None)
+        return error.connection_invalidated or _unreachable(error) or state in {"40001", "40P01", "57P01", "57P02"}
+
+    def explained(self, error: DBAPIError, name: str) -> StoreError:
+        said = " ".join(str(error.orig).split())
+        remedy = "Nothing was written"
+        if error.connection_invalidated or _unreachable(error):
+            remedy = "Check that the server is up and that the URL is right"
+        return StoreError(f"{name}: {said}. {remedy}")
+
+
+def _unreachable(error: DBAPIError) -> bool:
+    """Whether no connection could be made, or the server is not ready for one."""
+    return error.statement is None and getattr(error.orig, "sqlstate", None) in {None, "57P03", "53300"}
+
+
+def dialect(url: str) -> tuple[Dialect, URL]:
+    """The dialect a store's URL asks for. Raises SettingsError if there is none."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # the latter is about a port
+        remedy = "Give sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+        found = shown(without_password(url))
+        raise SettingsError([Problem("store", found, "the URL of a database", remedy)]) from None
+    if parsed.drivername == "sqlite":
+        return Sqlite(), parsed
+    if parsed.drivername == "postgresql":
+        return Postgresql(), parsed
+    raise _unusable(parsed, "sqlite:///FILE or postgresql://USER@HOST/DATABASE", "Change the store in seedbed.yaml")
+
+
+def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
+    return SettingsError([Problem("store", without_password(str(url)), expected, remedy)])
+
+
+def _keep_log(connection: Any) -> None:
+    """Have the file keep its log apart. SQLite does not wait for the lock this change needs, so this does."""
+    for attempt in count():
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt > 200 * _PATIENCE:
+                raise
+            time.sleep(0.005)
+
+
+def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> int:
+    """How many rows were inserted."""
+    marks = ", ".join("?" * len(columns))
+    return db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows)).rowcount
+
+
+_TYPES = {"at": "bigint", "id": "bigint", "value": "float8"}
+
+
+def _given(names: Sequence[str]) -> str:
+    """Rows handed to PostgreSQL as one array per column: as fast as COPY, and it needs no table to land in."""
+    arrays = ", ".join(f"%b::{_TYPES.get(name, 'text')}[]" for name in names)
+    return f"SELECT * FROM unnest({arrays}) WITH ORDINALITY AS given({', '.join(names)}, position)"
+
+
+def _columns(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+    return tuple(list(column) for column in zip(*rows, strict=True))

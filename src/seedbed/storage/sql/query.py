@@ -1,0 +1,180 @@
+"""Search: a Query as SQL, along the path that touches the fewest rows.
+
+Facts are asked for in the order of their numbers, mostly a page of the newest. Where dates or words leave only few
+candidates, those are looked up; otherwise facts are walked in order until the page is full.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, TextClause, text
+
+from seedbed.storage.search_words import words
+from seedbed.storage.sql.dialects import Dialect
+from seedbed.storage.store import Query, micros
+
+Selection: TypeAlias = tuple[TextClause, dict[str, Any]]
+
+FEW = 10_000
+"""Up to so many facts of a span of time are looked up; walking past a hundred times as many takes as long."""
+
+MANY = 20_000
+"""Up to so many contents that hold the words are listed, or one for fifty facts in a large store; if there are more,
+each fact that is passed is asked."""
+
+WORTH = 13
+"""Looking up K contents costs as much as filling a page on a walk when K² is so many times the number of facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What is left to ask, and the only facts, in order, and contents that come into question, where those are few."""
+
+    query: Query
+    numbers: Sequence[int] | None = None
+    contents: Sequence[int] | None = None
+
+
+def narrowed(db: Connection, dialect: Dialect, query: Query) -> Narrowed:
+    """A query after its dates and words have been looked up, as far as that saves reading facts."""
+    if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
+        return Narrowed(query)
+    contents, numbers = _worded(db, dialect, query), _dated(db, dialect, query)
+    if numbers is not None:
+        query = replace(query, since=None, until=None)
+    elif contents is not None and len(contents) ** 2 <= WORTH * max(_count(db), FEW):
+        numbers = _about(db, dialect, query, contents)
+        if numbers is not None:
+            query, contents = replace(query, text=None), None
+    return Narrowed(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
+
+
+def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size: int) -> Selection:
+    """The statement for those columns and the numbers of the next facts, at most `size`, and its parameters."""
+    query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
+    where = ["f.kind = :kind"]
+    given: dict[str, Any] = {"kind": query.kind, "size": size}
+
+    def require(condition: str, **values: object) -> None:
+        where.append(condition)
+        given.update(values)
+
+    if query.follow:
+        require("f.key = walk.key", key=query.key)
+    elif query.key is not None:
+        require("f.key = :key", key=query.key)
+    if query.keys is not None:
+        require(f"f.key {dialect.texts.format('keys')}", keys=dialect.given(query.keys))
+    if query.key_from is not None:
+        condition, bounds = beginning("f.key", query.key_from)
+        require(condition, **bounds)
+    if query.subject is not None:
+        require("f.subject = :subject", subject=query.subject)
+    if query.by is not None:
+        require("f.by = :by", by=query.by)
+    if query.since is not None:
+        require("f.at >= :since", since=micros(query.since))
+    if query.until is not None:
+        require("f.at < :until", until=micros(query.until))
+    if contents is not None:
+        about = "(SELECT c.id FROM content c WHERE c.digest = f.subject)"
+        require(f"{about} {dialect.numbers.format('contents')}", contents=dialect.given(contents))
+    elif query.text is not None:
+        matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {dialect.match} AND search.rowid = c.id"
+        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.all_of(words(query.text)))
+    if numbers is not None:
+        require(f"f.number {dialect.numbers.format('numbers')}", numbers=dialect.given(numbers))
+
+    path = _path(query, numbers is not None)
+    order = "t.number" if path == _TAGGED else "f.number"
+    if query.tag is not None:
+        tagged = "t.tag = :tag AND t.kind = :kind AND t.number = f.number"
+        exists = f"EXISTS (SELECT 1 FROM fact_tags t WHERE {tagged})"
+        require(tagged if path == _TAGGED else exists, tag=query.tag)
+    down = query.newest or query.follow
+    if query.after is not None:
+        require(f"{order} < :after" if down else f"{order} > :after", after=query.after)
+    ancestry = _ANCESTRY.format(parents=dialect.parents) if query.follow else ""
+    wanted = ", ".join(f"f.{name}" for name in (*columns, "number"))
+    return text(
+        f"{ancestry}SELECT {wanted} FROM {dialect.pinned(path)} WHERE {' AND '.join(where)}"
+        f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size"
+    ), given
+
+
+def beginning(column: str, prefix: str) -> tuple[str, dict[str, str]]:
+    """The condition that a column begins so, as a range that an index answers, and its parameters."""
+    bounds = {"beginning": prefix}
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
+        return f"{column} >= :beginning", bounds
+    last = ord(stem[-1])
+    # The next letter of the alphabet; there are none in the range of the surrogates.
+    bounds["beyond"] = stem[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+    return f"{column} >= :beginning AND {column} < :beyond", bounds
+
+
+_ANCESTRY = (
+    "WITH RECURSIVE walk(key) AS (SELECT CAST(:key AS TEXT) UNION SELECT p.value"
+    " FROM walk CROSS JOIN facts f CROSS JOIN {parents} WHERE f.kind = :kind AND f.key = walk.key) "
+)
+_TAGGED = "fact_tags t CROSS JOIN facts f NOT INDEXED"
+
+
+def _path(query: Query, numbered: bool) -> str:
+    """The tables in the order to go through them, with the index to take."""
+    if query.follow:
+        return "walk CROSS JOIN facts f INDEXED BY facts_key"
+    if query.key is not None or query.keys is not None or query.key_from is not None:
+        return "facts f INDEXED BY facts_key"
+    if query.subject is not None:
+        return "facts f INDEXED BY facts_subject"
+    if numbered:
+        return "facts f NOT INDEXED"
+    if query.tag is not None:
+        return _TAGGED
+    return f"facts f INDEXED BY {'facts_kind' if query.by is None else 'facts_by'}"
+
+
+def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+    if query.since is None and query.until is None:
+        return None
+    where = ["kind = :kind"]
+    given: dict[str, Any] = {"kind": query.kind}
+    if query.since is not None:
+        where.append("at >= :since")
+        given["since"] = micros(query.since)
+    if query.until is not None:
+        where.append("at < :until")
+        given["until"] = micros(query.until)
+    path = dialect.pinned("facts INDEXED BY facts_at")
+    return _listed(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)}", given, FEW)
+
+
+def _worded(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+    if query.text is None:
+        return None
+    given = {"words": dialect.all_of(words(query.text))}
+    return _listed(db, f"SELECT rowid FROM search WHERE {dialect.match}", given, max(MANY, _count(db) // 50))
+
+
+def _about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
+    path = dialect.pinned("content c CROSS JOIN facts f INDEXED BY facts_subject")
+    where = f"c.id {dialect.numbers.format('contents')} AND f.subject = c.digest AND f.kind = :kind"
+    given = {"kind": query.kind, "contents": dialect.given(contents)}
+    return _listed(db, f"SELECT f.number FROM {path} WHERE {where}", given, FEW)
+
+
+def _count(db: Connection) -> int:
+    """About how many facts there are."""
+    return db.scalar(text("SELECT max(number) FROM facts")) or 0
+
+
+def _listed(db: Connection, statement: str, given: dict[str, Any], most: int) -> list[int] | None:
+    """The numbers that a statement gives; None if there are more than `most`."""
+    numbers = list(db.scalars(text(f"{statement} LIMIT :most"), {**given, "most": most + 1}))
+    return numbers if len(numbers) <= most else None

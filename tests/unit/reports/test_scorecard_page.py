@@ -1,0 +1,74 @@
+"""The page of a report: complete, safe, and content with itself."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from test_scorecard_report import HOSTILE, ONE, TWO, card
+
+from seedbed.evaluation.scorecard import Scorecard
+from seedbed.reports.page import to_html
+from seedbed.reports.scorecard import Report
+
+
+class Reader(HTMLParser):
+    """What a browser would make of a page: its tags, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_tells_what_matters() -> None:
+    text = " ".join(Reader(to_html(ONE)).text)
+    for told in (
+        "0.667",
+        "95 % interval 0.208 to 0.939",
+        "1 cells not scored",
+        "tag a",
+        "seedbed runs show baaaaaaaaa",
+    ):
+        assert told in text
+    assert "lower is better" in text
+
+
+def test_the_page_asks_nothing_of_anybody() -> None:
+    for report in (ONE, TWO):
+        page = to_html(report)
+        tags = Reader(page).tags
+        assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & {tag for tag, _ in tags}
+        assert not {name for _, given in tags for name in given} & {"src", "href", "action", "onload", "style"}
+        assert not re.search(r"https?:|url\(|@import", page)
+        assert "default-src 'none'" in page
+
+
+def test_hostile_names_and_answers_are_shown_and_do_nothing() -> None:
+    worse = f'"><img src=x onerror=alert(1)>{HOSTILE}'
+    plain = [tag for tag, _ in Reader(to_html(ONE)).tags]
+    reader = Reader(to_html(Report({worse: card(hostile=worse)}, title=ONE.title)))
+    assert [tag for tag, _ in reader.tags if tag != "title"] == [tag for tag in plain if tag != "title"]
+    assert any('<script>alert("x")</script>' in text for text in reader.text)
+
+
+def test_several_playbooks_have_a_part_each_and_no_claim_is_made() -> None:
+    reader = Reader(to_html(TWO))
+    assert [tag for tag, _ in reader.tags].count("details") == 2
+    assert "do not say which is better" in " ".join(reader.text)
+
+
+def test_notes_come_before_the_scores() -> None:
+    page = to_html(Report(ONE.cards, notes=("regression: a < b",)))
+    assert page.index("regression: a &lt; b") < page.index("<h2>Scores</h2>")
+
+
+def test_a_card_without_a_score_is_a_page_too() -> None:
+    assert "no score" in to_html(Report({"empty": Scorecard(f"b2:{'a' * 64}", "f1", ())}))

@@ -1,0 +1,115 @@
+"""A recorder that answers from a recording. What it does on a stage is in unit/stage/test_replays.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seedbed.runs.cassette import Cassette, Missed, Mode
+from seedbed.runs.journal import Journal
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.replay_record import ReplayRecord, replay_of
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Json, Query
+
+PLAYBOOK = "b2:" + "1" * 64
+ABOUT: dict[str, Any] = {"seed": 7, "by": "ada", "models": {}}
+
+done: list[str] = []
+
+
+def doing(what: str) -> Any:
+    async def work() -> Json:
+        done.append(what)
+        return {"tool": what, "arguments": {}, "result": 1, "error": "", "changes": False, "latency_seconds": 0.5}
+
+    return work
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> None:
+    done.clear()
+
+
+async def recording(store: MemoryStore) -> Cassette:
+    recorder = Recorder(Journal(store), PLAYBOOK, {}, **ABOUT)
+    await recorder.start()
+    await recorder.once("call", "look", {"at": "it"}, doing("look"))
+    await recorder.end("completed")
+    done.clear()
+    return Cassette.load(store, recorder.id, lambda step, role: {})
+
+
+async def replaying(store: MemoryStore, mode: str = "strict") -> ReplayRecord:
+    tape = await recording(store)
+    made = ReplayRecord(Journal(store), PLAYBOOK, {}, cassette=tape, mode=Mode.parse(mode), **ABOUT)
+    await made.start()
+    return made
+
+
+async def test_what_was_recorded_is_not_done_and_what_was_not_is_missed() -> None:
+    recorder = await replaying(MemoryStore())
+    assert (await recorder.once("call", "look", {"at": "it"}, doing("look")))["result"] == 1
+    recorder.check()
+    with pytest.raises(Missed, match=r"arguments\.at: found"):
+        await recorder.once("call", "look", {"at": "that"}, doing("look"))
+    assert done == []
+    with pytest.raises(Missed, match=r"arguments\.at: found"):
+        recorder.check()
+
+
+async def test_what_a_program_says_of_itself_needs_no_recording() -> None:
+    recorder = await replaying(MemoryStore())
+    await recorder.once("remark", "log", ["so"], doing("remark"))
+    await recorder.once("decision", "how", {"point": "how"}, doing("decision"))
+    assert done == ["remark", "decision"]
+    with pytest.raises(Missed):
+        await recorder.once("decision", "confirm", ["send", "because"], doing("asked"), person=True)
+    assert recorder.labels == {"decision": {"missed": 1}}
+
+
+async def test_steps_are_labelled_in_the_store_as_they_are_done() -> None:
+    store = MemoryStore()
+    recorder = await replaying(store, "lenient")
+    await recorder.once("call", "look", {"at": "it"}, doing("look"))
+    await recorder.once("call", "look", {"at": "that"}, doing("look"))
+    await recorder.once("call", "find", {"at": "it"}, doing("find"))
+    facts = store.facts(Query(kind="call", subject=recorder.id))
+    assert [fact.tags for fact in facts] == [("exact",), ("substituted",), ("live",)]
+    assert done == ["find"]
+    run = await recorder.end("completed")
+    assert run.replay == {
+        "of": recorder.cassette.run,
+        "mode": "lenient",
+        "labels": {"call": {"exact": 1, "live": 1, "substituted": 1}},
+    }
+
+
+async def test_a_replay_says_so_from_its_start_and_a_live_run_does_not() -> None:
+    store = MemoryStore()
+    recorder = await replaying(store, "fork:2")
+    assert replay_of(store, recorder.id) == {"of": recorder.cassette.run, "mode": "fork:2"}
+    assert replay_of(store, recorder.cassette.run) is None
+    assert replay_of(store, "f" * 32) is None
+
+
+async def test_only_what_was_live_was_paid_before_a_replay_was_taken_up_again() -> None:
+    store = MemoryStore()
+    recorder = await replaying(store)
+    for label, key in (("exact", "1"), ("live", "2")):
+        recorder._label_of[key] = label  # type: ignore[assignment]
+        await recorder._add("turn", key, recorder.id, {"cost_usd": 0.25})
+    assert recorder.paid_before[0] == 0.25
+
+
+async def test_a_replay_that_is_taken_up_again_counts_the_same_labels() -> None:
+    store = MemoryStore()
+    first = await replaying(store, "lenient")
+    await first.once("call", "find", {"at": "it"}, doing("find"))
+    more: dict[str, Any] = {"cassette": first.cassette, "mode": first.mode}
+    again = ReplayRecord.resume(Journal(store), first.id, by="ada", **more)
+    await again.start()
+    await again.once("call", "find", {"at": "it"}, doing("find"))
+    assert done == ["find"]
+    assert again.labels == first.labels == {"call": {"live": 1}}
