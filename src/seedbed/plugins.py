@@ -1,1 +1,54 @@
-"""Plug-ins: entry points, import by path, and suggestions for names that are close."""
+"""Plug-ins: what installed packages offer, import by path, optional packages, and suggestions for misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from seedbed.errors import DocumentError, Problem, SettingsError
+
+PYTHONPATH = "Is its folder on PYTHONPATH?"
+
+
+def offered(group: str) -> dict[str, EntryPoint]:
+    """What installed packages offer under an entry point group such as `seedbed.metrics`, by name."""
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def load(
+    path: str,
+    at: str,
+    *,
+    expected: str = "module:name",
+    remedy: str = PYTHONPATH,
+    error: type[DocumentError] = SettingsError,
+) -> Any:
+    """Import what `module:name` names. Raises `error` with a Problem at `at` if that fails, whatever the reason."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as wrong:  # the module is a user's: importing it may raise anything
+        found = f"{path} ({type(wrong).__name__}: {wrong})"
+        raise error([Problem(at, found, expected, remedy)]) from wrong
+
+
+def optional(module: str, *, extra: str, needed_for: str) -> Any:
+    """Import a package that comes with an extra. Raises SettingsError that says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        package = (missing.name or module).partition(".")[0]
+        remedy = f"Run: pip install 'seedbed[{extra}]'"
+        raise SettingsError([Problem(needed_for, f"no package {package}", "it to be installed", remedy)]) from missing
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`Did you mean …?` with the closest of the known names, or an empty text if none is close."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"Did you mean {near[0]}?" if near else ""
+
+
+__all__ = ["PYTHONPATH", "load", "offered", "optional", "suggestion"]

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics import instructions
 from seedbed.evaluation.metrics.instructions import CHECKS, followed, language_of
-from seedbed.evaluation.metrics.metric import Score, instructions, parsed
+from seedbed.evaluation.metrics.metric import Score, parsed
 from seedbed.testing.metric import a_run
 
 ENGLISH = "we went to the market this morning and bought some bread"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from judge_samples import TASK, Court, answered, says
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, SettingsError
+from seedbed.evaluation.judges import judge as judging
 from seedbed.evaluation.judges.judge import Part, Question, as_written, judges_in, presented, read, sitting
 from seedbed.evaluation.judges.rubrics import Reference, Rubric
-from seedbed.evaluation.judges import judge as judging
 from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import fill

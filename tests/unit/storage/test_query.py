@@ -18,10 +18,10 @@ from sqlalchemy import event
 
 from seedbed.storage.encryption import Encrypted, MasterKey
 from seedbed.storage.memory import MemoryStore
+from seedbed.storage.sql import query as search
 from seedbed.storage.sql import store as sql
 from seedbed.storage.sql.query import beginning
 from seedbed.storage.sql.store import SqlStore
-from seedbed.storage.sql import query as search
 from seedbed.storage.store import Fact, Query, Store, UpkeptStore, digest
 from seedbed.testing import NOON
 
