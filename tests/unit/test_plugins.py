@@ -14,7 +14,7 @@ def test_a_path_names_a_module_and_something_in_it() -> None:
 
 @pytest.mark.parametrize("path", ["seedbed.nowhere:x", "seedbed.plugins:nothing", "", "seedbed.plugins", "a b:c"])
 def test_a_path_that_leads_nowhere_is_an_error_that_says_where(path: str) -> None:
-    with pytest.raises(PlaybookError, match="program: found .*PYTHONPATH"):
+    with pytest.raises(PlaybookError, match=r"program: found .*PYTHONPATH"):
         plugins.load(path, "program", error=PlaybookError)
 
 
