@@ -14,7 +14,8 @@ import numpy as np
 from scipy import special
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.estimates import Floats, Interval, check_confidence, finite
+from seedbed.stats.arrays import Floats, check_finite
+from seedbed.stats.estimates import Interval, check_confidence
 
 FEWEST = 20
 """From how many scores on a weight is estimated. From fewer, chance would set it, and take away more than noise."""
@@ -86,7 +87,7 @@ def ppi(
     """
     check_confidence(confidence)
     truth, same = _alike(live=live, replayed=replayed)
-    others = finite("replayed_only", replayed_only)
+    others = check_finite("replayed_only", replayed_only)
     n, many = len(truth), len(others)
     if n == 0:
         return Adjusted(Interval(math.nan, -math.inf, math.inf, confidence, 0), 0.0, math.nan)
@@ -114,7 +115,7 @@ def _alike(**two: Sequence[float]) -> tuple[Floats, Floats]:
     (name, scores), (other, others) = two.items()
     if len(scores) != len(others):
         raise SeedbedError(f"{other}: found {len(others)} values; expected {len(scores)}, one for each in {name}")
-    return finite(name, scores), finite(other, others)
+    return check_finite(name, scores), check_finite(other, others)
 
 
 def _squares(x: Floats, y: Floats) -> float:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-
-Floats: TypeAlias = NDArray[np.float64]
+from seedbed.stats.arrays import Floats
 
 NODES = np.concatenate([[-7.0, -6.0], np.linspace(-5, 5, 31), [6.0, 7.0]])
 """Where `chances` looks at each belief, in standard deviations from its mean: close enough for errors below 0.001 with

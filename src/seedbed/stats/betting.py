@@ -16,13 +16,11 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Bools, Floats, Integers
 from seedbed.stats.rule import (
     Answer,
-    Bools,
     Conclusion,
     Ends,
-    Floats,
-    Integers,
     StoppingRule,
     check_at_most,
     check_between,

@@ -14,7 +14,8 @@ import numpy as np
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.estimates import Floats, Interval, check_confidence, check_counts, exact_rate, finite
+from seedbed.stats.arrays import Floats, check_finite
+from seedbed.stats.estimates import Interval, check_confidence, check_counts, exact_rate
 
 ROUNDING = 1e-12
 """A spread this small beside the scores themselves is rounding, not spread."""
@@ -26,7 +27,7 @@ def cohen_d(a: Sequence[float], b: Sequence[float]) -> float:
     The arms may have different tasks. NaN if nothing can be said: an arm is empty, or there are only two scores. Where
     scores have no spread: 0 if the means are equal, else infinite.
     """
-    control, candidate = finite("a", a), finite("b", b)
+    control, candidate = check_finite("a", a), check_finite("b", b)
     freedom = len(control) + len(candidate) - 2
     if not len(control) or not len(candidate) or freedom < 1:
         return math.nan
@@ -41,7 +42,7 @@ def cohen_dz(a: Sequence[float], b: Sequence[float]) -> float:
     """
     if len(a) != len(b):
         raise SeedbedError(f"b: found {len(b)} values; expected {len(a)}, as many as in a: two for every task")
-    control, candidate = finite("a", a), finite("b", b)
+    control, candidate = check_finite("a", a), check_finite("b", b)
     if len(control) < 2:
         return math.nan
     differences = candidate - control

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-
-Floats: TypeAlias = NDArray[np.float64]
+from seedbed.stats.arrays import check_finite, number_clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,9 @@ def mean_interval(
     For pass rates use `wilson`.
     """
     check_confidence(confidence)
-    units = finite("values", values)
+    units = check_finite("values", values)
     n = len(units)
-    members = numbered(clusters, n)
+    members = number_clusters(clusters, n)
     if n == 0:
         return Interval(math.nan, -math.inf, math.inf, confidence, 0)
     # Rounding must not move the mean of equal values away from them.
@@ -65,13 +62,13 @@ def paired_interval(
     """By how much `b` exceeds `a` on the same tasks, in the same order, with the interval of `mean_interval`."""
     if len(a) != len(b):
         raise SeedbedError(f"b: found {len(b)} values; expected {len(a)}, as many as in a: two for every task")
-    return mean_interval((finite("b", b) - finite("a", a)).tolist(), clusters, confidence)
+    return mean_interval((check_finite("b", b) - check_finite("a", a)).tolist(), clusters, confidence)
 
 
 def average_replicates(values: Sequence[float], tasks: Sequence[Hashable]) -> dict[Hashable, float]:
     """One value per task, the mean of its replicates; `tasks` says which task each value is of."""
-    units = finite("values", values)
-    members = numbered(tasks, len(units), "tasks")
+    units = check_finite("values", values)
+    members = number_clusters(tasks, len(units), "tasks")
     means = np.bincount(members, weights=units) / np.bincount(members)
     return dict(zip(dict.fromkeys(tasks), means.tolist(), strict=True))
 
@@ -129,7 +126,7 @@ def pass_hat_k(
     plain = mean_interval(shares, clusters, confidence)
     if plain.low == plain.high and plain.mean in (0, 1):
         # No spread was seen. A rate of tasks that are not at this end bounds how far the mean can be from it.
-        count = int(numbered(clusters, len(shares)).max()) + 1
+        count = int(number_clusters(clusters, len(shares)).max()) + 1
         return replace(exact_rate(int(plain.mean) * count, count, confidence), n=plain.n)
     return replace(plain, low=max(plain.low, 0.0), high=min(plain.high, 1.0))
 
@@ -150,29 +147,6 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
     fewer, n = min(wins, losses), wins + losses
     below = float(special.bdtr(fewer - 1, n, 0.5)) if fewer else 0.0
     return min(1.0, below + float(special.bdtr(fewer, n, 0.5)))
-
-
-def finite(name: str, values: Sequence[float]) -> Floats:
-    """The values as an array; an error that names them if one is not a finite number."""
-    units = np.asarray(values, dtype=np.float64)
-    if units.ndim != 1:
-        raise SeedbedError(f"{name}: found {units.ndim} dimensions; expected a plain list of numbers, one per unit")
-    for place in np.flatnonzero(~np.isfinite(units))[:1]:
-        raise SeedbedError(
-            f"{name}[{place}]: found {units[place]}; expected a finite number. Score failures by a rule set in advance"
-        )
-    return units
-
-
-def numbered(ids: Sequence[Hashable] | None, n: int, name: str = "clusters") -> NDArray[np.intp]:
-    """For each of `n` values the number of its cluster, from 0 in the order met; without ids each is on its own."""
-    if ids is None:
-        return np.arange(n)
-    if len(ids) != n or None in ids:
-        found = sum(each is not None for each in ids)
-        raise SeedbedError(f"{name}: found {found} ids; expected one for each of the {n} values")
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(each, len(numbers)) for each in ids], dtype=np.intp)
 
 
 def check_confidence(confidence: float) -> None:

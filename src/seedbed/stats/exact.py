@@ -10,14 +10,12 @@ from typing import ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Bools, Floats, Integers
 from seedbed.stats.betting import Bet, bets, evidence
 from seedbed.stats.rule import (
     Answer,
-    Bools,
     Conclusion,
     Ends,
-    Floats,
-    Integers,
     SignRule,
     check_at_most,
     check_between,

@@ -13,14 +13,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Bools, Floats, Integers
 from seedbed.stats.rule import (
     SIGNS,
     Answer,
-    Bools,
     Conclusion,
     Ends,
-    Floats,
-    Integers,
     StoppingRule,
     check_at_most,
     check_between,

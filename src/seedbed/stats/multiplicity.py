@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.rule import Floats, check_rate
+from seedbed.stats.arrays import Floats
+from seedbed.stats.rule import check_rate
 
 
 @dataclass(frozen=True, slots=True)

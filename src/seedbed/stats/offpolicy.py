@@ -12,12 +12,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from seedbed.errors import Problem, SeedbedError, shown
+from seedbed.stats.arrays import Bools, Floats, Integers, number_clusters
 from seedbed.stats.bandits import Logged
-from seedbed.stats.estimates import Floats, Interval, mean_interval, numbered
+from seedbed.stats.estimates import Interval, mean_interval
 
 LARGEST_WEIGHT = 20.0
 FEWEST_EFFECTIVE, EFFECTIVE_SHARE = 50, 0.1
@@ -49,7 +50,7 @@ class Decisions:
         self.actions = _actions(actions, n, self.logged.shape[1])
         self.guesses = None if guesses is None else _finite("guesses", guesses, 2)
         self.clusters = clusters
-        numbered(clusters, n)
+        number_clusters(clusters, n)
         for name, table in (("target", self.target), ("guesses", self.guesses)):
             if table is not None and table.shape != self.logged.shape:
                 raise SeedbedError(f"{name}: found shape {table.shape}; expected {self.logged.shape}, as logged")
@@ -89,9 +90,9 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.rewards)
 
-    def covered(self) -> NDArray[np.bool_]:
+    def covered(self) -> Bools:
         """For each decision, whether all that the target policy might do could have been done."""
-        covered: NDArray[np.bool_] = ((self.logged > 0) | (self.target == 0)).all(axis=1)
+        covered: Bools = ((self.logged > 0) | (self.target == 0)).all(axis=1)
         return covered
 
     def expected(self) -> Floats:
@@ -131,8 +132,8 @@ def guessed(
         raise SeedbedError(f"folds: found {shown(folds)}; expected at least 2")
     seen = _finite("rewards", rewards, 1)
     taken = _actions(actions, len(seen), of)
-    kind = numbered(kinds, len(seen), "kinds")
-    fold = numbered(clusters, len(seen)) % folds
+    kind = number_clusters(kinds, len(seen), "kinds")
+    fold = number_clusters(clusters, len(seen)) % folds
     guesses = np.zeros((len(seen), of))
     for number in range(folds):
         held, rest = fold == number, fold != number
@@ -340,7 +341,7 @@ def _chances(name: str, values: ArrayLike, n: int) -> Floats:
     return chances
 
 
-def _actions(values: ArrayLike, n: int, of: int) -> NDArray[np.int64]:
+def _actions(values: ArrayLike, n: int, of: int) -> Integers:
     actions = np.asarray(values, dtype=np.int64)
     if actions.shape != (n,):
         raise SeedbedError(f"actions: found shape {actions.shape}; expected {n}, one per reward")

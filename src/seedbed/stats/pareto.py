@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.estimates import Floats, Interval
+from seedbed.stats.arrays import Bools, Floats, Indexes, Integers
+from seedbed.stats.estimates import Interval
 
 Direction: TypeAlias = Literal["higher", "lower"]
 Better: TypeAlias = Sequence[Direction]
@@ -27,7 +28,7 @@ def dominates(a: Sequence[float], b: Sequence[float], better: Better) -> bool:
     return bool((first <= second).all() and (first < second).any())
 
 
-def ranks(points: ArrayLike, better: Better) -> NDArray[np.int64]:
+def ranks(points: ArrayLike, better: Better) -> Integers:
     """For each point the number of its front: 0 if nothing dominates it, 1 if only points of front 0 do, and so on.
 
     Equal points share a front. moocore does it if it is installed (the extra `fronts`): 100,000 points with two
@@ -53,7 +54,7 @@ def _moocore() -> Callable[[Floats], NDArray[np.int32]] | None:
     return ranking
 
 
-def _ordered(table: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _ordered(table: Floats) -> tuple[Indexes, Bools]:
     """Rows in rising order of the first column, then of the second and so on; and which of them are new, not copies of
     the one before. Of copies the first comes first."""
     order = np.lexsort(table.T[::-1])
@@ -63,7 +64,7 @@ def _ordered(table: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     return order, new
 
 
-def _sweep(costs: Floats) -> NDArray[np.int64]:
+def _sweep(costs: Floats) -> Integers:
     """Fronts of distinct points with two costs, in rising order of the first and then of the second."""
     # The lowest second cost in each front so far. A front dominates the next point if its lowest is no higher, and then
     # so do all before it: the list is in order.
@@ -76,7 +77,7 @@ def _sweep(costs: Floats) -> NDArray[np.int64]:
     return fronts
 
 
-def _insert(costs: Floats) -> NDArray[np.int64]:
+def _insert(costs: Floats) -> Integers:
     """Fronts of distinct points in rising order of the first cost, then of the second and so on."""
     # Only points before it can dominate a point, and those are no worse in the first cost: the others decide. If a
     # front dominates it then so does every front before that one, so the first that does not is found by halving.
@@ -127,7 +128,7 @@ def crowding(points: ArrayLike) -> Floats:
     return all_room
 
 
-def survivors(points: ArrayLike, better: Better, keep: int) -> NDArray[np.intp]:
+def survivors(points: ArrayLike, better: Better, keep: int) -> Indexes:
     """The places of the points that NSGA-II keeps, in rising order: whole fronts, the best first, and of the last one
     those with the most room.
 

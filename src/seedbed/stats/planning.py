@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Floats
 from seedbed.stats.betting import Betting
 from seedbed.stats.exact import Boundary, ExactMcNemar, Futility, toss
 from seedbed.stats.gsprt import Gsprt
-from seedbed.stats.rule import Conclusion, Floats, StoppingRule
+from seedbed.stats.rule import Conclusion, StoppingRule
 
 PATTERNS = 200
 """How many draws of which tasks differ a plan of the exact test averages over."""

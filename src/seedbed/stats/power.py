@@ -9,16 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.estimates import Floats, Interval, check_confidence, exact_rate, finite
-
-Counts: TypeAlias = NDArray[np.intp]
+from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite
+from seedbed.stats.estimates import Interval, check_confidence, exact_rate
 
 OVERSHOOT = 0.583
 """How far beyond a bound a motion is when first seen there, in standard deviations between looks (Siegmund 1985)."""
@@ -99,7 +96,7 @@ def after_stopping(
     in general is estimated from the same tasks, which the interval allows for.
     """
     check_confidence(confidence)
-    units = finite("differences", differences)
+    units = check_finite("differences", differences)
     n = len(units)
     for name, looks in (("boundary", boundary), ("give_up", give_up)):
         if looks is not None and len(looks) != n:
@@ -142,7 +139,7 @@ def after_ratio_test(
     tests are: the log is taken for a Brownian motion, whose drift tells the difference. For any scores.
     """
     check_confidence(confidence)
-    units = finite("differences", differences)
+    units = check_finite("differences", differences)
     if not 0 < effect < math.inf:
         raise SeedbedError(f"effect: found {shown(effect)}; expected above 0")
     if not low < 0 < high:
@@ -170,7 +167,7 @@ def after_ratio_test(
     return Interval(difference(0.5), difference(tail), difference(1 - tail), confidence, n)
 
 
-def _stopped(wins: NDArray[np.bool_], differed: Counts, upper: Counts, lower: Counts, confidence: float) -> Interval:
+def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, confidence: float) -> Interval:
     """`after_stopping` of a test that did not end inferior, its bounds at each look in numbers of wins."""
     n, m = len(wins), int(differed[-1])
     chances, won, lost = _as_good(int(wins.sum()), differed, upper, lower)
@@ -195,16 +192,16 @@ def _stopped(wins: NDArray[np.bool_], differed: Counts, upper: Counts, lower: Co
     return Interval(mean, max(low, -1.0), min(high, 1.0), confidence, n)
 
 
-def _as_good(wins: int, differed: Counts, upper: Counts, lower: Counts) -> tuple[Floats, Counts, Counts]:
+def _as_good(wins: int, differed: Indexes, upper: Indexes, lower: Indexes) -> tuple[Floats, Indexes, Indexes]:
     """All outcomes at least as good as so many wins after the last look, that one last.
 
     Each with the logarithm of its chance, were wins fair coins, and its wins and losses. For coins that are not fair
     the same chance has only to be multiplied by the odds of so many wins and losses.
     """
     going_on = np.ones(1)  # the chance of each number of wins, the test having gone on until this look
-    found: list[tuple[Floats, Counts, Counts]] = []
+    found: list[tuple[Floats, Indexes, Indexes]] = []
 
-    def add(ending: Counts, m: int) -> None:
+    def add(ending: Indexes, m: int) -> None:
         found.append((going_on[ending], ending, m - ending))
 
     before = 0
@@ -253,7 +250,7 @@ def _on_the_way(drift: float, time: float, below: float, above: float, least: fl
     return float(signs @ (np.exp(drift * starts + common) * -np.expm1(rare - common)))
 
 
-def _wins_needed(tasks: int, alpha: float) -> Counts:
+def _wins_needed(tasks: int, alpha: float) -> Indexes:
     """For each number of tasks that differ, from 0, the fewest wins with a one-sided p-value of at most alpha."""
     needed, wins = [], 1
     for differing in range(tasks + 1):
@@ -263,7 +260,7 @@ def _wins_needed(tasks: int, alpha: float) -> Counts:
     return np.array(needed)
 
 
-def _power(needed: Counts, effect: float, discordance: float) -> float:
+def _power(needed: Indexes, effect: float, discordance: float) -> float:
     differing = np.arange(len(needed))
     tasks = len(needed) - 1
     ways = special.gammaln(tasks + 1) - special.gammaln(differing + 1) - special.gammaln(tasks - differing + 1)

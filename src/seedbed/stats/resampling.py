@@ -10,11 +10,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.estimates import Floats, Interval, check_confidence, finite, numbered
+from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite, number_clusters
+from seedbed.stats.estimates import Interval, check_confidence
 
 Alternative: TypeAlias = Literal["two-sided", "greater", "less"]
 Method: TypeAlias = Literal["percentile", "bca"]
@@ -49,8 +49,8 @@ def sign_flip(
     """
     if alternative not in ("two-sided", "greater", "less"):
         raise SeedbedError(f"alternative: found {shown(alternative)}; expected two-sided, greater or less")
-    units = finite("differences", differences)
-    members = numbered(clusters, len(units))
+    units = check_finite("differences", differences)
+    members = number_clusters(clusters, len(units))
     sums = np.bincount(members, weights=units) if len(units) else units
     largest = float(np.abs(sums).max(initial=0.0))
     if largest == 0:
@@ -61,7 +61,7 @@ def sign_flip(
     seen = float(sums.sum()) * (-1 if alternative == "less" else 1)
     least = (abs(seen) if alternative == "two-sided" else seen) - 1e-9
 
-    def as_extreme(outcomes: Floats) -> NDArray[np.bool_]:
+    def as_extreme(outcomes: Floats) -> Bools:
         return (np.abs(outcomes) if alternative == "two-sided" else outcomes) >= least
 
     if math.prod((counts + 1).tolist()) <= LISTED:
@@ -91,7 +91,7 @@ def wilcoxon(
     A check of robustness beside `sign_flip`: one huge difference cannot decide it. It asks whether differences lie
     evenly about 0, which is not whether their mean is 0.
     """
-    units = finite("differences", differences)
+    units = check_finite("differences", differences)
     sizes = np.round(np.abs(units) / max(float(np.abs(units).max(initial=0.0)), 5e-324), 12)
     _, places, counts = np.unique(sizes[sizes > 0], return_inverse=True, return_counts=True)
     ranks = np.zeros(len(units))
@@ -121,8 +121,8 @@ def bootstrap_interval(
         raise SeedbedError(f"method: found {shown(method)}; expected percentile or bca")
     if not isinstance(draws, int) or draws < 1:
         raise SeedbedError(f"draws: found {shown(draws)}; expected how often to draw, at least 1")
-    units = finite("values", values)
-    members = numbered(clusters, len(units))
+    units = check_finite("values", values)
+    members = number_clusters(clusters, len(units))
     count = int(members.max(initial=-1)) + 1
     if method == "bca" and count < FEWEST_FOR_BCA:
         raise SeedbedError(
@@ -145,7 +145,7 @@ def bootstrap_interval(
     return Interval(estimate, low, high, confidence, len(units))
 
 
-def _binomial(flips: NDArray[np.intp], count: int) -> Floats:
+def _binomial(flips: Indexes, count: int) -> Floats:
     ways = special.gammaln(count + 1) - special.gammaln(flips + 1) - special.gammaln(count - flips + 1)
     return np.asarray(np.exp(ways - count * math.log(2)))
 

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Floats, Integers
 
 Conclusion: TypeAlias = Literal[
     "continue", "superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive"
 ]
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Integers: TypeAlias = NDArray[np.int64]
 
 SIGNS = {1.0: "+", 0.0: "=", -1.0: "-"}
 """How a state writes differences of scores that are 0 or 1: candidate better, equal, worse."""

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import special
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
-from seedbed.stats.estimates import Interval, check_confidence, finite
+from seedbed.stats.arrays import check_finite
+from seedbed.stats.estimates import Interval, check_confidence
 
 ENOUGH = 2
 """So many of each stratum show how much it varies, where there are so many and the sample is large enough."""
@@ -127,7 +128,7 @@ def stratified_mean(
         raise SeedbedError(f"strata: found {len(strata)}; expected {len(values)}, one for each value")
     if missing := {*sizes} - {*strata}:
         raise SeedbedError(f"strata: found none of {shown(sorted(missing))}; expected some of each")
-    numbers, total = finite("values", values), sum(sizes.values())
+    numbers, total = check_finite("values", values), sum(sizes.values())
     mean, squares, freedom = 0.0, 0.0, 0
     parts: list[tuple[float, int]] = []
     by_stratum = {stratum: numbers[[each == stratum for each in strata]] for stratum in sizes}
