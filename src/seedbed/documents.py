@@ -6,9 +6,10 @@ runaway aliases, endless nesting and oversized files are errors that say where t
 
 from __future__ import annotations
 
+import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from seedbed.errors import DocumentError, Problem, shown
 MAX_BYTES = 5_000_000
 MAX_DEPTH = 60
 MAX_VALUES = 500_000
+LONGEST_CELL = 300
 
 _SCALARS = {
     "null": re.compile(r"^(?:~|null|Null|NULL|)$"),
@@ -71,6 +73,25 @@ def to_yaml(value: object) -> str:
 
 def to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def html_table(title: str, rows: Iterable[Sequence[object]], heads: Sequence[str] = (), note: str = "") -> str:
+    """A small table for a notebook, as an HTML fragment: plain text in every cell, long texts cut, nothing loaded from
+    elsewhere."""
+    left = ' style="text-align:left;vertical-align:top"'
+
+    def line(tag: str, cells: Iterable[object]) -> str:
+        return f"<tr>{''.join(f'<{tag}{left}>{html.escape(_cut(str(cell)))}</{tag}>' for cell in cells)}</tr>"
+
+    caption = f'<caption style="text-align:left"><b>{html.escape(title)}</b></caption>'
+    top = f"<thead>{line('th', heads)}</thead>" if heads else ""
+    body = f"<tbody>{''.join(line('td', row) for row in rows)}</tbody>"
+    below = f"<p><small>{html.escape(note)}</small></p>" if note else ""
+    return f"<div><table>{caption}{top}{body}</table>{below}</div>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"
 
 
 def _refuse(

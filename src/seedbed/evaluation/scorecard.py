@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from seedbed.documents import html_table
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.metrics.metric import Metric, better
-from seedbed.storage.store import Digest, Json, canonical
+from seedbed.storage.store import Digest, Json, canonical, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,15 @@ class Scorecard:
     lower: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     paid_usd: float | None = field(default=None, compare=False, repr=False)
     """What was paid for all of it now, with judges and runs that failed; None where only its cells tell."""
+
+    def __repr__(self) -> str:
+        return f"<Scorecard {short(self.playbook)} {self.metric} {self.interval} on {self.interval.n} tasks>"
+
+    def _repr_html_(self) -> str:
+        cards = [self.of(metric) for metric in self.metrics]
+        rows = [(card.metric, card.interval, card.interval.n, len(card.unscored)) for card in cards]
+        note = f"95 % intervals. All runs cost ${self.worth_usd:.4f}, of which ${self.cost_usd:.4f} was paid now."
+        return html_table(f"Scorecard of {short(self.playbook)}", rows, ("metric", "mean", "tasks", "not scored"), note)
 
     @cached_property
     def metrics(self) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better
@@ -25,7 +26,7 @@ from seedbed.playbooks.library import Library
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account, Budget
-from seedbed.storage.store import Digest, Fact, Json, digest
+from seedbed.storage.store import Digest, Fact, Json, digest, short
 
 LAST = 0.25
 """The share of the runs of a search that is kept at most to be sure of the best at its end."""
@@ -67,6 +68,27 @@ class Evolution:
     @property
     def improved(self) -> bool:
         return self.best != self.start
+
+    def __repr__(self) -> str:
+        gain = f", confirmed gain {self.confirmed.gain}" if self.confirmed else ""
+        best = f"best {short(self.best)}" if self.improved else "nothing better"
+        return f"<Evolution from {short(self.start)}: {best}{gain}, {self.spent['runs']:,} runs>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, object]] = [("start", short(self.start)), ("best", short(self.best))]
+        if sure := self.confirmed:
+            least, most = self.pool.bounds()
+            scores = [("score of the start", sure.start), ("score of the best", sure.best)]
+            rows += [*((name, score.within(least, most)) for name, score in scores), ("gain", sure.gain)]
+        rows += [
+            ("candidates", f"{len(self.pool) - 1:,} in {len(self.steps):,} steps"),
+            ("spent", f"{self.spent['runs']:,} runs, ${self.spent['usd']:.4f}"),
+            ("ended", self.ended or "not yet"),
+        ]
+        title = "A better playbook" if self.improved else "Nothing better than the start"
+        on = f"{sure.tasks:,} tasks that the search had not seen" if sure else ""
+        note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
+        return html_table(title, rows, note=note if self.improved else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Fronts, elites and averages are views over it. Scores are turned so that higher 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -112,6 +113,12 @@ class Pool:
         counts = self._counts[metric, : len(self), columns]
         with np.errstate(invalid="ignore"):
             return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def bounds(self, metric: int = 0) -> tuple[float, float]:
+        """The least and the most that a score can be, as its metric gives it: 0 and 1 if all scores lie there, else no
+        bounds."""
+        scores = self.signs[metric] * self.table(metric)
+        return (0.0, 1.0) if not np.any((scores < 0) | (scores > 1)) else (-math.inf, math.inf)
 
     def row(self, place: int, metric: int = 0) -> Floats:
         """The scores of one playbook on the select tasks, NaN where there is none."""

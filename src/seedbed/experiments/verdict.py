@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import FEW, Cell
 from seedbed.evaluation.metrics.metric import Better
@@ -107,6 +108,22 @@ class Verdict:
             f"after {read}, W {self.wins} T {self.ties} L {self.losses}, "
             f"experiment {short(self.experiment)}"
         )
+
+    def __repr__(self) -> str:
+        return f"<Verdict {self}>"
+
+    def _repr_html_(self) -> str:
+        interval = "" if self.low is None or self.high is None else f" (95 %: {self.low:+.3f} to {self.high:+.3f})"
+        rows = [
+            (f"{self.metric} of {short(self.control)}", f"{self.control_mean:.3f}"),
+            (f"{self.metric} of {short(self.candidate)}", f"{self.candidate_mean:.3f}"),
+            ("difference", f"{self.difference:+.3f}{interval}; {self.better} is better"),
+            ("better, same, worse", f"{self.wins:,}, {self.ties:,}, {self.losses:,} of {self.tasks:,} {self.things}"),
+            ("rule", f"{self.rule}, error rate {self.alpha:g}"),
+        ]
+        title = f"{short(self.candidate)} against {short(self.control)}: {self.finding}"
+        note = f"Experiment {short(self.experiment)}"
+        return html_table(title, rows if self.tasks else [("because", self.because)], note=note)
 
     def body(self) -> Json:
         told = asdict(self)

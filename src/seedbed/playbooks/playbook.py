@@ -32,7 +32,7 @@ from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import Permission, Rules
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, frozen, thawed
-from seedbed.storage.store import Digest, Json, digest
+from seedbed.storage.store import Digest, Json, digest, short
 
 MAX_TEXT = 200_000
 CHECKED = object()
@@ -294,15 +294,34 @@ class Playbook(Frozen):
 
     def __repr__(self) -> str:
         parts = [f"{len(self.roles)} roles", f"{sum(1 for _ in self.all_steps())} steps"]
-        return f"<Playbook {self.digest.removeprefix('b2:')[:10]} {', '.join(parts)}>"
+        return f"<Playbook {short(self.digest)} {', '.join(parts)}>"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        roles = [
+            (f"role {name}", role.model or ", ".join(role.needs), role.system) for name, role in self.roles.items()
+        ]
+        steps = [(f"step {step.name}", step.role, step.prompt) for step in self.all_steps() if self.steps]
+        values = [(f"parameter {name}", each.value, _bounds(each)) for name, each in self.parameters.items()]
+        rules = [("never", "", ", ".join(self.rules.never)), ("confirm", "", ", ".join(self.rules.confirm))]
+        rows = [*roles, *steps, *values, *(row for row in rules if row[2])]
+        title = f"Playbook {short(self.digest)}"
+        return documents.html_table(title, rows)
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Playbook) and self.digest == other.digest
+
+
+def _bounds(parameter: Parameter) -> str:
+    if parameter.options:
+        return f"one of {', '.join(map(str, parameter.options))}"
+    if parameter.low is None and parameter.high is None:
+        return ""
+    return f"{'' if parameter.low is None else parameter.low} to {'' if parameter.high is None else parameter.high}"
 
 
 def _written_out(document: object) -> object:

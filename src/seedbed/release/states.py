@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from seedbed.documents import html_table
 from seedbed.errors import Problem
 from seedbed.storage.store import Digest, Fact, Json, Target, short
 
@@ -48,6 +49,23 @@ class State:
     @property
     def stable(self) -> Digest | None:
         return self.standing[-1] if self.standing else None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self._parts())
+
+    def __repr__(self) -> str:
+        return f"<Channel {self}>"
+
+    def _repr_html_(self) -> str:
+        return html_table("Channel", self._parts())
+
+    def _parts(self) -> list[tuple[str, str]]:
+        canary, held = self.canary, self.held
+        parts = [("stable", short(self.stable) if self.stable else "nothing")]
+        parts += [("canary", f"{short(canary.playbook)} for {percent(canary.share)}")] if canary else []
+        kept_until = held and f"{short(held.playbook)} for {percent(held.share)} until {held.until:%Y-%m-%d %H:%M}"
+        parts += [("held back", kept_until)] if kept_until else []
+        return [*parts, ("frozen", "nothing moves but a rollback")] if self.frozen else parts
 
 
 # Events

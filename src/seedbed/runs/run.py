@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from seedbed.storage.store import Digest, Json
+from seedbed.documents import html_table
+from seedbed.storage.store import Digest, Json, canonical, short
 
 Status = Literal["running", "completed", "cost_limited", "failed"]
 """`running` is also what a run is called that was killed: nobody wrote how it ended."""
@@ -146,6 +147,22 @@ class Run:
     """What it was allowed to cost when it started."""
     replay: Json | None = None
     """Of a replay: `of` which run, in which `mode`, and how many steps of each kind have which of the `labels`."""
+
+    def __repr__(self) -> str:
+        spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, ${self.cost_usd:.4f}"
+        return f"<Run {self.id[:10]} {self.status}, {spent}>"
+
+    def _repr_html_(self) -> str:
+        inputs = [(name, _text(value)) for name, value in self.inputs.items()]
+        turns = [(f"{turn.step or turn.role} ({turn.model})", turn.text) for turn in self.turns[-10:]]
+        end = ("error", self.error) if self.error else ("output", _text(self.output))
+        spent = f"{self.tokens:,} tokens, ${self.cost_usd:.4f}, {self.latency_seconds:.2f} s"
+        note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
+        return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else canonical(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,22 @@ class Interval:
     confidence: float
     n: int
 
+    def within(self, least: float, most: float) -> Interval:
+        """The same, cut at the least and the most that a value can be: for showing, never for deciding."""
+        mean, low, high = (min(max(value, least), most) for value in (self.mean, self.low, self.high))
+        known = math.isfinite(self.low) and math.isfinite(self.high)
+        return replace(self, mean=mean, low=low, high=high) if known else replace(self, mean=mean)
+
+    def __str__(self) -> str:
+        if not self.n:
+            return "no score"
+        known = math.isfinite(self.low) and math.isfinite(self.high)
+        return f"{_digits(self.mean)} ({_digits(self.low)} to {_digits(self.high)})" if known else _digits(self.mean)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
+
 
 def mean_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
