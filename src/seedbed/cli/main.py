@@ -11,26 +11,25 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from seedbed.cli import (
+from seedbed.cli.calling import call
+from seedbed.cli.nouns import (
     alerts,
-    channel,
     confirm,
     dataset,
-    demo,
     evidence,
     experiment,
-    init,
     judge,
     model,
-    playbook,
     review,
-    runs,
     search,
     sessions,
     store,
-    verbs,
 )
-from seedbed.cli.calling import call
+from seedbed.cli.nouns.channel import channel
+from seedbed.cli.nouns.playbook import playbook
+from seedbed.cli.nouns.runs import runs
+from seedbed.cli.start import demo, init
+from seedbed.cli.verbs import run as verbs
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(init.app)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seedbed.cli import cards
+from seedbed.cli.views import scorecard as cards
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import BETTER, SORTER, WORKSPACE, Seedbed, keeps_promise, tasks, write
 
-from seedbed.cli import evaluate
+from seedbed.cli.verbs import evaluate
 
 
 @pytest.fixture

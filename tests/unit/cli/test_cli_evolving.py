@@ -10,7 +10,8 @@ import pytest
 from command_line import BANK, BETTER, Seedbed, keeps_promise, tasks, write
 from search_samples import LENGTH, SCORE, planned, searched
 
-from seedbed.cli import evolving, output
+from seedbed.cli import output
+from seedbed.cli.views import search as evolving
 from seedbed.evolution.evolve import Told
 from seedbed.evolution.plan import NONE
 from seedbed.spending.account import Budget

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from seedbed.cli import suites
+from seedbed.cli.views import suite as suites
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.suite import Change, Result

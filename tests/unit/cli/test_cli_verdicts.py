@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from seedbed.cli import verdicts
+from seedbed.cli.views import verdict as verdicts
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.candidates import Place, Ranking
 from seedbed.experiments.replay.estimate import Estimate

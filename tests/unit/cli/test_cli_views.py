@@ -11,7 +11,8 @@ import pytest
 from command_line import BETTER, SORTER
 from rich.console import Console
 
-from seedbed.cli import output, views
+from seedbed.cli import output
+from seedbed.cli.views import run as views
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
 from seedbed.experiments.verdict import Verdict

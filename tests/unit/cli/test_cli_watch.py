@@ -268,7 +268,7 @@ def test_a_store_that_is_gone_for_a_while_does_not_end_it(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SqlStore, "facts", broken)
-    monkeypatch.setattr("seedbed.cli.watch.time.sleep", pause)
+    monkeypatch.setattr("seedbed.cli.nouns.channel.watch.time.sleep", pause)
     done = seedbed("channel", "watch", "production", "--json")
     assert done.code == 0
     assert len(done.out.splitlines()) == 2

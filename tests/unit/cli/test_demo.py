@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from command_line import Done, Seedbed, held, keeps_promise
 
-from seedbed.cli import demo
+from seedbed.cli.start import demo
 
 
 def speaks(willing: bool) -> str:

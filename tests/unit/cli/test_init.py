@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import Seedbed, keeps_promise
 
-from seedbed.cli import init
+from seedbed.cli.start import init
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from seedbed.cli import lineage, options
+from seedbed.cli import options
+from seedbed.cli.views import lineage
 from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.storage.store import Fact

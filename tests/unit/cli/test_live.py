@@ -14,8 +14,8 @@ from pathlib import Path
 from command_line import Seedbed
 from rich.console import Console
 
-from seedbed.cli import live
-from seedbed.cli.live import LiveTurns
+from seedbed.cli.views import live
+from seedbed.cli.views.live import LiveTurns
 from seedbed.runs.run import Heard, Turn
 
 TURN = Turn(

@@ -8,7 +8,8 @@ import pytest
 import typer
 from command_line import SORTER, write
 
-from seedbed.cli import options, scoring
+from seedbed.cli import options
+from seedbed.cli.views import scoring
 from seedbed.evaluation.cells import Cell
 
 

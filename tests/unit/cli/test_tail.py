@@ -20,7 +20,7 @@ import pytest
 from command_line import Seedbed, keeps_promise
 from rich.console import Console
 
-from seedbed.cli.tail import follow, run_of, told
+from seedbed.cli.nouns.runs.tail import follow, run_of, told
 from seedbed.errors import NotFound
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run

@@ -1,0 +1,307 @@
+"""seedbed demo: the whole loop on SQLite and the embedded model, told with the commands a user would type."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seedbed.cli import options, output
+from seedbed.cli.calling import call
+from seedbed.cli.options import AsJson
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
+from seedbed.cli.start import init
+
+if TYPE_CHECKING:
+    from seedbed.storage.store import Json
+
+app = typer.Typer()
+
+MARKER = ".made-by-seedbed-demo"
+SETTINGS = """\
+# The workspace of a small team: ada writes playbooks, ben reviews them.
+store: sqlite:///seedbed.db
+by: ada
+reviewers: {ben: [product]}
+models:
+  local: {use: embedded, args: {template: raw}}
+channels:
+  production:
+    require: [better, held_out, rules_kept, review]
+    canary:
+      shares: [5%, 25%, 100%]
+      hold: 3 runs
+      roll_back_if: {rating: -0.05, error_rate: +0.05}
+"""
+HASTY = """\
+# Somebody in a hurry has taken the gates out of their own copy of the workspace file.
+store: sqlite:///seedbed.db
+by: sam
+models:
+  local: {use: embedded, args: {template: raw}}
+channels:
+  production: {require: []}
+"""
+CARELESS = """\
+# Somebody found the rules in the way.
+extends: sorter
+overrides: {rules.never: null}
+"""
+EXPERIMENT = "EXPERIMENT"
+"""Stands for the digest of the newest experiment, which nobody knows before it is run."""
+BEN = "SEEDBED_BY=ben"
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A heading, a sentence or two, and the commands that follow; the last of them ends with this exit code."""
+
+    title: str
+    told: str
+    commands: tuple[tuple[str, ...], ...]
+    ends: int = PASS
+
+
+STORY = (
+    Chapter(
+        "The playbook we start from",
+        "What an agent runs under: its roles, its steps, and rules that nothing may evolve away.",
+        (("playbook", "show", "sorter.yaml"),),
+    ),
+    Chapter(
+        "Run it",
+        "A real language model of 135 million weights answers inside this process. The run is recorded.",
+        (("run", "sorter.yaml", init.MESSAGE, "--seed", "1"),),
+    ),
+    Chapter(
+        "Evaluate it",
+        "A quarter of the tasks is to learn on. The rest is held out and stays unseen until the proof.",
+        (
+            ("dataset", "split", "messages.jsonl", "--share", "0.25"),
+            ("evaluate", "sorter.yaml", "messages-train.jsonl"),
+        ),
+    ),
+    Chapter(
+        "Evolve it",
+        "Other instructions, with and without worked examples. Each candidate is kept as a child of the start.",
+        (
+            (
+                *("evolve", "sorter.yaml", "messages-train.jsonl"),
+                *("--bank", "instructions.txt", "--demos", "4", "--branch", "better"),
+                *("--budget", "200 runs", "--confirm", "none"),
+            ),
+        ),
+    ),
+    Chapter(
+        "Is it really better?",
+        "The best of many looks better than it is. So: tasks it never saw, in an order fixed beforehand, and an exact "
+        "test that may look after every task and still calls an equal candidate better at most once in twenty times.",
+        (("compare", "sorter.yaml", "better", "--on", "messages-test.jsonl"),),
+    ),
+    Chapter(
+        "The gates",
+        "Ben has looked at the first one, and it is served. Nobody has looked at the better one yet.",
+        (
+            (BEN, "review", "approve", "production", "sorter.yaml", "--because", "we have to begin somewhere"),
+            ("release", "sorter.yaml", "--to", "production", "--because", "first release"),
+            ("release", "better", "--to", "production", "--because", EXPERIMENT),
+        ),
+        ends=BLOCKED,
+    ),
+    Chapter(
+        "A person looks",
+        "Ada cannot approve what is hers. With Ben's word and the verdict about exactly these two playbooks it may go: "
+        "to one in twenty of those who ask.",
+        (
+            ("review", "request", "production", "better", "--because", "nearly all right now"),
+            (BEN, "review", "approve", "production", "better", "--because", "read it, and its answers"),
+            ("release", "better", "--to", "production", "--because", EXPERIMENT),
+        ),
+    ),
+    Chapter(
+        "Step by step",
+        "People come; here the tasks that were held out. As many of them as meet the canary are its control. Each step "
+        "is taken only if nothing speaks against it.",
+        (
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "160"),
+            ("channel", "watch", "production", "--once", "--promote"),
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "40", "--first", "161"),
+            ("channel", "watch", "production", "--once", "--promote"),
+            ("run", "production", init.MESSAGE, "--seed", "1"),
+        ),
+    ),
+    Chapter(
+        "What the gates refuse",
+        "Somebody edits the playbook by hand, drops the rules, and brings no evidence.",
+        (
+            ("playbook", "keep", "careless.yaml", "--parent", "better", "--because", "faster without rules"),
+            ("release", "careless.yaml", "--to", "production", "--because", "looks fine to me"),
+        ),
+        ends=BLOCKED,
+    ),
+    Chapter(
+        "Forced through, and taken back",
+        "Sam has a copy of the workspace file without gates, and puts the first draft back for half of all people. The "
+        "monitor sees that they are served worse than the others, and takes it back by itself.",
+        (
+            (
+                *("release", "sorter.yaml", "--to", "production", "--share", "50%"),
+                *("--because", "I liked it better", "-w", "hasty.yaml"),
+            ),
+            ("channel", "drill", "production", "messages-test.jsonl", "--units", "120", "--first", "201"),
+            ("channel", "watch", "production", "--once"),
+        ),
+        ends=BLOCKED,
+    ),
+    Chapter(
+        "What is left",
+        "Who grew from whom; every number of the verdict computed again; the proof that no playbook, verdict, approval "
+        "or release was edited; and the decisions, to paste where people read them.",
+        (
+            ("playbook", "tree"),
+            ("evidence", "verify"),
+            ("store", "verify"),
+            ("channel", "log", "production", "--markdown"),
+        ),
+    ),
+)
+
+LOOK = (
+    ("playbook", "diff", "sorter.yaml", "better"),
+    ("channel", "watch", "production"),
+    ("runs", "list", "--limit", "5"),
+    ("store", "stats"),
+)
+
+
+@app.command(rich_help_panel="Begin")
+def demo(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where it happens.")] = Path(
+        "seedbed-demo"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Show the whole loop offline, in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
+
+    A folder that an earlier demo made is replaced; any other is left alone.
+
+    JSON: folder, seconds, steps (command, exit_code, output). Exit code 2 if no candidate proved to be better.
+    """
+    _clear(folder)
+    init.written(folder)
+    for name, text in ((options.FILE, SETTINGS), ("hasty.yaml", HASTY), ("careless.yaml", CARELESS)):
+        (folder / name).write_text(text, encoding="utf-8")
+    began = time.monotonic()
+    steps: list[Json] = []
+    with chdir(folder), _variables(OWN):
+        code = _told(context.find_root().command, steps, as_json)
+    seconds = time.monotonic() - began
+    if as_json:
+        output.show({"folder": str(folder), "seconds": seconds, "steps": steps}, True)
+    elif code in (PASS, INCONCLUSIVE):
+        _say(f"{seconds:.0f} seconds, no key, no network. It is all still there; look around:")
+        path = [] if shutil.which("seedbed") else [f"source {Path(sys.executable).parent / 'activate'}"]
+        for each in (*path, f"cd {folder}", *(init.command(*arguments) for arguments in LOOK)):
+            output.console().print(line((f"  {each}", "cyan")))
+    raise typer.Exit(code)
+
+
+def _clear(folder: Path) -> None:
+    from seedbed.errors import Problem, SettingsError
+
+    if (folder / MARKER).is_file() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        remedy = "Name another with --folder."
+        raise SettingsError([Problem(str(folder), "something no demo made", "an empty place", remedy)], "demo")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).write_text("seedbed demo made this folder, and its next run replaces it.\n", encoding="utf-8")
+
+
+OWN = {"SEEDBED_STORE": "sqlite:///seedbed.db", "SEEDBED_ENCRYPTED": "false", "SEEDBED_BY": None}
+"""Whatever the variables of this shell name, a demonstration writes to its own store, by its own people."""
+
+
+@contextmanager
+def _variables(given: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of this process for a while; those that are None are taken away."""
+    before = {name: os.environ.get(name) for name in given}
+    _set(given)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _told(seedbed: Any, steps: list[Json], as_json: bool) -> int:
+    """Tell the story chapter by chapter, and how it ended; each step is written down in `steps`."""
+    for number, chapter in enumerate(STORY, 1):
+        if not as_json:
+            _head(f"{number}. {chapter.title}", chapter.told)
+        for position, arguments in enumerate(chapter.commands, 1):
+            expected = chapter.ends if position == len(chapter.commands) else PASS
+            code = _done(seedbed, arguments, steps, as_json)
+            if code != expected:
+                return _ended_early(arguments[0], code, as_json)
+    return PASS
+
+
+def _ended_early(verb: str, code: int, as_json: bool) -> int:
+    undecided = (verb == "evolve" and code == INCONCLUSIVE) or (verb == "compare" and code in (BLOCKED, INCONCLUSIVE))
+    if undecided and not as_json:
+        _say("Nothing proved to be better with this model on this machine, and so nothing is released.")
+    return INCONCLUSIVE if undecided else code or BLOCKED
+
+
+def _done(seedbed: Any, arguments: tuple[str, ...], steps: list[Json], as_json: bool) -> int:
+    """Do one command as if it had been typed, by whoever it says."""
+    told = tuple(_newest_experiment() if each == EXPERIMENT else each for each in arguments)
+    by, told = (told[:1], told[1:]) if told[0] == BEN else ((), told)
+    typed = " ".join((*by, init.command(*told)))
+    with _variables({"SEEDBED_BY": "ben"} if by else {}):
+        if not as_json:
+            output.console().print(line(("\n$ ", "dim"), (typed, "cyan")))
+            return call(seedbed, told)
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = call(seedbed, (*told, "--json"))
+    document = json.loads(out.getvalue() or err.getvalue() or "null")
+    steps.append({"command": typed, "exit_code": code, "output": document})
+    return code
+
+
+def _newest_experiment() -> str:
+    from seedbed.storage.store import Query, short
+
+    with options.opened(None) as space:
+        return next((short(fact.key) for fact in space.store.facts(Query(kind="verdict", newest=True, limit=1))), "")
+
+
+def _head(title: str, told: str) -> None:
+    from rich.rule import Rule
+
+    output.console().print(line(""), Rule(line((title, "bold")), align="left", style="green"))  # type: ignore[arg-type]
+    _say(told)
+
+
+def _say(text: str) -> None:
+    output.console().print(line((text, "italic")))

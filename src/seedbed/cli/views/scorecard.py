@@ -1,0 +1,121 @@
+"""How scorecards look at the terminal: one in full, several side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from seedbed.cli import output
+from seedbed.cli.output import clipped, counted, line, money
+from seedbed.cli.views.run import interval_text
+from seedbed.reports.scorecard import NO_CLAIM, interval_texts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from seedbed.evaluation.scorecard import Percentiles, Scorecard
+    from seedbed.reports.scorecard import Report
+
+MANY = 15
+"""So many tags are worth a line each at a terminal."""
+
+
+def report_view(report: Report) -> RenderableType:
+    cards = list(report.cards.values())
+    return card_view(cards[0]) if len(cards) == 1 else side_by_side(report)
+
+
+def card_view(card: Scorecard) -> RenderableType:
+    """The score by each metric, what it took, where it was good and bad, and the worst answers with their runs."""
+    from rich.console import Group
+
+    confidence = f"  {card.interval.confidence:.0%} interval"
+    pairs: list[tuple[str, RenderableType]] = []
+    for metric in card.metrics:
+        by = card.of(metric)
+        style = "bold" if metric == card.metric else ""
+        pairs.append((metric, line((interval_text(by.interval), style), confidence, f"{_lower(card, metric)}")))
+        if by.reasons:
+            why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
+            pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
+    known = f", {card.reused} known before" if card.reused else ""
+    pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
+    pairs.append(("latency", _latency(card.latency_seconds)))
+    return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
+
+
+def _lower(card: Scorecard, metric: str) -> str:
+    return ", lower is better" if metric in card.lower else ""
+
+
+def _latency(took: Percentiles) -> str:
+    if took.p50 is None:
+        return ""
+    return f"p50 {took.p50:.2f} s, p95 {took.p95:.2f} s, p99 {took.p99:.2f} s"
+
+
+def _strata(card: Scorecard) -> list[RenderableType]:
+    tables: list[RenderableType] = []
+    for kind, parts in card.strata.items():
+        shown = sorted(parts.items(), key=lambda part: -len(part[1].tasks))[:MANY]
+        others = [metric for metric in card.metrics if metric != card.metric]
+        rows = [
+            (name, interval_text(part.interval), *(_mean(part, each) for each in others), str(len(part.tasks)))
+            for name, part in sorted(shown)
+        ]
+        heads = (f"{metric}#" for metric in (card.metric, *others))
+        tables.append(output.table(kind, *heads, "tasks#", rows=rows))
+        if len(parts) > len(shown):
+            tables.append(line((f"… and {len(parts) - len(shown)} more", "dim")))
+    return tables
+
+
+def _mean(card: Scorecard, metric: str) -> str:
+    return interval_texts(card.of(metric).interval)[0]
+
+
+def _wrong(card: Scorecard) -> list[RenderableType]:
+    """The commonest wrong answers, where there are common ones."""
+    every = Counter((cell.reason, clipped(cell.answer, 40)) for cell in card.scored if not cell.value)
+    common = [(each, count) for each, count in every.most_common(5) if count > 1]
+    if not common or card.metric in card.lower:
+        return []
+    rows = [(why, f"“{answer}”" if answer else "nothing", str(count)) for (why, answer), count in common]
+    hidden = sum(every.values()) - sum(count for _, count in common)
+    more = [line((f"… and {hidden} more", "dim"))] if hidden else []
+    return [output.table("wrong", "answered", "times#", rows=rows), *more]
+
+
+def _worst(card: Scorecard) -> list[RenderableType]:
+    items = card.worst()
+    if not items:
+        return []
+    rows = [
+        (clipped(item.task, 30), f"{item.value:.3f}", f"“{clipped(item.cell.answer, 50)}”", _run(item.cell.run))
+        for item in items
+    ]
+    return [output.table("worst", "score#", "answered", "look at it", rows=rows)]
+
+
+def _run(run: str) -> RenderableType:
+    return line((f"seedbed runs show {run[:10]}", "cyan")) if run else line("")
+
+
+def side_by_side(report: Report) -> RenderableType:
+    """Several playbooks, one line each. Which is better is not for this table to say."""
+    from rich.console import Group
+
+    rows = []
+    missed = any(card.of(metric).unscored for card in report.cards.values() for metric in card.metrics)
+    for name, card in report.cards.items():
+        took = card.latency_seconds
+        spent = (money(card.worth_usd), "–" if took.p50 is None else f"{took.p50:.2f} s")
+        for metric in card.metrics:
+            by = card.of(metric)
+            tasks = f"{by.interval.n}, {len(by.unscored)} not" if missed else f"{by.interval.n}"
+            rows.append((name, metric, interval_text(by.interval), tasks, *spent))
+            name, spent = "", ("", "")  # they are said once
+    heads = ("playbook", "metric", "mean#", "scored#", "cost#", "p50#")
+    paid, known = (sum(getattr(card, each) for card in report.cards.values()) for each in ("cost_usd", "reused"))
+    now = line((f"paid now: {money(paid)}; {counted(int(known), 'cell')} known before", "dim"))
+    return Group(output.table(*heads, rows=rows), now, line((NO_CLAIM, "dim")))
