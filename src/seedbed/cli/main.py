@@ -1,83 +1,147 @@
-"""The command line: five verbs do the work, the nouns look things up."""
+"""The command line: verbs do the work, nouns look things up. Each command's module is loaded when it is called."""
 
 from __future__ import annotations
 
 import io
 import sys
 from collections.abc import Sequence
-from functools import cache
-from typing import Annotated
+from functools import cache, cached_property
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from seedbed.cli.calling import call
-from seedbed.cli.nouns import (
-    alerts,
-    confirm,
-    dataset,
-    evidence,
-    experiment,
-    judge,
-    model,
-    review,
-    search,
-    sessions,
-    store,
-)
-from seedbed.cli.nouns.channel import channel
-from seedbed.cli.nouns.playbook import playbook
-from seedbed.cli.nouns.runs import runs
-from seedbed.cli.start import demo, init
-from seedbed.cli.verbs import run as verbs
+from seedbed import plugins
+from seedbed.cli import output
+from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE
+from seedbed.errors import SeedbedError
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(init.app)
-app.add_typer(demo.app)
-app.add_typer(verbs.app)
-for noun, commands, told in (
-    ("playbook", playbook.app, "Keep, name, find, compare and merge playbooks."),
-    ("runs", runs.app, "What happened."),
-    ("sessions", sessions.app, "What an agent did elsewhere, by its own history."),
-    ("dataset", dataset.app, "Tasks and their expected answers."),
-    ("judge", judge.app, "Models that judge, and how far they agree with people."),
-    ("model", model.app, "Who speaks."),
-    ("channel", channel.app, "What is served, and how it came there."),
-    ("review", review.app, "Who asked for one, what there is to look at, and yes or no."),
-    ("alerts", alerts.app, "What people were told about channels, and whether it reached them."),
-    ("confirm", confirm.app, "What runs wait to be allowed, and yes or no."),
-    ("search", search.app, "What was searched for, and what was found."),
-    ("experiment", experiment.app, "What was compared, and how it stands."),
-    ("evidence", evidence.app, "Check verdicts, and how far they can be trusted."),
-    ("store", store.app, "Verify, copy, measure and clean the store."),
-):
-    app.add_typer(commands, name=noun, help=told, rich_help_panel="Nouns look things up")
+BEGIN, VERBS, NOUNS = "Begin", "Verbs do the work", "Nouns look things up"
+
+COMMANDS = {
+    "init": (BEGIN, "start.init", "Write a first workspace that runs offline."),
+    "demo": (BEGIN, "start.demo", "Show the whole loop offline, in two or three minutes."),
+    "run": (VERBS, "verbs.run", "Perform a playbook once and record it."),
+    "evaluate": (VERBS, "verbs.evaluate", "Score playbooks over tasks."),
+    "compare": (VERBS, "verbs.compare", "Decide whether B is better than A, with a guaranteed error rate."),
+    "evolve": (VERBS, "verbs.evolve", "Search for a better playbook within a budget."),
+    "release": (VERBS, "verbs.release", "Put a playbook on a channel, if the channel's gates let it pass."),
+    "rollback": (
+        VERBS,
+        "verbs.release:rollback_app",
+        "Take a canary away, or return to what the channel served before.",
+    ),
+    "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
+    "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
+    "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions that another agent recorded."),
+    "dataset": (NOUNS, "nouns.dataset", "Store, show, split and sample tasks."),
+    "judge": (NOUNS, "nouns.judge", "List judges and check how far they agree with people."),
+    "model": (NOUNS, "nouns.model", "List, test and price models."),
+    "channel": (NOUNS, "nouns.channel.channel", "Show, promote, freeze and watch what is served."),
+    "review": (NOUNS, "nouns.review", "Request, show, approve and refuse reviews."),
+    "alerts": (NOUNS, "nouns.alerts", "List, test and resend alerts."),
+    "confirm": (NOUNS, "nouns.confirm", "List and answer what runs ask people."),
+    "search": (NOUNS, "nouns.search", "List and show searches."),
+    "experiment": (NOUNS, "nouns.experiment", "List, show, report and abort comparisons."),
+    "evidence": (NOUNS, "nouns.evidence", "Show and verify what verdicts rest on."),
+    "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean the store."),
+}
+"""Every command: its panel in the help, its module in this package, and what it does."""
+
+
+class LazyCommand(TyperCommand):
+    """A command known by its help line alone; it is imported when it is called."""
+
+    def __init__(self, name: str) -> None:
+        panel, self._module, summary = COMMANDS[name]
+        super().__init__(name=name, help=summary, rich_help_panel=panel)
+
+    @cached_property
+    def loaded(self) -> Any:
+        module, _, attribute = self._module.partition(":")
+        app = plugins.load(f"seedbed.cli.{module}:{attribute or 'app'}", str(self.name))
+        if COMMANDS[str(self.name)][0] != NOUNS:
+            command = get_command(app)
+        else:
+            command = get_group(app)
+            command.help = self.help
+        command.name = self.name
+        return command
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        return self.loaded.make_context(*arguments, **more)
+
+
+class LazyGroup(TyperGroup):
+    """All commands of `seedbed`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = LazyCommand(cmd_name)
+        return self.commands[cmd_name]
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True)
 def start(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
     """Run LLM agents, evolve better ones, prove that they are better, release them safely.
 
     Begin with `seedbed demo`, which shows the whole loop, or `seedbed init`.
 
-    Exit codes: 0 passed, 1 refused or something wrong, 2 not decided, 64 called wrongly, 130 interrupted.
+    Exit codes: 0 yes or done, 1 no or refused, 2 not known yet, 64 called wrongly, 70 a defect of seedbed,
+    130 interrupted.
     """
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"seedbed {installed('seedbed')}")
+    if show_version:
+        typer.echo(f"seedbed {version('seedbed')}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help(), nl=False)
 
 
-command = cache(lambda: get_command(app))
-"""All commands, read from their functions once: that takes a tenth of a second."""
+@cache
+def commands() -> Any:
+    """The root of all commands."""
+    return get_command(app)
 
 
 def main(arguments: Sequence[str]) -> int:
-    return call(command(), arguments)
+    """Do what the arguments say and return the exit code. No traceback reaches the user."""
+    as_json = "--json" in arguments
+    try:
+        code = commands().main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
+    except typer.TyperException as wrong:
+        if not wrong.format_message():  # a noun alone: its help has been printed
+            return PASS
+        _show_usage(wrong, as_json)
+        return USAGE
+    except (SeedbedError, OSError) as wrong:
+        output.show_error(wrong, as_json)
+        return BLOCKED
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as wrong:  # noqa: BLE001 - a user is shown a sentence, not a traceback
+        output.show_error(wrong, as_json)
+        return DEFECT
+    if code == INTERRUPTED:
+        typer.echo("Interrupted. What was recorded so far is stored.", err=True)
+    return code if isinstance(code, int) else PASS
+
+
+def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
+    context = getattr(wrong, "ctx", None)
+    if context is not None and not as_json:
+        typer.echo(f"{context.get_usage()}\nTry '{context.command_path} --help'.", err=True)
+    output.show_error(wrong, as_json)
 
 
 def run() -> None:

@@ -9,36 +9,34 @@ import json
 import math
 import os
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-PASS, BLOCKED, INCONCLUSIVE, USAGE, INTERRUPTED = 0, 1, 2, 64, 130
-"""The exit codes: passed; refused or wrong; not decided; called wrongly; Ctrl-C."""
+PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
+"""The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
 
 
 @cache
 def console() -> Console:
-    from rich.console import Console
-
     return Console(highlight=False)
 
 
 @cache
 def errors() -> Console:
     """Where errors and live progress go, so that standard output stays clean for pipes."""
-    from rich.console import Console
-
     return Console(stderr=True, highlight=False)
 
 
@@ -51,8 +49,6 @@ def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
     if as_json:
         typer.echo(json.dumps(plain(document), ensure_ascii=False, indent=2))
         return
-    from rich.text import Text
-
     for renderable in renderables:
         # A terminal gets lines wrapped between words; whoever reads a pipe wants them as they are.
         console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
@@ -93,10 +89,6 @@ def plain(value: Any) -> Any:
 
 def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
     """A table whose cells are never read as markup: texts come from users and models."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
     called = Text(safe(title)) if title else None
     result = Table(box=SIMPLE_HEAD, title=called, title_justify="left", show_edge=False, pad_edge=False)
     for heading in headings:
@@ -107,11 +99,63 @@ def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str =
     return result
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a list: its heading, what it shows of a document, and when it is dropped in a narrow terminal.
+
+    The column with the highest `drop` goes first; 0 always stays. A `flexible` one is cut to what is left.
+    """
+
+    heading: str
+    cell: Callable[[Any], RenderableType]
+    drop: int = 0
+    number: bool = False
+    flexible: bool = False
+
+
+NARROWEST = 14
+"""A flexible column is not cut below so many characters: before that, another column is dropped."""
+
+
+def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:
+    """One line for each document, as many columns as fit the terminal; the least important are dropped first."""
+    cells = {
+        column.heading: [
+            each if isinstance(each, Text) else Text(safe(str(each))) for each in map(column.cell, documents)
+        ]
+        for column in columns
+    }
+    wide = {
+        column.heading: max([len(column.heading), *(each.cell_len for each in cells[column.heading])])
+        for column in columns
+    }
+    columns = [column for column in columns if column.drop == 0 or any(each.plain for each in cells[column.heading])]
+
+    def needed() -> int:
+        widths = (min(wide[each.heading], NARROWEST) if each.flexible else wide[each.heading] for each in columns)
+        return sum(widths) + 3 * (len(columns) - 1)
+
+    while needed() > console().width and any(column.drop for column in columns):
+        dropped = max(columns, key=lambda column: column.drop)
+        columns = [column for column in columns if column is not dropped]
+    result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        justify = "right" if column.number else "left"
+        fixed = None if column.flexible else wide[column.heading]
+        result.add_column(
+            column.heading,
+            justify=justify,
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=fixed,  # type: ignore[arg-type]
+        )
+    for row in zip(*(cells[column.heading] for column in columns), strict=True):
+        result.add_row(*row)
+    return result
+
+
 def facts(pairs: Iterable[tuple[str, RenderableType]]) -> Table:
     """Names and values below each other; a value that is empty is left out."""
-    from rich.table import Table
-    from rich.text import Text
-
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -121,10 +165,8 @@ def facts(pairs: Iterable[tuple[str, RenderableType]]) -> Table:
     return grid
 
 
-def line(*parts: str | tuple[str, str]) -> RenderableType:
+def line(*parts: str | tuple[str, str]) -> Text:
     """One line of text; a part may be a pair of text and style."""
-    from rich.text import Text
-
     return Text.assemble(*(safe(part) if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts))
 
 
@@ -161,7 +203,7 @@ def problems_of(error: Exception) -> tuple[Problem, ...]:
     return error.refusals if isinstance(error, ReleaseRefused) else ()
 
 
-def tell_error(error: Exception, as_json: bool) -> None:
+def show_error(error: Exception, as_json: bool) -> None:
     """An error as one JSON document, or as a heading and each problem with what to do."""
     unexpected = not isinstance(error, SeedbedError | OSError | typer.TyperException)
     if unexpected and os.environ.get("SEEDBED_DEBUG"):
@@ -199,14 +241,16 @@ def _message(error: Exception) -> str:
 
 def problem_view(problem: Problem) -> RenderableType:
     """One thing that is wrong: where, what was found, what belongs there, what to do."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
     parts = facts([("found", problem.found), ("expected", problem.expected), ("do", problem.remedy)])
     path = Text(safe(problem.path), style="bold")
     return Group(Padding(path, (0, 0, 0, 2), expand=False), Padding(parts, (0, 0, 0, 4), expand=False))
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
+def warn(text: str) -> None:
+    """Print a warning on the error stream: it is no result."""
+    errors().print(line(("! ", "bold yellow"), text), soft_wrap=True)

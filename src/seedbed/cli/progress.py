@@ -5,21 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from seedbed.cli import output
 from seedbed.cli.output import money
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from seedbed.evaluation.evaluate import Cell
-    from seedbed.stats.sequential import Answer
+from seedbed.evaluation.cells import Cell
+from seedbed.stats.estimates import mean_interval
+from seedbed.stats.rule import Answer
 
 
 def _bar(*columns: str) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -35,9 +34,9 @@ def _bar(*columns: str) -> Progress:
 class _Pace:
     """How fast it goes and how long it will take."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, began: float | None = None) -> None:
         self.total = total
-        self._began = time.monotonic()
+        self._began = time.monotonic() if began is None else began
 
     def rate(self, done: int) -> str:
         return f"{done / self._elapsed():,.1f}/s"
@@ -54,12 +53,12 @@ class _Pace:
 def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
     """A watcher of cells that come in rounds: the name of the round, how many, its mean so far, the cost, the pace."""
     pace, mean = _Pace(total), _Mean()
-    about, cost, done, told = "", 0.0, 0, 0.0
+    about, cost, done, drawn_at = "", 0.0, 0, 0.0
     with _bar("mean", "cost", "rate", "left") as bar:
         task = bar.add_task("starting", total=total, mean="", cost="", rate="", left="")
 
-        def heard(name: str, cell: Cell) -> None:
-            nonlocal about, cost, done, told
+        def watch(name: str, cell: Cell) -> None:
+            nonlocal about, cost, done, drawn_at
             if name != about:
                 about = name
                 mean.forget()
@@ -68,12 +67,12 @@ def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
             cost += 0.0 if cell.reused else cell.cost_usd
             now = time.monotonic()
             # Known cells come by the thousand in a second; nobody reads that fast.
-            if not bar.disable and (now - told > 0.1 or done == total):
-                told = now
+            if not bar.disable and (now - drawn_at > 0.1 or done == total):
+                drawn_at = now
                 fields: dict[str, Any] = {"rate": pace.rate(done), "left": pace.left(done)}
                 bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost), **fields)
 
-        yield heard
+        yield watch
 
 
 class _Mean:
@@ -97,25 +96,20 @@ class _Mean:
 @contextmanager
 def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
     """A watcher of a comparison: one status line, as engine testers know it."""
-    from rich.live import Live
-    from rich.text import Text
-
     pace = _Pace(total)
     console = output.errors()
     with Live(Text(""), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
 
-        def heard(answer: Answer) -> None:
+        def watch(answer: Answer) -> None:
             if console.is_terminal:
                 text = f"{status(answer, total, alpha)} | {pace.left(answer.n)}"
                 live.update(Text(text, no_wrap=True), refresh=True)
 
-        yield heard
+        yield watch
 
 
 def status(answer: Answer, total: int, alpha: float) -> str:
     """A comparison so far in one line."""
-    from seedbed.stats.estimates import mean_interval
-
     delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
     low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
     return (
@@ -126,13 +120,14 @@ def status(answer: Answer, total: int, alpha: float) -> str:
 
 
 @contextmanager
-def counting(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A watcher of how many of something are done."""
-    pace = _Pace(total)
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A watcher of how many of something are done, of how many."""
+    began = time.monotonic()
     with _bar("rate", "left") as bar:
-        task = bar.add_task(what, total=total, rate="", left="")
+        task = bar.add_task(what, total=None, rate="", left="")
 
-        def heard(done: int) -> None:
-            bar.update(task, completed=done, rate=pace.rate(done), left=pace.left(done))
+        def watch(done: int, total: int) -> None:
+            pace = _Pace(total, began)
+            bar.update(task, completed=done, total=total, rate=pace.rate(done), left=pace.left(done))
 
-        yield heard
+        yield watch

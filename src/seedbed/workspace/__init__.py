@@ -1,5 +1,7 @@
 """The face of seedbed: one object that people, the command line and the server all use."""
 
-from seedbed.workspace.workspace import Workspace
+from seedbed.workspace.blocking import open_blocking
+from seedbed.workspace.resources import find_file
+from seedbed.workspace.workspace import Workspace, open_workspace
 
-__all__ = ["Workspace"]
+__all__ = ["Workspace", "find_file", "open_blocking", "open_workspace"]

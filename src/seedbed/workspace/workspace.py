@@ -2,358 +2,298 @@
 
 from __future__ import annotations
 
-import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from seedbed.comparing import Comparing
-from seedbed.errors import Problem, SettingsError
+from seedbed import plugins
 from seedbed.playbooks.playbook import Playbook
-from seedbed.storage.store import Fact, Query, Ref
+from seedbed.settings import Settings
+from seedbed.storage.dry_run import DryRunStore
+from seedbed.storage.store import Fact, Ref, Store
+from seedbed.workspace.resources import Resources, find_file, new_seed
 
 if TYPE_CHECKING:
-    from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.evaluation.evaluate import Scorecard
-    from seedbed.evaluation.evaluate import Watcher as CellWatcher
+    from langchain_core.language_models import BaseChatModel
+
+    from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.evolution.evolve import Evolution, Optimizer
-    from seedbed.evolution.evolve import Watcher as EvolutionWatcher
-    from seedbed.evolution.training import Trained
+    from seedbed.evaluation.scorecard import Scorecard
+    from seedbed.evolution.evolve import Evolution, SearchProgress
+    from seedbed.evolution.plan import SearchOptions
+    from seedbed.evolution.protocols import Optimizer
+    from seedbed.evolution.training import Training, TrainingStep
+    from seedbed.experiments.options import Comparing
+    from seedbed.experiments.sources import LiveTraffic, PastRuns
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.assignment import Choice
-    from seedbed.release.gates.gate import Gate
-    from seedbed.release.monitor.loop import Attended
-    from seedbed.release.monitor.monitor import Monitor
-    from seedbed.release.readers import Reader
-    from seedbed.runs.run import Heard, Run
+    from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
-    from seedbed.stage.stage import Stage
+    from seedbed.stage.confirmation import Confirm, Person
+    from seedbed.stats.rule import Answer
+    from seedbed.workspace.channels import Channels
+    from seedbed.workspace.datasets import Datasets
+    from seedbed.workspace.execution import Metrics, Tasks
+    from seedbed.workspace.experiments import Experiments
+    from seedbed.workspace.judges import Judges
+    from seedbed.workspace.models import Models
+    from seedbed.workspace.playbooks import Playbooks
+    from seedbed.workspace.reviews import Reviews
+    from seedbed.workspace.runs import Runs
+    from seedbed.workspace.scorecards import Scorecards
+    from seedbed.workspace.searches import Searches
+    from seedbed.workspace.storage import Storage
 
-T = TypeVar("T")
+PARTS = (
+    "playbooks",
+    "datasets",
+    "runs",
+    "scorecards",
+    "experiments",
+    "searches",
+    "channels",
+    "reviews",
+    "models",
+    "judges",
+    "storage",
+)
+"""What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
 
 
-class Workspace(Comparing):
-    """Everything put together: five verbs. Playbooks are given as Playbook, or by digest, ref or channel name."""
+class Workspace:
+    """Everything put together: five verbs, and what they leave behind by noun.
+
+    Wherever a playbook, dataset, metric, optimizer or model is expected, its name, its path or the object itself is
+    accepted; anything else raises a SeedbedError that says what was expected.
+    """
+
+    playbooks: Playbooks
+    datasets: Datasets
+    runs: Runs
+    scorecards: Scorecards
+    experiments: Experiments
+    searches: Searches
+    channels: Channels
+    reviews: Reviews
+    models: Models
+    judges: Judges
+    storage: Storage
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+
+    def __getattr__(self, name: str) -> Any:
+        """A part of the workspace; a run needs no statistics, so each is imported when it is first used."""
+        if name not in PARTS:
+            raise AttributeError(f"a workspace has no {name!r}. {plugins.suggestion(name, dir(self))}".rstrip())
+        part = plugins.load(f"seedbed.workspace.{name}:{name.title()}", name)(self.resources)
+        vars(self)[name] = part
+        return part
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *PARTS})
+
+    def __repr__(self) -> str:
+        return f"Workspace(store={self.settings.store!r}, by={self.by!r})"
+
+    @property
+    def settings(self) -> Settings:
+        return self.resources.settings
+
+    @property
+    def store(self) -> Store:
+        return self.resources.store
+
+    @property
+    def by(self) -> str:
+        """Who works here; whatever moves a ref is recorded with this name."""
+        return self.resources.by
+
+    def acting(self, by: str) -> Workspace:
+        """The same workspace for another person. Closing it closes nothing."""
+        return Workspace(self.resources.acting(by))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.resources.aclose()
+
+    # The verbs
 
     async def run(
         self,
-        playbook: Playbook | str,
+        playbook: Playbook | Path | str,
         /,
         *,
         key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
-        hear: Callable[[Heard], None] | None = None,
+        on_event: Callable[[RunEvent], None] | None = None,
         **inputs: Any,
     ) -> Run:
-        """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time.
+        """Perform a playbook once and record it. It never costs more than `max_cost_usd`.
 
-        With the `key` of who is served, a channel plays what they meet: the canary for its share of them, as `choose`
-        says; without, what is stable. Whoever wants to `hear` it is told every piece as it is said.
+        With the `key` of a user, a channel plays what it serves them: the canary for its share of users, as
+        `channels.choose` says; without one, the stable playbook. `on_event` receives each piece of the answer as it
+        arrives.
         """
         run = ""
         if key is not None:
             run = uuid.uuid4().hex
-            playbook = (await self._chosen(playbook, key, run)).playbook
-        chosen = self.playbook(playbook)
-        return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear, run=run)
-
-    async def choose(self, channel: str, *others: str, key: str) -> Choice:
-        """What a channel serves to whoever has that key, for an agent that lives elsewhere; written down first.
-
-        The same key meets the same playbook, and stays with the canary when its share grows. Of several channels it
-        meets one, each with the same chance. While the store cannot be reached it is what was stable on the first when
-        that last answered, and flagged `stale`.
-        """
-        from seedbed.release.assignment import choose_among
-
-        if not others:
-            return await self._chosen(channel, key)
-        return await choose_among([self._reader(each) for each in (channel, *others)], key)
-
-    async def _chosen(self, channel: Playbook | str, key: str, run: str = "") -> Choice:
-        from seedbed.release.assignment import choose
-
-        if not isinstance(channel, str):
-            raise SettingsError([Problem("key", "a playbook", "a channel: only those choose by a key")])
-        return await choose(self._reader(channel), key, run=run)
-
-    def _reader(self, channel: str) -> Reader:
-        from seedbed.release.readers import Reader
-
-        name = channel.removeprefix("channels/")
-        return self._readers.get(name) or self._readers.setdefault(name, Reader(self.library, name))
-
-    @cached_property
-    def _readers(self) -> dict[str, Reader]:
-        return {}
-
-    def feedback(self, on: Run | Choice | str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
-        """Attach what came of a run, or of a choice, to it: what a person thought of it, or any outcome, from 0 to 1.
-
-        Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
-        """
-        from seedbed.release.assignment import Choice, feedback
-
-        name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
-        return feedback(self.library, name, rating, comment, metric=metric)
-
-    async def resume(
-        self, run: str, *, max_cost_usd: float | None = None, hear: Callable[[Heard], None] | None = None
-    ) -> Run:
-        """Go on with a run that was interrupted or failed: what it was told is not asked again."""
-        return await self.house.resume(run, max_cost_usd=max_cost_usd, hear=hear)
-
-    def learn(self, run: Run, score: float) -> None:
-        """Tell the router how good a run was, from 0 to 1: every model it chose in it is remembered by that."""
-        turns = {turn.step or turn.role: turn for turn in run.turns}
-        outcomes = []
-        for choice in self.store.facts(Query(kind="routing", subject=run.id)):
-            if turn := turns.get(choice.body["step"]):
-                body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
-                body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
-                at = datetime.now(UTC)
-                outcomes.append(
-                    Fact(kind="outcome", key=choice.key, subject=run.id, at=at, by=self.by, body=body, value=score)
-                )
-        for fact in outcomes:
-            if self.store.append([fact]):
-                self.house.router.learn(**fact.body)
-
-    @asynccontextmanager
-    async def recording(
-        self, playbook: Playbook | str, /, *, seed: int | None = None, max_cost_usd: float | None = None, **inputs: Any
-    ) -> AsyncIterator[Stage]:
-        """A stage for an agent that lives elsewhere: what it does there is recorded as a run of the playbook.
-
-        `stage.output` is what the run is said to have given.
-        """
-        chosen = self.playbook(playbook)
-        self.library.keep(chosen, because="run")
-        async with self.house.recording(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd) as stage:
-            yield stage
-
-    def recorded(
-        self, playbook: Playbook | str, /, *, seed: int | None = None, max_cost_usd: float | None = None
-    ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
-        """Have each call of an async function recorded as a run: its arguments are the inputs, its result the output.
-
-        A parameter called `stage` is given the stage. What the function raises is recorded, and raised again.
-        """
-        from seedbed.stage.recorded import recorded
-
-        def recording(**inputs: Any) -> AbstractAsyncContextManager[Stage]:
-            return self.recording(playbook, seed=seed, max_cost_usd=max_cost_usd, **inputs)
-
-        return lambda function: recorded(function, recording)
+            playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook
+        chosen, runner = self.resources.playbook(playbook), self.resources.runner
+        return await runner.perform(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run)
 
     async def evaluate(
         self,
-        playbook: Playbook | str,
-        tasks: Dataset,
-        metrics: Metric | Sequence[Metric],
+        playbook: Playbook | Path | str,
+        tasks: Tasks,
         *,
+        metric: Metrics = "exact_match",
         replicates: int = 1,
         max_cost_usd: float | None = None,
         timeout_seconds: float | None = None,
-        watch: CellWatcher | None = None,
         parallel: str | int | None = None,
+        on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
-        """Score a playbook over tasks, by the first metric above all; what was paid before is reused.
+        """Score a playbook over tasks by one metric or several; the first one decides. Cells paid before are reused.
 
-        It never costs more than `max_cost_usd`; what the money does not last for has no score, and is tried next time.
-        So is a run that takes longer than `timeout_seconds`.
-        `parallel` says where it is done: `loop`, `processes`, a number of them, `ray` or `ray://HOST:PORT`; as the
-        workspace file says if nothing is given.
+        It never costs more than `max_cost_usd`; cells the money does not reach have no score, and are tried next time.
+        So are runs that take longer than `timeout_seconds`. `parallel` is `loop`, `processes`, a number of them, `ray`
+        or `ray://HOST:PORT`; the default is what the workspace file says.
         """
-        from seedbed.evaluation.evaluate import evaluate
+        scorecards = self.scorecards
+        options = scorecards.options(replicates, max_cost_usd, parallel, timeout_seconds)
+        return await scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
 
-        chosen = self.playbook(playbook)
-        self.library.keep(chosen, because="evaluated")
-        self.store.put("dataset", tasks.content())
-        return await evaluate(
-            chosen,
-            tasks,
-            metrics,
-            replace(self.bench_on(parallel), timeout_seconds=timeout_seconds),
-            replicates=replicates,
+    async def release(
+        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+    ) -> Ref:
+        """Put a playbook on a channel if its gates let it pass. See `channels.release`."""
+        return await self.channels.release(playbook, to=to, because=because, share=share)
+
+    async def rollback(self, channel: str, *, because: str) -> Ref:
+        """Take the canary of a channel away; without one, return to what was settled before."""
+        return await self.channels.rollback(channel, because=because)
+
+    def feedback(self, on: Run | Choice | str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
+        """Attach an outcome from 0 to 1 to a run or a choice, such as a user's rating. See `channels.feedback`."""
+        return self.channels.feedback(on, rating, comment, metric=metric)
+
+    async def compare(
+        self,
+        control: Playbook | Path | str,
+        candidate: Playbook | Path | str | Sequence[Playbook | Path | str],
+        *,
+        on: Tasks | PastRuns | LiveTraffic,
+        metric: Metric | str = "exact_match",
+        options: Comparing | None = None,
+        max_cost_usd: float | None = None,
+        parallel: str | int | None = None,
+        on_event: Callable[[Answer], None] | None = None,
+    ) -> Verdict:
+        """Decide whether the candidate is better than the control, with a guaranteed error rate.
+
+        `on` is where the evidence comes from: tasks that the candidate has not seen (a dataset, a path or a name), or
+        `past_runs(…)` of the control, replayed. Several candidates are ranked with one error rate for all: the verdict is
+        that of the best, and `verdict.ranking` has all of them. `options` says by which rule, at which error rate and
+        for which goal. An interrupted comparison continues where it was, and repeating one returns its verdict.
+        """
+        return await self.experiments.compare(
+            control,
+            candidate,
+            on=on,
+            metric=metric,
+            options=options,
             max_cost_usd=max_cost_usd,
-            watch=watch,
+            parallel=parallel,
+            on_event=on_event,
         )
 
     async def evolve(
         self,
-        start: Playbook | str,
-        tasks: Dataset,
+        playbook: Playbook | Path | str,
+        tasks: Tasks,
         *,
-        metric: Metric | Sequence[Metric],
-        optimizer: Optimizer,
+        metric: Metrics = "exact_match",
+        optimizer: Optimizer | str = "portfolio",
         budget: Budget | str = "500 runs",
-        confirm: Dataset | None = None,
-        seed: int = 0,
-        patience: int | None = None,
-        surrogate: bool = False,
+        options: SearchOptions | None = None,
         parallel: str | int | None = None,
-        because: str = "evolved",
-        watch: EvolutionWatcher | None = None,
+        on_event: Callable[[SearchProgress], None] | None = None,
     ) -> Evolution:
-        """Search for a better playbook within a budget; every candidate is kept as a child of what it grew from.
+        """Search for a better playbook within a budget; every candidate is stored as a child of what it grew from.
 
-        The tasks are parted: some are read, some decide, and some confirm at the end what was found, unless other
-        tasks `confirm`. With a `surrogate` candidates that seem hopeless are skipped, and some of those audited. Begun
-        again with the same arguments it goes on where it was.
+        The tasks are split: the optimizer reads some, some decide, and some confirm at the end what was found, unless
+        the `options` name other tasks to confirm by. Started again with the same arguments it continues where it was.
         """
-        from seedbed.evolution.evaluators import RunEvaluator
-        from seedbed.evolution.evolve import evolve
-        from seedbed.evolution.plan import Plan
-        from seedbed.spending.account import Budget
-
-        limit = Budget.parse(budget) if isinstance(budget, str) else budget
-        plan = Plan.of(
-            self.playbook(start),
+        return await self.searches.evolve(
+            playbook,
             tasks,
-            optimizer,
-            confirm=confirm,
-            seed=seed,
-            budget=limit,
-            patience=patience,
-            surrogate=surrogate,
+            metric=metric,
+            optimizer=optimizer,
+            budget=budget,
+            options=options,
+            parallel=parallel,
+            on_event=on_event,
         )
-        metrics = list(metric) if isinstance(metric, Sequence) else [metric]
-        arena = RunEvaluator(self.bench_on(parallel), metrics)
-        return await evolve(plan, arena, self.library, because=because, watch=watch)
 
     async def train(
         self,
-        line: str,
+        branch: str,
         task: Mapping[str, Any],
         expected: Any,
         *,
-        metric: Metric | Sequence[Metric],
-        optimizer: str = "portfolio",
-        bank: Sequence[str] = (),
-        reflector: str | None = None,
-        enough: int = 40,
-        budget: Budget | str = "400 runs",
+        metric: Metrics = "exact_match",
+        training: Training | None = None,
         parallel: str | int | None = None,
-    ) -> Trained:
+    ) -> TrainingStep:
         """One step of a live system that learns: a branch answers a task whose answer is known.
 
-        When `enough` such examples are in, a search over them within the `budget` moves the branch to what it found, if
-        a part of them that decided nothing confirms it. Nobody is served by a branch before it is released.
+        When enough such examples are in, a search over them moves the branch to what it found, if a part of them that
+        decided nothing confirms it. Nobody is served by a branch before it is released.
         """
-        from seedbed.evaluation.datasets.dataset import Task
-        from seedbed.evolution.evaluators import RunEvaluator
-        from seedbed.evolution.optimizers.registry import SearchInputs
-        from seedbed.evolution.optimizers.registry import optimizer as named
-        from seedbed.evolution.training import Training, train
-        from seedbed.spending.account import Budget
-        from seedbed.storage.store import digest
+        return await self.searches.train(branch, task, expected, metric=metric, training=training, parallel=parallel)
 
-        def searching(start: Playbook, tasks: Sequence[Task]) -> Optimizer:
-            return named(optimizer, SearchInputs(start, bank=tuple(bank), tasks=tasks, reflector=reflector))
-
-        limit = Budget.parse(budget) if isinstance(budget, str) else budget
-        metrics = list(metric) if isinstance(metric, Sequence) else [metric]
-        example = Task(digest("example", dict(task))[3:19], task, expected)
-        arena = RunEvaluator(self.bench_on(parallel), metrics)
-        return await train(Training(line, searching, enough, limit), example, arena, self.library)
-
-    async def release(
-        self,
-        playbook: Playbook | str,
-        *,
-        to: str,
-        verdict: Verdict | None = None,
-        because: str = "",
-        share: float | None = None,
-    ) -> Ref:
-        """Put a playbook on a channel, if the channel's gates let it pass: for a share of those served, or for all.
-
-        A channel with a ramp begins with its first share.
-        """
-        from seedbed.release.channels import release
-        from seedbed.release.gates.protection import DEFAULT, required
-        from seedbed.release.monitor.guards import watch
-        from seedbed.release.ramp import ramp
-
-        protection = self.protection(to)
-        gates, steps = required(to, protection), ramp(to, protection)
-        kept = watch(to, protection).kept_back(self.library.clock())
-        digest = self.library.keep(self.playbook(playbook), because="released")
-        reason = because or (str(verdict) if verdict else "first release")
-        told: Any = {"verdict": verdict, "because": reason, "share": share, "ramp": steps, "keep_back": kept}
-        return await release(self.library, to, digest, gates, **told, require=protection.get("require", DEFAULT))
-
-    async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
-        """Give the canary of a channel its next share; after the last it is what the channel serves.
-
-        Not while the monitor is alarmed about it, or a reviewer refuses it.
-        """
-        from seedbed.errors import NotFound
-        from seedbed.release.channels import promote
-        from seedbed.release.gates.protection import required
-        from seedbed.release.gates.review import Review
-        from seedbed.release.gates.risk import Risk
-        from seedbed.release.monitor.loop import calm
-        from seedbed.release.ramp import ramp
-
-        protection = self.settings.channels.get(channel, {})
-        asked = required(channel, protection)
-        gates: list[Gate] = [gate for gate in asked if isinstance(gate, Risk | Review)]
-        steps, monitor = ramp(channel, protection), self._watching(channel)
-        with suppress(NotFound):  # of which promote tells more
-            gates.append(calm(monitor.look()))
-        kept = monitor.watch.kept_back(self.library.clock())
-        told: Any = {"because": because, "share": share, "ramp": steps, "keep_back": kept}
-        return await promote(self.library, channel, gates, **told)
-
-    def monitor(self, channel: str) -> Monitor:
-        """Who watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
-        from seedbed.release.monitor.guards import watch
-        from seedbed.release.monitor.monitor import Monitor
-
-        guards = watch(channel, self.settings.channels.get(channel, {}))
-        return Monitor(self.store, channel, guards, clock=self.library.clock)
-
-    async def watch(self, channel: str, *, tell: bool = True) -> Attended:
-        """Look at a channel once: take back what does harm, and `tell` people as `alerts` in the settings says."""
-        from seedbed.release.alerts.delivery import senders
-        from seedbed.release.monitor.loop import attend
-
-        return await attend(self.library, self._watching(channel), senders(self.settings) if tell else [])
-
-    def _watching(self, channel: str) -> Monitor:
-        """The monitor that has read what there was to read."""
-        return self._monitors.get(channel) or self._monitors.setdefault(channel, self.monitor(channel))
-
-    @cached_property
-    def _monitors(self) -> dict[str, Monitor]:
-        return {}
-
-    async def rollback(self, channel: str, *, because: str) -> Ref:
-        """Take the canary of a channel away; without one, return to what was settled before."""
-        from seedbed.release.channels import rollback
-
-        return rollback(self.library, channel, because=because)
-
-    async def freeze(self, channel: str, *, because: str) -> Ref:
-        """Let a channel move no more, but back: the emergency stop."""
-        from seedbed.release.channels import freeze
-
-        return freeze(self.library, channel, because=because)
-
-    async def unfreeze(self, channel: str, *, because: str) -> Ref:
-        """Let a frozen channel move again."""
-        from seedbed.release.channels import unfreeze
-
-        return unfreeze(self.library, channel, because=because)
+    def dry_run(self) -> Workspace:
+        """The same workspace on a store that forgets: everything can be tried and nothing is stored."""
+        return Workspace(
+            Resources(self.settings, DryRunStore(self.store), self.resources.tools, self.resources.confirm)
+        )
 
 
-def _seed(given: int | None) -> int:
-    return random.SystemRandom().getrandbits(31) if given is None else given
+def open_workspace(
+    path: Path | str | None = None,
+    *,
+    store: Store | str | None = None,
+    models: Mapping[str, BaseChatModel | Mapping[str, Any]] | None = None,
+    tools: Iterable[Any] = (),
+    confirm: Confirm | Person | None = None,
+    by: str = "",
+) -> Workspace:
+    """Open a workspace: use it in `async with`, which closes it.
+
+    Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above. With a `store`
+    or `models` no file is needed: a store is one, or its URL (default: in memory); models are cards as in the file, or
+    live LangChain chat models. Raises SettingsError.
+    """
+    in_hand = store is not None or models is not None
+    settings = Settings() if in_hand and path is None else Settings.load(find_file(path))
+    update: dict[str, Any] = {"by": by} if by else {}
+    if in_hand and path is None:
+        update["store"] = store if isinstance(store, str) else "memory:"
+    elif isinstance(store, str):
+        update["store"] = store
+    cards = {name: dict(model) for name, model in (models or {}).items() if isinstance(model, Mapping)}
+    if cards:
+        update["models"] = {**settings.models, **cards}
+    settings = settings.model_copy(update=update)
+    if store is None or isinstance(store, str):
+        resources = Resources.open(settings)
+    else:
+        resources = Resources(settings, store)
+    resources.tools, resources.confirm = list(tools), confirm
+    resources.chat_models = {name: model for name, model in (models or {}).items() if name not in cards}
+    return Workspace(resources)

@@ -2,63 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, DryRun, Limit, WorkspaceFile
-from seedbed.cli.output import BLOCKED, line, when
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from seedbed.release.alerts.delivery import Delivery, Sender, Told
-    from seedbed.storage.store import Json
-    from seedbed.workspace import Workspace
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import Limit
+from seedbed.cli.output import BLOCKED, Column, line, when
+from seedbed.release.alerts.delivery import Delivery, Told
+from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
 
 COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+COLUMNS = (
+    Column("at", lambda each: when(each["at"]), drop=2),
+    Column(
+        "severity",
+        lambda each: line(("resolved", "green") if each["resolved"] else (each["severity"], COLOURS[each["severity"]])),
+    ),
+    Column("channel", lambda each: line((each["channel"], "bold"))),
+    Column("alert", lambda each: each["told"], flexible=True),
+    Column("delivered to", lambda each: ", ".join(each["delivered"]), drop=3),
+    Column(
+        "failed", lambda each: ", ".join([*each["failed"], *(f"{name} (waits)" for name in each["waiting"])]), drop=1
+    ),
+)
 
 
-@app.command("list")
+@command(app, "list")
 def list_alerts(
+    call: Call,
     channel: Annotated[str | None, typer.Option("--channel", help="Only those about this channel.")] = None,
     limit: Limit = 50,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Show what people were told about channels, newest first, and whom it reached.
-
-    JSON: alerts (key, at, severity, channel, kind, told, details, resolved, delivered, failed, waiting).
-    """
-    from itertools import islice
-
-    from seedbed.release.alerts.delivery import history
-
-    with options.opened(workspace) as space:
-        found = [_alert(told) for told in islice(history(space.store, channel), limit)]
-    rows = [
-        (
-            when(each["at"]),
-            line(("resolved", "green") if each["resolved"] else (each["severity"], COLOURS[each["severity"]])),
-            line((each["channel"], "bold")),
-            each["told"],
-            ", ".join(each["delivered"]),
-            ", ".join(each["failed"] + [f"{name} (waits)" for name in each["waiting"]]),
-        )
-        for each in found
-    ]
-    table = output.table("at", "severity", "channel", "told", "delivered to", "failed", rows=rows)
-    output.show({"alerts": found}, as_json, table if rows else line("no alerts yet"))
+    """List the alerts about channels, newest first, and whom they reached."""
+    with call.open() as space:
+        alerts = [_alert(each) for each in space.channels.alerts(channel, limit)]
+    call.list("alerts", alerts, COLUMNS, "No alerts yet.")
 
 
-def _alert(told: Told) -> Json:
-    alert, newest = told.alert, {each.sender: each.status for each in told.deliveries}
+def _alert(sent: Told) -> Json:
+    alert, newest = sent.alert, {each.sender: each.status for each in sent.deliveries}
     return {
         "key": alert.key,
         "at": alert.at,
@@ -68,74 +54,39 @@ def _alert(told: Told) -> Json:
         "told": alert.told,
         "details": alert.details,
         "resolved": alert.resolved,
-        "delivered": [name for name in told.to if newest.get(name) == "delivered"],
-        "failed": [name for name in told.to if newest.get(name) == "failed"],
-        "waiting": [name for name in told.to if newest.get(name) not in ("delivered", "failed")],
+        "delivered": [name for name in sent.to if newest.get(name) == "delivered"],
+        "failed": [name for name in sent.to if newest.get(name) == "failed"],
+        "waiting": [name for name in sent.to if newest.get(name) not in ("delivered", "failed")],
     }
 
 
-@app.command("test")
+@command(app, "test")
 def send_test(
-    channel: Annotated[str, typer.Option("--channel", help="The channel that it is said to be about.")] = "production",
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
+    call: Call,
+    channel: Annotated[str, typer.Option("--channel", help="The channel that the test names.")] = "production",
 ) -> None:
-    """Send a test to everybody under `alerts` in the workspace file, whatever they want to hear.
+    """Send a test to everybody under `alerts` in the workspace file, whatever severity they asked for.
 
-    JSON: key, deliveries (alert, sender, status, attempts, error). Exit code 1 if somebody could not be reached.
+    Exit code 1 if somebody could not be reached.
     """
-    import uuid
-
-    from seedbed.release.alerts.delivery import Alert, send
-
-    with options.opened(workspace) as space:
-        everybody = [replace(cast("Any", each), at_least="info") for each in _senders(space)]
-        alert = Alert(
-            channel=channel,
-            kind="test",
-            severity="info",
-            told=f"This is a test by {space.by}: nothing has happened.",
-            at=space.library.clock(),
-            key=f"{channel}/test/{uuid.uuid4().hex}",
-        )
-        ended = options.complete(send(space.library, everybody, alert))
-    documents = [_delivery(each) for each in ended]
-    output.show({"key": alert.key, "deliveries": documents}, as_json, *map(_told, ended))
-    if len(ended) < len(everybody) or any(each.error for each in ended):
+    with call.open() as space:
+        alert, deliveries, people = wait_for(space.channels.test_alert(channel))
+    call.show({"key": alert.key, "deliveries": [_delivery(each) for each in deliveries]}, *map(_view, deliveries))
+    if len(deliveries) < people or any(each.error for each in deliveries):
         raise typer.Exit(BLOCKED)
 
 
-def _senders(space: Workspace) -> Sequence[Sender]:
-    """Those of the workspace file. Raises SettingsError if there are none."""
-    from seedbed.errors import Problem, SettingsError
-    from seedbed.release.alerts.delivery import senders
+@command(app, dry_run=True)
+def resend(call: Call) -> None:
+    """Try again to deliver what could not be delivered, however old it is.
 
-    found = senders(space.settings)
-    if not found:
-        remedy = "Add somebody to tell, such as: alerts: [{log: alerts.jsonl}]"
-        raise SettingsError([Problem("alerts", "nobody", "a list of who is told", remedy)], space.settings.source)
-    return found
-
-
-@app.command()
-def resend(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Try again what could not be delivered, however old it is.
-
-    JSON: deliveries (alert, sender, status, attempts, error), dry_run. Exit code 1 if somebody still could not be
-    reached.
+    Exit code 1 if somebody still could not be reached.
     """
-    from seedbed.release.alerts import delivery as alerts
-
-    with options.opened(workspace) as space:
-        senders = _senders(space)
-        if dry_run:
-            waiting = alerts.undelivered(space.store, senders, at=space.library.clock(), everything=True)
-            ended = [alerts.Delivery(alert.record_key, sender.name, "begun") for alert, sender in waiting]
-        else:
-            ended = options.complete(alerts.resend(space.library, senders, everything=True))
-    document = {"deliveries": [_delivery(each) for each in ended], "dry_run": dry_run}
-    output.show(document, as_json, *(map(_told, ended) if ended else [line("nothing waits to be delivered")]))
-    if any(each.status == "failed" for each in ended):
+    with call.open(dry_run=False) as space:
+        deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))
+    document = {"deliveries": [_delivery(each) for each in deliveries], "dry_run": call.dry_run}
+    call.show(document, *(map(_view, deliveries) if deliveries else [line("Nothing waits to be delivered.")]))
+    if any(each.status == "failed" for each in deliveries):
         raise typer.Exit(BLOCKED)
 
 
@@ -149,7 +100,7 @@ def _delivery(delivery: Delivery) -> Json:
     }
 
 
-def _told(delivery: Delivery) -> RenderableType:
+def _view(delivery: Delivery) -> RenderableType:
     mark = {"begun": ("would send: ", "yellow"), "delivered": ("✓ ", "bold green"), "failed": ("✗ ", "bold red")}
     error = f": {delivery.error}" if delivery.error else ""
     return line(mark[delivery.status], (delivery.sender, "bold"), error or f" {delivery.alert}")

@@ -1,67 +1,59 @@
-"""seedbed experiment: what was compared, and how each comparison stands."""
+"""seedbed experiment: list, show, report and abort comparisons."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group
 
 from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, Because, DryRun, Limit, WorkspaceFile
-from seedbed.cli.output import line
-
-if TYPE_CHECKING:
-    from seedbed.experiments.verdict import Standing
-    from seedbed.storage.store import Json
+from seedbed.cli.command import Call, command
+from seedbed.cli.options import Because, Limit
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views import verdict as views
+from seedbed.experiments.live import Source, is_live
+from seedbed.experiments.verdict import Standing
+from seedbed.storage.store import Json, short
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it begins.")]
+Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
+
+COLUMNS = (
+    Column("experiment", lambda each: short(each["experiment"])),
+    Column("started", lambda each: when(each["begun"]), drop=2),
+    Column(
+        "finding", lambda each: views.finding(each["finding"]) if each["finding"] else line((each["status"], "dim"))
+    ),
+    Column("tasks", lambda each: _tasks(each), 1, True),
+    Column("hypothesis", lambda each: each["hypothesis"], flexible=True),
+)
 
 
-@app.command("list")
-def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Comparisons that were begun, the newest first.
-
-    JSON: a list of experiment, status, begun, by, hypothesis, finding, tasks, at_most, alpha, channel.
-    """
-    from itertools import islice
-
-    from seedbed.cli.views import verdict as verdicts
-    from seedbed.experiments.verdict import standings
-    from seedbed.storage.store import short
-
-    with options.opened(workspace) as space:
-        found = list(islice(standings(space.store), limit))
-    rows = []
-    for each in found:
-        verdict = each.verdict
-        finding = line((verdict.finding, verdicts.FINDINGS[verdict.finding])) if verdict else line((each.status, "dim"))
-        of = f"/{verdict.at_most}" if verdict and not verdict.live else ""
-        read = f"{verdict.tasks}{of}" if verdict else ""
-        rows.append((short(each.begun.key), output.when(each.begun.at), finding, read, each.experiment.hypothesis))
-    table = output.table("experiment", "begun", "finding", "tasks#", "hypothesis", rows=rows)
-    output.show([document(each) for each in found], as_json, table if rows else "No comparison was begun here yet.")
+def _tasks(experiment: Json) -> str:
+    if experiment["tasks"] is None:
+        return ""
+    return f"{experiment['tasks']}/{experiment['at_most']}" if experiment["at_most"] else f"{experiment['tasks']}"
 
 
-@app.command()
-def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """What was registered, and what came of it.
+@command(app, "list")
+def list_experiments(call: Call, limit: Limit = 20) -> None:
+    """List comparisons, newest first."""
+    with call.open() as space:
+        experiments = [_document(each) for each in islice(space.experiments.list(), limit)]
+    call.list("", experiments, COLUMNS, "No comparisons yet.")
 
-    JSON: experiment, status, begun, by, hypothesis, finding, tasks, at_most, alpha, channel, registered, verdict.
-    """
-    from rich.console import Group
 
-    from seedbed.cli.views import verdict as verdicts
-    from seedbed.experiments.live import Source, is_live
-    from seedbed.experiments.verdict import found, standing
-    from seedbed.storage.store import short
-
-    with options.opened(workspace) as space:
-        each = standing(space.store, found(space.store, name))
+@command(app)
+def show(call: Call, name: Name) -> None:
+    """Show what was registered, and the verdict."""
+    with call.open() as space:
+        each = space.experiments.get(name)
         plan = each.experiment
-        about_units = (
+        units = (
             Source.of(space.store, plan).told
             if is_live(plan)
             else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
@@ -70,60 +62,41 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
         [
             ("hypothesis", plan.hypothesis),
             ("status", each.status),
-            ("begun", f"{output.when(each.begun.at)} by {each.begun.by}"),
-            ("live" if is_live(plan) else "dataset", about_units),
+            ("started", f"{when(each.begun.at)} by {each.begun.by}"),
+            ("live" if is_live(plan) else "dataset", units),
             ("rule", ", ".join(f"{key} {value}" for key, value in plan.rule.items() if value is not None)),
             ("failures", "" if is_live(plan) else f"count as {plan.failure_counts_as:g}"),
             ("channel", plan.channel),
         ]
     )
-    body = {**document(each), "registered": plan.content(), "verdict": each.verdict.body() if each.verdict else None}
-    output.show(
-        body, as_json, Group(about, "", verdicts.verdict_view(each.verdict, plan.rule)) if each.verdict else about
-    )
+    verdict = each.verdict
+    document = {**_document(each), "registered": plan.content(), "verdict": verdict.body() if verdict else None}
+    call.show(document, Group(about, "", views.verdict_view(verdict, plan.rule)) if verdict else about)
 
 
-@app.command()
-def abort(
-    name: Name, because: Because, workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
-    """Stop a comparison by hand. Its verdict is invalid for ever, and says why.
-
-    JSON: experiment, finding, because.
-    """
-    from seedbed.experiments.compare import abort as stopped
-    from seedbed.experiments.verdict import found
-    from seedbed.storage.store import now, short
-
-    with options.opened(workspace, dry_run=dry_run) as space:
-        verdict = stopped(space.store, found(space.store, name), because=because, by=space.by, clock=now)
-    body = {"experiment": verdict.experiment, "finding": verdict.finding, "because": verdict.because}
-    output.show(
-        body, as_json, line(f"{short(verdict.experiment)} is {verdict.finding}: {verdict.because or 'it had ended'}")
-    )
+@command(app, dry_run=True)
+def abort(call: Call, name: Name, because: Because) -> None:
+    """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
+    with call.open() as space:
+        verdict = space.experiments.abort(name, because=because)
+    document = {"experiment": verdict.experiment, "finding": verdict.finding, "because": verdict.because}
+    call.show(document, line(f"{short(verdict.experiment)} is {verdict.finding}: {verdict.because or 'it had ended'}"))
 
 
-@app.command()
+@command(app)
 def report(
+    call: Call,
     name: Name,
     file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A new file, .md or .html.")],
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Write the report of a comparison that has ended.
-
-    JSON: file.
-    """
-    from seedbed.cli.views import verdict as verdicts
-    from seedbed.experiments.verdict import Verdict, found
-
-    options.new_report(file)
-    with options.opened(workspace) as space:
-        verdicts.write_report(space, Verdict.recall(space.store, found(space.store, name)), file)
-    output.show({"file": str(file)}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))
+    """Write the report of a comparison that has ended."""
+    options.expect_report(file)
+    with call.open() as space:
+        space.experiments.report(name, file)
+    call.show({"file": str(file)}, line(("✓ ", "bold green"), f"wrote {file}"))
 
 
-def document(each: Standing) -> Json:
+def _document(each: Standing) -> Json:
     verdict, plan = each.verdict, each.experiment
     return {
         "experiment": each.begun.key,

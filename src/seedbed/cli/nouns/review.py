@@ -1,69 +1,44 @@
-"""seedbed review: who asked for one, what there is to look at, and yes or no."""
+"""seedbed review: request, show and answer reviews."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, Because, DryRun, PlaybookName, WorkspaceFile
-from seedbed.cli.output import line, when
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from seedbed.errors import Problem
-    from seedbed.experiments.verdict import Verdict
-    from seedbed.playbooks.changes import Change
-    from seedbed.release.review.outputs import Sample
-    from seedbed.release.review.review import Item
-    from seedbed.storage.store import Digest, Fact, Json
-    from seedbed.workspace import Workspace
+from seedbed.cli import output
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import Because, ChannelName, PlaybookName
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views import playbook as playbook_views
+from seedbed.cli.views import run as views
+from seedbed.release.review.outputs import Sample
+from seedbed.release.review.review import Item
+from seedbed.storage.store import Fact, Json, short
+from seedbed.workspace.reviews import ReviewPage, Reviews
 
 app = typer.Typer(no_args_is_help=True)
 
-ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
+COLUMNS = (
+    Column("channel", lambda each: line((each["channel"], "bold"))),
+    Column("playbook", lambda each: short(each["playbook"])),
+    Column("status", lambda each: each["status"]),
+    Column("because", lambda each: each["because"], flexible=True),
+    Column("asked by", lambda each: each["by"], drop=1),
+    Column("since", lambda each: when(each["at"]), drop=2),
+)
 
 
-@app.command("list")
+@command(app, "list")
 def list_reviews(
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are answered.")] = False,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
+    call: Call, everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False
 ) -> None:
-    """Show whose review was asked for and is not answered yet, the one that waits for longest first.
-
-    JSON: reviews (channel, playbook, status, because, by, at, approved_by, refused_by).
-    """
-    from seedbed.release.gates.protection import panel
-    from seedbed.release.review.review import queue
-    from seedbed.storage.store import short
-
-    with options.opened(workspace) as space:
-        names = dict.fromkeys([*space.settings.channels, *_channels(space)])
-        panels = {name: panel(name, space.protection(name)) for name in names}
-        found = [each for each in queue(space.library, panels) if everything or each.status in ("waiting", "expired")]
-    documents = [_item(each) for each in found]
-    rows = [
-        (
-            line((each["channel"], "bold")),
-            short(each["playbook"]),
-            each["status"],
-            each["because"],
-            each["by"],
-            when(each["at"]),
-        )
-        for each in documents
-    ]
-    table = output.table("channel", "playbook", "status", "because", "asked by", "since", rows=rows)
-    output.show({"reviews": documents}, as_json, table if rows else line("nobody waits for a review"))
-
-
-def _channels(space: Workspace) -> list[str]:
-    return [ref.name.removeprefix("channels/") for ref in space.store.refs("channels/")]
+    """List the reviews that wait for an answer, the longest waiting first."""
+    with call.open() as space:
+        reviews = [_item(each) for each in space.reviews.queue(everything=everything)]
+    call.list("reviews", reviews, COLUMNS, "Nobody waits for a review.")
 
 
 def _item(item: Item) -> Json:
@@ -79,89 +54,40 @@ def _item(item: Item) -> Json:
     }
 
 
-@app.command()
+@command(app)
 def show(
+    call: Call,
     channel: ChannelName,
     playbook: PlaybookName,
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Say whose output is whose.")] = False,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Say which output is the candidate's.")] = False,
 ) -> None:
-    """Show what there is to look at: what changes, the evidence, what the gates say, and outputs side by side.
+    """Show what changes, the evidence, what the gates say, and outputs side by side.
 
-    Outputs are those of the runs behind the verdict where both differ, in an order that does not tell whose they are:
-    for each reviewer another, and always the same.
-
-    JSON: channel, playbook, incumbent, changes (path, before, after), verdict, refusals (path, found, expected,
-    remedy), samples (task, inputs, left, right, candidate), answers (answer, by, because, at).
+    Outputs are those of the runs behind the verdict where the two differ. Their order does not tell which is which: each
+    reviewer gets another one, and always the same.
     """
-    from seedbed.cli.views import run as views
-    from seedbed.playbooks.changes import diff
-    from seedbed.release.channels import stable
-    from seedbed.release.review.panel import answers
-    from seedbed.release.review.review import evidence
-    from seedbed.storage.store import short
-
-    with options.opened(workspace, dry_run=True) as space:
-        library = space.library
-        digest = options.kept(space, playbook, "looked at")
-        incumbent = stable(space.store, channel)
-        verdict = evidence(library, digest, incumbent)
-        changes = diff(library.get(incumbent), library.get(digest)) if incumbent else []
-        refusals = _refusals(space, channel, digest, incumbent, verdict)
-        drawn, missing = _samples(space, digest, verdict, count)
-        said = answers(library, channel, digest)
+    with call.open(dry_run=True) as space:
+        page = wait_for(space.reviews.show(channel, playbook, samples=count))
     document: Json = {
         "channel": channel,
-        "playbook": digest,
-        "incumbent": incumbent,
-        "changes": [views.change_document(each) for each in changes],
-        "verdict": str(verdict) if verdict else None,
-        "refusals": output.problem_documents(refusals),
-        "samples": [_sample(each, reveal) for each in drawn],
-        "answers": [_answer(fact) for fact in said],
+        "playbook": page.playbook,
+        "incumbent": page.incumbent,
+        "changes": [playbook_views.change_document(each) for each in page.changes],
+        "verdict": str(page.verdict) if page.verdict else None,
+        "refusals": output.problem_documents(page.refusals),
+        "samples": [_sample(each, reveal) for each in page.samples],
+        "answers": [_answer(fact) for fact in page.answers],
     }
-    told = output.facts(
+    summary = output.facts(
         [
-            ("candidate", short(digest)),
-            ("serves now", short(incumbent) if incumbent else "nothing yet"),
-            ("verdict", str(verdict) if verdict else "none yet"),
-            ("outputs", missing),
+            ("candidate", short(page.playbook)),
+            ("serves now", short(page.incumbent) if page.incumbent else "nothing yet"),
+            ("verdict", str(page.verdict) if page.verdict else "none yet"),
+            ("outputs", page.no_samples),
         ]
     )
-    output.show(document, as_json, told, *_pages(changes, refusals, drawn, said, reveal))
-
-
-def _refusals(
-    space: Workspace, channel: str, digest: Digest, incumbent: Digest | None, verdict: Verdict | None
-) -> list[Problem]:
-    """What the gates say but for the review itself."""
-    from seedbed.release.gates.gate import Change
-    from seedbed.release.gates.protection import required
-    from seedbed.release.gates.review import Review
-
-    gates = [gate for gate in required(channel, space.protection(channel)) if not isinstance(gate, Review)]
-    change = Change(channel, digest, incumbent, verdict, space.library)
-
-    async def ask() -> list[Problem]:
-        return [refusal for gate in gates if (refusal := await gate(change))]
-
-    return options.complete(ask())
-
-
-def _samples(space: Workspace, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[Sample], str]:
-    """Some outputs, and why there are none if so."""
-    from seedbed.errors import NotFound
-    from seedbed.release.review.outputs import pairs, samples
-
-    if verdict is None:
-        return [], "none: nobody has compared the two"
-    try:
-        found = samples(pairs(space.store, verdict), digest, space.by, count)
-    except NotFound as missing:
-        return [], str(missing)
-    return found, "" if found or not count else "the same at every task"
+    call.show(document, summary, *_parts(page, reveal))
 
 
 def _sample(sample: Sample, reveal: bool) -> Json:
@@ -179,14 +105,10 @@ def _answer(fact: Fact) -> Json:
     return {"answer": answer, "by": fact.by, "because": fact.body["because"], "at": fact.at}
 
 
-def _pages(
-    changes: Sequence[Change], refusals: Sequence[Problem], drawn: Sequence[Sample], said: Sequence[Fact], reveal: bool
-) -> list[RenderableType]:
-    from seedbed.cli.views import run as views
-
-    pages: list[RenderableType] = [views.change_view(each) for each in changes]
-    pages += [output.problem_view(each) for each in refusals]
-    if drawn:
+def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
+    parts: list[RenderableType] = [playbook_views.change_view(each) for each in page.changes]
+    parts += [output.problem_view(each) for each in page.refusals]
+    if page.samples:
         rows = [
             (
                 output.clipped(dict(each.task.inputs), 200),
@@ -194,87 +116,33 @@ def _pages(
                 views.answer_text(each.right),
                 *([("left" if each.swapped else "right")] if reveal else []),
             )
-            for each in drawn
+            for each in page.samples
         ]
-        pages.append(output.table("task", "left", "right", *(["candidate"] if reveal else []), rows=rows))
-    for each in map(_answer, said):
-        pages.append(line((each["answer"], "bold"), f" by {each['by']} on {when(each['at'])}: {each['because']}"))
-    return pages
+        parts.append(output.table("task", "left", "right", *(["candidate"] if reveal else []), rows=rows))
+    for each in map(_answer, page.answers):
+        parts.append(line((each["answer"], "bold"), f" by {each['by']} on {when(each['at'])}: {each['because']}"))
+    return parts
 
 
-@app.command()
-def request(
-    channel: ChannelName,
-    playbook: PlaybookName,
-    because: Because,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Ask for a review. Whoever asks cannot approve it.
+def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> None:
+    """Declare a command by which a person says something about a candidate."""
 
-    JSON: channel, playbook, because, by, at, dry_run.
-    """
-    from seedbed.release.review import review
+    def said(call: Call, channel: ChannelName, playbook: PlaybookName, because: Because) -> None:
+        with call.open() as space:
+            fact: Any = say(space.reviews, channel, playbook, because=because)
+        document = {"channel": channel, "playbook": fact.subject, "because": fact.body["because"]}
+        text = f"{fact.by} {past} {short(fact.subject)} for {channel}"
+        call.done({**document, "by": fact.by, "at": fact.at}, text)
 
-    with options.opened(workspace, dry_run=dry_run) as space:
-        space.protection(channel)
-        digest = options.kept(space, playbook, because)
-        fact = review.request(space.library, channel, digest, because=because)
-    _show(fact, "asked for a review of", dry_run, as_json)
+    said.__doc__ = summary
+    command(app, name, dry_run=True)(said)
 
 
-@app.command()
-def approve(
-    channel: ChannelName,
-    playbook: PlaybookName,
-    because: Because,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say yes to a playbook of somebody else. Exactly this one may then go onto exactly this channel.
-
-    JSON: channel, playbook, because, by, at, dry_run.
-    """
-    from seedbed.release.gates.protection import panel
-    from seedbed.release.review import review
-
-    with options.opened(workspace, dry_run=dry_run) as space:
-        jury = panel(channel, space.protection(channel))
-        digest = space.playbook(playbook).digest
-        fact = review.approve(space.library, channel, digest, because=because, panel=jury)
-    _show(fact, "approved", dry_run, as_json)
-
-
-@app.command()
-def refuse(
-    channel: ChannelName,
-    playbook: PlaybookName,
-    because: Because,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say no to a playbook. It stands until you approve it yourself, whatever others say.
-
-    JSON: channel, playbook, because, by, at, dry_run.
-    """
-    from seedbed.release.gates.protection import panel
-    from seedbed.release.review import review
-
-    with options.opened(workspace, dry_run=dry_run) as space:
-        jury = panel(channel, space.protection(channel))
-        digest = space.playbook(playbook).digest
-        fact = review.refuse(space.library, channel, digest, because=because, panel=jury)
-    _show(fact, "refused", dry_run, as_json)
-
-
-def _show(fact: Fact, told: str, dry_run: bool, as_json: bool) -> None:
-    from seedbed.storage.store import short
-
-    channel = fact.body["channel"]
-    document = {"channel": channel, "playbook": fact.subject, "because": fact.body["because"]}
-    mark = ("would have: ", "yellow") if dry_run else ("✓ ", "bold green")
-    text = line(mark, f"{fact.by} {told} {short(fact.subject)} for {channel}")
-    output.show({**document, "by": fact.by, "at": fact.at, "dry_run": dry_run}, as_json, text)
+_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Whoever asks cannot approve it.")
+_saying(
+    "approve",
+    Reviews.approve,
+    "approved",
+    "Approve somebody else's playbook. Exactly this one may then go onto exactly this channel.",
+)
+_saying("refuse", Reviews.refuse, "refused", "Refuse a playbook. It holds until you approve it, whatever others say.")

@@ -2,85 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.options import AsJson
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, clipped, counted, line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from seedbed.experiments.sessions import Hindsight, Pair
-    from seedbed.runs.imports.sessions import Session
-    from seedbed.storage.store import Json
+from seedbed.cli.command import Call, command
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, counted, line
+from seedbed.cli.views.verdict import FINDINGS
+from seedbed.errors import DocumentError, Problem
+from seedbed.experiments import sessions as past
+from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, Pair
+from seedbed.runs.imports.sessions import Session, load
+from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
+
+COLUMNS = (
+    Column("session", lambda each: each["session"]),
+    Column("started", lambda each: each["started"].strftime("%Y-%m-%d %H:%M") if each["started"] else "", drop=3),
+    Column("settings", lambda each: each["settings"], flexible=True, drop=1),
+    Column("tasks", lambda each: each["tasks"], number=True),
+    Column("scored", lambda each: each["scored"], number=True),
+    Column("mean", lambda each: _number(each["mean"]), number=True),
+    Column("tokens", lambda each: _number(each["tokens"], ","), 2, True),
+    Column("seconds", lambda each: _number(each["seconds"], ".1f"), 4, True),
+)
 
 CODES = {"superior": PASS, "inferior": BLOCKED}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sessions_history.json or a session.log.")]
-Side = Annotated[str, typer.Argument(help="The id of a session, how it begins, or config.KEY=VALUE for all set so.")]
+Side = Annotated[
+    str, typer.Argument(help="The id of a session, how that starts, or config.KEY=VALUE for all with that setting.")
+]
 
 
-@app.command()
-def show(file: File, as_json: AsJson = False) -> None:
-    """The sessions in a file: how they were set, how many tasks they did, how well.
+@command(app, workspace=False)
+def show(
+    call: Call,
+    file: File,
+) -> None:
+    """List the sessions in a file: their settings, how many tasks they did, and how well.
 
-    A score that is not there is not 0: the mean is that of the tasks that have one.
-
-    JSON: a list of session, started, config, tasks, scored, mean, tokens, seconds, doubts.
+    A missing score is not 0: the mean is over the tasks that have one.
     """
-    from rich.console import Group
-
-    from seedbed.runs.imports.sessions import load
-
     sessions = load(file)
-    rows = [
-        (
-            each.id,
-            each.started.strftime("%Y-%m-%d %H:%M") if each.started else "",
-            _settings(each, sessions),
-            str(len(each.tasks)),
-            str(len(each.scores)),
-            _number(each.mean),
-            _number(each.tokens, ","),
-            _number(each.seconds, ".1f"),
-        )
-        for each in sessions
-    ]
-    heads = ("session", "started", "set to", "tasks#", "scored#", "mean#", "tokens#", "seconds#")
+    settings = {each.id: _settings(each, sessions) for each in sessions}
+    documents = [_document(each) for each in sessions]
+    rows = [{**each, "settings": settings[each["session"]]} for each in documents]
     doubts = [line(("! ", "bold magenta"), doubt) for each in sessions for doubt in each.doubts]
-    table = output.table(*heads, rows=rows) if rows else "No session is in it."
-    output.show([_document(each) for each in sessions], as_json, Group(table, *doubts))
+    table = output.listing(COLUMNS, rows) if rows else "The file has no sessions."
+    call.show(documents, Group(table, *doubts))
 
 
-@app.command()
+@command(app, workspace=False)
 def compare(
+    call: Call,
     file: File,
     a: Side,
     b: Side,
     alpha: Annotated[float, typer.Option(help="How often chance alone may pass for a difference.")] = 0.05,
-    as_json: AsJson = False,
 ) -> None:
-    """Whether session B did better than session A, or one group of sessions than another, task by task.
+    """Compare session B with session A, or one group of sessions with another, task by task.
 
-    Tasks are matched by name. It was not registered in advance, so it can suggest and not prove: nothing is stored, and
-    no gate takes it. `seedbed compare` proves.
+    Tasks are matched by name. The comparison was not registered in advance, so it suggests and does not prove: nothing
+    is stored, and no gate accepts it. `seedbed compare` proves.
 
-    JSON: a, b, finding, because, pairs (name, a, b, missing), wins, ties, losses, missing, a_mean, b_mean, difference,
-    low, high, p_better, p_worse, p, alpha, a_tokens, b_tokens, only_a, only_b, changed, differs, registered, note.
-    Exit code 0 if B was better; 1 if it was worse, or it cannot be done; 2 if it cannot be told.
+    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not tell.
     """
-    from seedbed.errors import DocumentError, Problem
-    from seedbed.experiments import sessions as past
-    from seedbed.runs.imports.sessions import load
-
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")
     loaded = load(file)
@@ -92,37 +84,32 @@ def compare(
             problems += wrong.problems
     if problems:
         raise DocumentError(problems, str(file))
-    found = past.compare(*sides, alpha=alpha)
-    output.show(found.document(), as_json, hindsight_view(found))
-    raise typer.Exit(CODES.get(found.finding, INCONCLUSIVE))
+    hindsight = past.compare(*sides, alpha=alpha)
+    call.show(hindsight.document(), hindsight_view(hindsight))
+    raise typer.Exit(CODES.get(hindsight.finding, INCONCLUSIVE))
 
 
-def hindsight_view(found: Hindsight) -> RenderableType:
+def hindsight_view(hindsight: Hindsight) -> RenderableType:
     """The finding, what it rests on, and every task at which the sides are not alike."""
-    from rich.console import Group
-
-    from seedbed.cli.views.verdict import FINDINGS
-    from seedbed.experiments.sessions import NOT_REGISTERED
-
-    known = found.low is not None and found.high is not None
-    interval = f"[{found.low:+.3f}, {found.high:+.3f}]" if known else "(no spread to tell an interval from)"
-    tests = f"{_number(found.p_better, '.2g')} for better, {_number(found.p_worse, '.2g')} for worse"
-    p = f"{tests} (McNemar, exact, each one-sided; error rate {found.alpha:g})"
+    known = hindsight.low is not None and hindsight.high is not None
+    interval = f"[{hindsight.low:+.3f}, {hindsight.high:+.3f}]" if known else "(no spread to tell an interval from)"
+    tests = f"{_number(hindsight.p_better, '.2g')} for better, {_number(hindsight.p_worse, '.2g')} for worse"
+    p = f"{tests} (McNemar, exact, each one-sided; error rate {hindsight.alpha:g})"
     pairs: list[tuple[str, RenderableType]] = [
-        ("A", f"{', '.join(found.a)}: {_number(found.a_mean)}, {_number(found.a_tokens, ',')} tokens"),
-        ("B", f"{', '.join(found.b)}: {_number(found.b_mean)}, {_number(found.b_tokens, ',')} tokens"),
-        ("difference", "" if found.difference is None else f"{found.difference:+.3f} {interval}"),
-        ("tasks", f"better {found.wins}, equal {found.ties}, worse {found.losses}"),
-        ("missing", counted(found.missing, "score") if found.missing else ""),
-        ("p", "" if found.p is None else p),
-        ("only in A", ", ".join(found.only_a)),
-        ("only in B", ", ".join(found.only_b)),
-        ("text differs", ", ".join(found.changed)),
-        ("set apart by", _apart(found.differs) or "nothing that is recorded"),
+        ("A", f"{', '.join(hindsight.a)}: {_number(hindsight.a_mean)}, {_number(hindsight.a_tokens, ',')} tokens"),
+        ("B", f"{', '.join(hindsight.b)}: {_number(hindsight.b_mean)}, {_number(hindsight.b_tokens, ',')} tokens"),
+        ("difference", "" if hindsight.difference is None else f"{hindsight.difference:+.3f} {interval}"),
+        ("tasks", f"better {hindsight.wins}, equal {hindsight.ties}, worse {hindsight.losses}"),
+        ("missing", counted(hindsight.missing, "score") if hindsight.missing else ""),
+        ("p", "" if hindsight.p is None else p),
+        ("only in A", ", ".join(hindsight.only_a)),
+        ("only in B", ", ".join(hindsight.only_b)),
+        ("text differs", ", ".join(hindsight.changed)),
+        ("set apart by", _apart(hindsight.differs) or "nothing that is recorded"),
     ]
-    unlike = [(each.name, _number(each.a), _number(each.b), _sign(each)) for each in found.pairs if each.gain != 0]
+    unlike = [(each.name, _number(each.a), _number(each.b), _sign(each)) for each in hindsight.pairs if each.gain != 0]
     table = [output.table("task", "A#", "B#", "B is", rows=unlike)] if unlike else []
-    heading = line((found.finding, FINDINGS[found.finding]), f": {found.because}")
+    heading = line((hindsight.finding, FINDINGS[hindsight.finding]), f": {hindsight.because}")
     return Group(heading, line((NOT_REGISTERED, "yellow")), output.facts(pairs), *table)
 
 

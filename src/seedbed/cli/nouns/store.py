@@ -1,81 +1,49 @@
-"""seedbed store: look after the store."""
+"""seedbed store: verify, copy, measure and clean the store."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
+from seedbed.cli import output, progress
+from seedbed.cli.command import Call, command
 from seedbed.cli.output import BLOCKED, PASS, counted, line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.storage.store import UpkeptStore
-    from seedbed.storage.upkeep import Report
+from seedbed.storage.store import short, without_password
+from seedbed.storage.upkeep import Report
+from seedbed.workspace import storage
+from seedbed.workspace.resources import find_file
 
 app = typer.Typer(no_args_is_help=True)
 
-NEW_KEY = "SEEDBED_NEW_KEY"
 
-
-@contextmanager
-def upkept(workspace: Path | None) -> Iterator[UpkeptStore]:
-    """The store of the workspace, if it can be looked after."""
-    from seedbed.errors import StoreError
-    from seedbed.storage.store import Upkeep
-
-    with options.opened(workspace) as space:
-        if not isinstance(space.store, Upkeep):
-            raise StoreError(f"{type(space.store).__name__} offers no upkeep; expected one of seedbed's own stores")
-        yield space.store
-
-
-@app.command()
+@command(app, dry_run=True)
 def migrate(
-    to: Annotated[int | None, typer.Option("--to", metavar="N", help="The version; the newest unless given.")] = None,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
+    call: Call,
+    to: Annotated[int | None, typer.Option("--to", metavar="N", help="The version. Default: the newest.")] = None,
 ) -> None:
-    """Bring the schema of a SQL store to a version, also back to an older one; nothing is lost either way.
+    """Bring the schema of a SQL store to a version, or back to an older one. Nothing is lost either way.
 
     Opening a store brings it to the newest version, so going back is for handing it to an older seedbed.
-
-    JSON: store, before, after, steps, dry_run.
     """
-    from seedbed.premises import store_url
-    from seedbed.settings import Settings
-    from seedbed.storage.sql.migrations import MIGRATIONS
-    from seedbed.storage.sql.store import migrate_to
-    from seedbed.storage.store import without_password
-
-    where = store_url(Settings.load(options.workspace_file(workspace)))
-    before, goal = migrate_to(where, to, dry_run=dry_run)
-    between = [step for step in MIGRATIONS if min(before, goal) < step.number <= max(before, goal)]
-    steps = [step.name for step in (between if goal > before else reversed(between))]
-    document = {"store": without_password(where), "before": before, "after": goal, "steps": steps, "dry_run": dry_run}
-    way = "up" if goal > before else "down"
-    told = f"{'would take' if dry_run else 'took'} {way}: {', '.join(steps)}" if steps else "nothing to do"
-    output.show(document, as_json, line(("✓ ", "bold green"), f"version {before} → {goal}, {told}"))
+    where, before, after, steps = storage.migrate(find_file(call.workspace), to, dry_run=call.dry_run)
+    document = {"store": where, "before": before, "after": after, "steps": steps, "dry_run": call.dry_run}
+    way = "up" if after > before else "down"
+    verb = "would take" if call.dry_run else "took"
+    text = f"{verb} {way}: {', '.join(steps)}" if steps else "nothing to do"
+    call.show(document, line(("✓ ", "bold green"), f"version {before} → {after}, {text}"))
 
 
-@app.command()
-def verify(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Re-derive every name, link and ref, and list what does not fit.
+@command(app)
+def verify(call: Call) -> None:
+    """Recompute every digest, link and ref, and list what does not fit.
 
-    JSON: clean, problems, contents, sealed, facts, chained, refs, head. Exit code 1 if anything is damaged.
+    Exit code 1 if anything is damaged.
     """
-    from seedbed.storage import upkeep
-
-    with upkept(workspace) as store:
-        report = upkeep.verify(store)
+    with call.open() as space:
+        report = space.storage.verify()
     document = {
         "clean": report.clean,
         "problems": output.problem_documents(report.problems),
@@ -86,132 +54,81 @@ def verify(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
         "refs": report.refs,
         "head": report.head,
     }
-    output.show(document, as_json, *report_view(report))
+    call.show(document, *_report(report))
     raise typer.Exit(PASS if report.clean else BLOCKED)
 
 
-def report_view(report: Report) -> Iterator[RenderableType]:
-    from seedbed.storage.store import short
-
+def _report(report: Report) -> Iterator[RenderableType]:
     checked = (
         f"{counted(report.contents, 'content')}, {counted(report.facts, 'fact')} ({report.chained:,} of them chained), "
         f"{counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
     )
     if report.clean:
-        yield line(
-            ("✓ ", "bold green"),
-            f"content, releases, approvals, verdicts and trials are as they were written: {checked}",
-        )
+        intact = "content, releases, approvals, verdicts and trials are as they were written"
+        yield line(("✓ ", "bold green"), f"{intact}: {checked}")
         return
     yield line(("✗ ", "bold red"), f"{counted(len(report.problems), 'problem')} in {checked}")
     yield from map(output.problem_view, report.problems)
 
 
-@app.command()
-def stats(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
-    """Show how much there is of everything.
-
-    JSON: contents, facts (each by kind), refs.
-    """
-    from seedbed.storage import upkeep
-
-    with upkept(workspace) as store:
-        found = upkeep.stats(store)
-    rows = [("content", kind, f"{count:,}") for kind, count in found.contents.items()]
-    rows += [("fact", kind, f"{count:,}") for kind, count in found.facts.items()]
-    rows += [("ref", "", f"{found.refs:,}")]
-    document = {"contents": found.contents, "facts": found.facts, "refs": found.refs}
-    output.show(document, as_json, output.table("what", "kind", "count#", rows=rows))
+@command(app)
+def stats(call: Call) -> None:
+    """Count the contents, facts and refs of the store by kind."""
+    with call.open() as space:
+        stats = space.storage.stats()
+    rows = [("content", kind, f"{count:,}") for kind, count in stats.contents.items()]
+    rows += [("fact", kind, f"{count:,}") for kind, count in stats.facts.items()]
+    rows += [("ref", "", f"{stats.refs:,}")]
+    document = {"contents": stats.contents, "facts": stats.facts, "refs": stats.refs}
+    call.show(document, output.table("what", "kind", "count#", rows=rows))
 
 
-@app.command()
+@command(app, workspace=False, dry_run=True)
 def copy(
+    call: Call,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The URL of a store, such as sqlite:///seedbed.db.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of an empty store or of an earlier copy.")],
     unseal: Annotated[bool, typer.Option("--unseal", help="The source is encrypted; SEEDBED_KEY opens it.")] = False,
     seal: Annotated[bool, typer.Option("--seal", help="Encrypt the target with SEEDBED_KEY.")] = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Copy everything of one store into another: digests, order, times and refs. Run it again to go on.
+    """Copy everything of one store into another: digests, order, times and refs. Run it again to continue.
 
-    An encrypted store is copied as it is unless it is unsealed. Needs no workspace.
-
-    JSON: source, target, contents, facts, refs, dry_run.
+    An encrypted store is copied as it is, without its key, unless --unseal is given. No workspace is needed.
     """
-    from seedbed.cli import progress
-    from seedbed.storage import upkeep
-    from seedbed.storage.store import without_password
-
-    _expect(source)
-    with closing(_store(source, unseal)) as origin:
-        held = upkeep.stats(origin)
-        contents, facts = sum(held.contents.values()), sum(held.facts.values())
-        if not dry_run:
-            with closing(_store(target, seal)) as goal, progress.counting(contents + facts, "copying") as watch:
-                upkeep.copy(origin, goal, watch)
+    with progress.counting("copying") as watch:
+        held = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
+    contents, facts = sum(held.contents.values()), sum(held.facts.values())
     amount = {"contents": contents, "facts": facts, "refs": held.refs}
-    document = {"source": without_password(source), "target": without_password(target), **amount, "dry_run": dry_run}
-    told = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
-    output.show(document, as_json, line(("would copy " if dry_run else "✓ copied ", "bold green"), told))
+    document = {"source": without_password(source), "target": without_password(target), **amount}
+    text = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
+    mark = line(("would copy " if call.dry_run else "✓ copied ", "bold green"), text)
+    call.show({**document, "dry_run": call.dry_run}, mark)
 
 
-def _expect(source: str) -> None:
-    """Opening a store makes one where there is none; a copy of nothing helps nobody."""
-    from seedbed.errors import Problem, SettingsError
-
-    for scheme in ("sqlite:///", "files:"):
-        path = source.removeprefix(scheme)
-        if path != source and not Path(path).exists():
-            raise SettingsError([Problem("SOURCE", f"nothing at {path}", "a store", "Check the path.")])
-
-
-def _store(url: str, sealed: bool) -> UpkeptStore:
-    from seedbed.storage import open_store
-    from seedbed.storage.encryption import Encrypted, MasterKey
-
-    store: UpkeptStore = open_store(url)
-    return Encrypted(store, MasterKey.from_environment()) if sealed else store
-
-
-@app.command()
-def gc(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Discard content that nothing mentions any more. Run it while nothing writes.
-
-    JSON: discarded (digest, kind), dry_run.
-    """
-    from seedbed.storage import upkeep
-    from seedbed.storage.store import short
-
-    with upkept(workspace) as store:
-        forgotten = upkeep.gc(store, dry_run=dry_run)
+@command(app, dry_run=True)
+def gc(call: Call) -> None:
+    """Discard content that nothing mentions any more. Run it while nothing writes."""
+    with call.open(dry_run=False) as space:
+        discarded = space.storage.gc(dry_run=call.dry_run)
     document = {
-        "discarded": [{"digest": digest, "kind": kind} for digest, kind in forgotten.items()],
-        "dry_run": dry_run,
+        "discarded": [{"digest": digest, "kind": kind} for digest, kind in discarded.items()],
+        "dry_run": call.dry_run,
     }
-    rows = [(kind, short(digest)) for digest, kind in forgotten.items()]
-    told = f"{'would discard' if dry_run else 'discarded'} {counted(len(rows), 'content')}"
+    rows = [(kind, short(digest)) for digest, kind in discarded.items()]
+    text = f"{'would discard' if call.dry_run else 'discarded'} {counted(len(rows), 'content')}"
     table = [output.table("kind", "digest", rows=rows)] if rows else []
-    output.show(document, as_json, *table, line(told if rows else "nothing is forgotten"))
+    call.show(document, *table, line(text if rows else "nothing to discard"))
 
 
-@app.command()
-def rotate(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+@command(app, dry_run=True)
+def rotate(call: Call) -> None:
     """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY.
 
-    What was sealed before is not sealed anew: if the old key has leaked, copy into a new encrypted store instead.
-
-    JSON: rotated, dry_run.
+    What is stored is not encrypted anew: if the old key has leaked, copy into a new encrypted store instead.
     """
-    from seedbed.errors import Problem, SettingsError
-    from seedbed.storage.encryption import Encrypted, MasterKey
-
-    new = MasterKey(os.environ.get(NEW_KEY, ""), NEW_KEY)
-    with options.opened(workspace) as space:
-        if not isinstance(space.store, Encrypted):
-            remedy = "Copy it into an encrypted one: seedbed store copy … --seal, and set encrypted: true."
-            raise SettingsError([Problem("encrypted", "a store that is not encrypted", "an encrypted one", remedy)])
-        if not dry_run:
-            space.store.rotate(new, by=space.by)
-    told = "both keys fit; nothing was changed" if dry_run else f"rotated: from now on {NEW_KEY} is the key"
-    output.show({"rotated": not dry_run, "dry_run": dry_run}, as_json, line(("✓ ", "bold green"), told))
+    with call.open(dry_run=False) as space:
+        space.storage.rotate(dry_run=call.dry_run)
+    text = (
+        "both keys fit; nothing was changed" if call.dry_run else f"rotated: from now on {storage.NEW_KEY} is the key"
+    )
+    call.show({"rotated": not call.dry_run, "dry_run": call.dry_run}, line(("✓ ", "bold green"), text))

@@ -1,4 +1,4 @@
-"""seedbed demo: the whole loop on SQLite and the embedded model, told with the commands a user would type."""
+"""seedbed demo: the whole loop on SQLite and the embedded model, with the commands a user would type."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.rule import Rule
 
-from seedbed.cli import options, output
-from seedbed.cli.calling import call
-from seedbed.cli.options import AsJson
+from seedbed.cli import output
+from seedbed.cli.command import Call, command
+from seedbed.cli.main import main
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 from seedbed.cli.start import init
-
-if TYPE_CHECKING:
-    from seedbed.storage.store import Json
+from seedbed.errors import Problem, SettingsError
+from seedbed.storage.store import Json, short
+from seedbed.workspace.resources import FILE
 
 app = typer.Typer()
 
@@ -67,7 +68,7 @@ class Chapter:
     """A heading, a sentence or two, and the commands that follow; the last of them ends with this exit code."""
 
     title: str
-    told: str
+    text: str
     commands: tuple[tuple[str, ...], ...]
     ends: int = PASS
 
@@ -97,7 +98,7 @@ STORY = (
         (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
-                *("--bank", "instructions.txt", "--demos", "4", "--branch", "better"),
+                *("--instructions", "instructions.txt", "--demos", "4", "--branch", "better"),
                 *("--budget", "200 runs", "--confirm", "none"),
             ),
         ),
@@ -184,42 +185,39 @@ LOOK = (
 )
 
 
-@app.command(rich_help_panel="Begin")
+@command(app, workspace=False)
 def demo(
-    context: typer.Context,
+    call: Call,
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where it happens.")] = Path(
         "seedbed-demo"
     ),
-    as_json: AsJson = False,
 ) -> None:
     """Show the whole loop offline, in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
 
     A folder that an earlier demo made is replaced; any other is left alone.
 
-    JSON: folder, seconds, steps (command, exit_code, output). Exit code 2 if no candidate proved to be better.
+    Exit code 2 if no candidate proved to be better.
     """
     _clear(folder)
-    init.written(folder)
-    for name, text in ((options.FILE, SETTINGS), ("hasty.yaml", HASTY), ("careless.yaml", CARELESS)):
+    init.write_starter(folder)
+    for name, text in ((FILE, SETTINGS), ("hasty.yaml", HASTY), ("careless.yaml", CARELESS)):
         (folder / name).write_text(text, encoding="utf-8")
     began = time.monotonic()
     steps: list[Json] = []
     with chdir(folder), _variables(OWN):
-        code = _told(context.find_root().command, steps, as_json)
+        code = _tell(steps, as_json=call.as_json)
     seconds = time.monotonic() - began
-    if as_json:
+    if call.as_json:
         output.show({"folder": str(folder), "seconds": seconds, "steps": steps}, True)
     elif code in (PASS, INCONCLUSIVE):
         _say(f"{seconds:.0f} seconds, no key, no network. It is all still there; look around:")
         path = [] if shutil.which("seedbed") else [f"source {Path(sys.executable).parent / 'activate'}"]
-        for each in (*path, f"cd {folder}", *(init.command(*arguments) for arguments in LOOK)):
+        for each in (*path, f"cd {folder}", *(init.typed(*arguments) for arguments in LOOK)):
             output.console().print(line((f"  {each}", "cyan")))
     raise typer.Exit(code)
 
 
 def _clear(folder: Path) -> None:
-    from seedbed.errors import Problem, SettingsError
-
     if (folder / MARKER).is_file() and not folder.is_symlink():
         shutil.rmtree(folder)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -230,14 +228,14 @@ def _clear(folder: Path) -> None:
 
 
 OWN = {"SEEDBED_STORE": "sqlite:///seedbed.db", "SEEDBED_ENCRYPTED": "false", "SEEDBED_BY": None}
-"""Whatever the variables of this shell name, a demonstration writes to its own store, by its own people."""
+"""The demo writes to its own store as its own people, whatever the variables of this shell say."""
 
 
 @contextmanager
-def _variables(given: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables of this process for a while; those that are None are taken away."""
-    before = {name: os.environ.get(name) for name in given}
-    _set(given)
+def _variables(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of this process for a while; None removes one."""
+    before = {name: os.environ.get(name) for name in values}
+    _set(values)
     try:
         yield
     finally:
@@ -252,55 +250,51 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _told(seedbed: Any, steps: list[Json], as_json: bool) -> int:
-    """Tell the story chapter by chapter, and how it ended; each step is written down in `steps`."""
+def _tell(steps: list[Json], *, as_json: bool) -> int:
+    """Run the story chapter by chapter, and return the exit code; each step is added to `steps`."""
     for number, chapter in enumerate(STORY, 1):
         if not as_json:
-            _head(f"{number}. {chapter.title}", chapter.told)
+            _head(f"{number}. {chapter.title}", chapter.text)
         for position, arguments in enumerate(chapter.commands, 1):
             expected = chapter.ends if position == len(chapter.commands) else PASS
-            code = _done(seedbed, arguments, steps, as_json)
+            code = _do(arguments, steps, as_json=as_json)
             if code != expected:
-                return _ended_early(arguments[0], code, as_json)
+                return _ended_early(arguments[0], code, as_json=as_json)
     return PASS
 
 
-def _ended_early(verb: str, code: int, as_json: bool) -> int:
+def _ended_early(verb: str, code: int, *, as_json: bool) -> int:
     undecided = (verb == "evolve" and code == INCONCLUSIVE) or (verb == "compare" and code in (BLOCKED, INCONCLUSIVE))
     if undecided and not as_json:
         _say("Nothing proved to be better with this model on this machine, and so nothing is released.")
     return INCONCLUSIVE if undecided else code or BLOCKED
 
 
-def _done(seedbed: Any, arguments: tuple[str, ...], steps: list[Json], as_json: bool) -> int:
-    """Do one command as if it had been typed, by whoever it says."""
-    told = tuple(_newest_experiment() if each == EXPERIMENT else each for each in arguments)
-    by, told = (told[:1], told[1:]) if told[0] == BEN else ((), told)
-    typed = " ".join((*by, init.command(*told)))
+def _do(arguments: tuple[str, ...], steps: list[Json], *, as_json: bool) -> int:
+    """Run one command as if it had been typed, as the person it names."""
+    words = tuple(_newest_experiment() if each == EXPERIMENT else each for each in arguments)
+    by, words = (words[:1], words[1:]) if words[0] == BEN else ((), words)
+    typed = " ".join((*by, init.typed(*words)))
     with _variables({"SEEDBED_BY": "ben"} if by else {}):
         if not as_json:
             output.console().print(line(("\n$ ", "dim"), (typed, "cyan")))
-            return call(seedbed, told)
+            return main(words)
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = call(seedbed, (*told, "--json"))
+            code = main((*words, "--json"))
     document = json.loads(out.getvalue() or err.getvalue() or "null")
     steps.append({"command": typed, "exit_code": code, "output": document})
     return code
 
 
 def _newest_experiment() -> str:
-    from seedbed.storage.store import Query, short
-
-    with options.opened(None) as space:
-        return next((short(fact.key) for fact in space.store.facts(Query(kind="verdict", newest=True, limit=1))), "")
+    with Call().open() as space:
+        return short(space.experiments.newest_verdict())
 
 
-def _head(title: str, told: str) -> None:
-    from rich.rule import Rule
-
+def _head(title: str, text: str) -> None:
     output.console().print(line(""), Rule(line((title, "bold")), align="left", style="green"))  # type: ignore[arg-type]
-    _say(told)
+    _say(text)
 
 
 def _say(text: str) -> None:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, WorkspaceFile
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, counted
+from seedbed.cli import options, output, progress
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS, counted
+from seedbed.cli.views import scorecard as views
+from seedbed.cli.views import specialisation as specialisation_views
+from seedbed.cli.views import suite as suite_views
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.suite import Suite
+from seedbed.experiments.front import front
+from seedbed.playbooks.playbook import Playbook
+from seedbed.reports import scorecard as reports
+from seedbed.reports import specialisation as specialisation_reports
+from seedbed.reports.scorecard import Report
+from seedbed.storage.store import Json
+from seedbed.workspace import Workspace
+from seedbed.workspace.scorecards import Evaluating
 
-if TYPE_CHECKING:
-    from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.workspace import Workspace
+app = typer.Typer()
 
 
 class Format(StrEnum):
@@ -31,194 +45,218 @@ class Format(StrEnum):
 ENDINGS = {".md": Format.markdown, ".csv": Format.csv, ".html": Format.html, ".json": Format.json}
 
 
-def evaluate(
-    playbooks: Annotated[
-        list[str] | None, typer.Argument(metavar="PLAYBOOK", help="Files, digests, refs or channels.")
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATASET", help="A file or folder of tasks, or a kept dataset; NAME:SPLIT is one split of it."
-        ),
-    ] = None,
-    on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="The dataset, if all arguments are playbooks.")
-    ] = None,
+@dataclass(frozen=True)
+class Work:
+    """How the runs are done."""
+
     metric: Annotated[
         list[str] | None,
         typer.Option(
             "--metric", metavar="METRIC", help="How answers are scored, such as f1; several if repeated. [exact_match]"
         ),
-    ] = None,
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1,
-    max_cost: Annotated[float | None, options.max_cost("Never spend more, on all of it together.")] = None,
-    parallel: Annotated[
-        str | None,
-        typer.Option("--parallel", metavar="HOW", help="Where runs happen: loop, processes, a number of them, ray."),
-    ] = None,
+    ] = None
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1
+    max_cost: MaxCost = None
+    parallel: Parallel = None
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up on a run after so long.")
-    ] = None,
+    ] = None
+    changes: Changes = None
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(dict.fromkeys(self.metric or ["exact_match"]))
+
+    @property
+    def options(self) -> Evaluating:
+        return Evaluating(self.replicates, self.max_cost, self.parallel, self.timeout)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is evaluated besides playbooks on one dataset, and how it is written."""
+
     suite: Annotated[
         Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets of a suite instead.")
-    ] = None,
+    ] = None
     accept: Annotated[
         bool, typer.Option("--accept", help="Hold later results of the suite against these, even if they are worse.")
-    ] = False,
+    ] = False
     front: Annotated[
         bool, typer.Option("--front", help="Also which of several are worth having by all metrics, cost and speed.")
-    ] = False,
+    ] = False
     across: Annotated[
         str | None,
         typer.Option(
             "--across",
             metavar="TASK",
             help="Score the playbooks specialised for this kind of task, and their bases, on all corpora. Arguments are"
-            " then some of them (all unless given), and CORPUS=DATASET where datasets/CORPUS/TASK is not meant.",
+            " then some of them (default: all), and CORPUS=DATASET where datasets/CORPUS/TASK is not meant.",
         ),
-    ] = None,
-    written: Annotated[
+    ] = None
+    format: Annotated[
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
-    ] = None,
+    ] = None
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; its ending says how, too.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; its ending says the format, too.")
+    ] = None
+
+    @property
+    def form(self) -> Format | None:
+        """The format of the report, if one is written. Raises BadParameter for a file that cannot be."""
+        if self.file:
+            output.expect_new(self.file)
+        if self.file and not self.format and self.file.suffix not in ENDINGS:
+            expected = ", ".join(ENDINGS)
+            raise typer.BadParameter(f"found {self.file.name}; expected one of: {expected}", param_hint="--output")
+        return self.format or (ENDINGS[self.file.suffix] if self.file else None)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The scorecards of an evaluation, what people see of them, their document, and how they are written."""
+
+    report: Report
+    view: Any
+    document: Json
+    export: Callable[[str], str | bytes | Path]
+
+
+@command(app)
+def evaluate(
+    call: Call,
+    playbooks: Annotated[
+        list[str] | None, typer.Argument(metavar="PLAYBOOK", help="Files, digests, refs or channels.")
     ] = None,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help=DATASET)] = None,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="DATASET", help="The dataset, if all arguments are playbooks.")
+    ] = None,
+    *,
+    work: Work,
+    kind: Kind,
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
-    Several playbooks stand side by side; which is better is for `compare` to say. After an interruption the same
-    command goes on where it stopped. A suite is a folder with datasets, metrics and baselines; its results are held
-    against the last ones.
+    Several playbooks stand side by side; `compare` decides which is better. After an interruption the same command
+    continues. A suite is a folder with datasets, metrics and baselines; its results are held against the last ones.
 
-    JSON: playbook, name, dataset, metric, mean, low, high, confidence, tasks, unscored, reused, cost_usd, worth_usd,
-    latency_seconds (p50, p95, p99), metrics, strata, worst, cells. JSON with several playbooks: dataset, cards.
-    JSON with --front: dataset, cards, front (measures, front, playbooks). JSON with --suite: suite, results (name,
-    playbook, dataset, metric, mean, low, high, confidence, tasks, unscored, cost_usd, missed, change).
-    JSON with --across: metric, better, corpora, scores, difficulty, effects, transfer.
-    JSON with -o: format, file.
-    Exit code 1 if it cannot be done, a suite has become worse or a threshold is missed. Exit code 2 if a playbook could
-    not be scored at all, or the money did not last.
+    Exit code 1 if a suite has become worse or misses a threshold, 2 if a playbook could not be scored at all or the
+    budget ran out.
     """
-    from rich.console import Group
-
-    from seedbed.cli.views import scoring
-    from seedbed.cli.views import scorecard as cards
-    from seedbed.cli.views import specialisation as acrosses
-    from seedbed.cli.views import suite as suites
-    from seedbed.evaluation.suite import Suite
-    from seedbed.reports.scorecard import to_document
-    from seedbed.reports.specialisation import report_of
-
-    if accept and not suite:
-        raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
-    form = _form(written, file)
-    if front and (suite or form == Format.csv):
-        raise typer.BadParameter(f"expected none with {'--suite' if suite else 'CSV'}", param_hint="--front")
-    if across is not None and (suite or front or on):
-        other = "--suite" if suite else "--front" if front else "--on"
-        raise typer.BadParameter(f"expected none with {other}", param_hint="--across")
-    how = scoring.How(max_cost, parallel, timeout)
-    _look_beside(options.workspace_file(workspace))
-    if suite:
-        names = _only_playbooks(playbooks, dataset, {"--on": on, "--metric": metric, "--replicates": replicates > 1})
-        loaded = Suite.load(suite)
-        with options.opened(workspace) as space:
-            measurement = suites.measured(space, loaded, names, how, accept)
-        report, view, document = measurement.report, suites.view(measurement), suites.document(measurement)
-    elif across is not None:
-        names, datasets = acrosses.named([*(playbooks or ()), *([dataset] if dataset else [])])
-        for each in metric or ():
-            options.expect_metric(workspace, each)
-        with options.opened(workspace) as space:
-            by = _metrics(space, metric or ["exact_match"])
-            everywhere = acrosses.evaluated(space, across, names, datasets, by, replicates, how)
-        report, view, document = report_of(everywhere), acrosses.view(everywhere), everywhere.document()
-    else:
-        names, on = _named(playbooks, dataset, on)
-        if front and len({*names}) < 2:
-            raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
-        read = options.dataset_file(on)
-        for each in metric or ():
-            options.expect_metric(workspace, each)
-        with options.opened(workspace) as space:
-            by = _metrics(space, metric or ["exact_match"])
-            tasks = read or options.dataset(space, on)
-            report = scoring.evaluated(space, scoring.chosen(space, names), tasks, by, replicates, how)
-        view, document = cards.report_view(report), to_document(report)
-    told: list[Any] = [report if across is None else everywhere]
-    if front:
-        from seedbed.cli.views.front import front_view
-        from seedbed.experiments.front import front as best
-
-        found = best(report.cards)
-        view, document = Group(view, front_view(found)), {**document, "front": found.document()}
-        told.append(found)
+    form = kind.form
+    _expect_fitting(work, kind, on, form)
+    arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
+    with call.open() as space:
+        if kind.suite:
+            result = _suite(space, kind, arguments, work)
+        elif kind.across is not None:
+            result = _across(space, kind.across, arguments, work)
+        else:
+            result = _evaluate(space, arguments, on, work, kind.front)
     if form:
-        output.hand_over({"format": form.value}, _forms(front, across is not None)[form](*told), file, as_json)
+        text = str(result.export(form.value))
+        output.hand_over({"format": form.value}, text, kind.file, call.as_json)
     else:
-        output.show(document, as_json, view)
-    if unpaid := sum(len(card.unpaid) for card in report.cards.values()):
-        scoring.tell(f"the money did not last for {counted(unpaid, 'cell')}; the same command with more goes on")
-    decided = all(card.scored for card in report.cards.values()) and not unpaid
-    raise typer.Exit(BLOCKED if report.notes else PASS if decided else INCONCLUSIVE)
+        call.show(result.document, result.view)
+    cards = result.report.cards.values()
+    if unpaid := sum(len(card.unpaid) for card in cards):
+        missing = f"{counted(unpaid, 'result')} {'is' if unpaid == 1 else 'are'} missing"
+        output.warn(f"Budget exhausted: {missing}. Run again with a higher --max-cost.")
+    decided = all(card.scored for card in cards) and not unpaid
+    raise typer.Exit(BLOCKED if result.report.notes else PASS if decided else INCONCLUSIVE)
 
 
-def _named(playbooks: Iterable[str] | None, last: str | None, on: str | None) -> tuple[list[str], str]:
-    """The playbooks and the dataset among the arguments."""
-    names = [*(playbooks or ()), *([last] if last else [])]
+def _expect_fitting(work: Work, kind: Kind, on: str | None, form: Format | None) -> None:
+    """Refuse options that would do nothing together."""
+    if kind.accept and not kind.suite:
+        raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
+    if kind.front and (kind.suite or form == Format.csv):
+        raise typer.BadParameter(f"expected none with {'--suite' if kind.suite else 'CSV'}", param_hint="--front")
+    if kind.across is not None and (kind.suite or kind.front or on):
+        other = "--suite" if kind.suite else "--front" if kind.front else "--on"
+        raise typer.BadParameter(f"expected none with {other}", param_hint="--across")
+    if kind.suite:
+        for option, value in {"--on": on, "--metric": work.metric, "--replicates": work.replicates > 1}.items():
+            if value:
+                raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
+
+
+def _chosen(space: Workspace, names: list[str], work: Work) -> dict[str, Playbook]:
+    """The playbooks by what people call them, each with the changes of --set."""
+    changes = options.assignments(work.changes)
+    called = space.scorecards.called(names)
+    if not changes:
+        return called
+    return {name: space.playbooks.get(typed, changes) for name, typed in zip(called, dict.fromkeys(names), strict=True)}
+
+
+def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work, with_front: bool) -> Evaluated:
+    names = list(arguments)
     if on is None and len(names) > 1:
         *names, on = names
     if on is None or not names:
         found = f"found only {names[0]}" if names else "found nothing"
         raise typer.BadParameter(f"{found}; expected playbooks and a dataset", param_hint="DATASET")
-    return names, on
+    if with_front and len({*names}) < 2:
+        raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
+    metrics = [space.scorecards.metric(each) for each in work.metrics]
+    tasks, playbooks = space.datasets.get(on), _chosen(space, names, work)
+    with watched(len(tasks) * work.replicates * len(playbooks)) as watch:
+        cards = wait_for(
+            space.scorecards.evaluate_each(playbooks, tasks, metric=metrics, options=work.options, on_event=watch)
+        )
+    report = Report(cards, tasks.digest)
+    view, document = views.report_view(report), reports.to_document(report)
+    if with_front:
+        best = front(cards)
+        report = replace(report, front=best)
+        view, document = Group(view, views.front_view(best)), {**document, "front": best.document()}
+    return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _only_playbooks(playbooks: Iterable[str] | None, last: str | None, others: Mapping[str, Any]) -> list[str]:
-    """All arguments, with a suite, which has its own datasets and metrics."""
-    for option, value in others.items():
-        if value:
-            raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
-    return [*(playbooks or ()), *([last] if last else [])]
+def _suite(space: Workspace, kind: Kind, names: list[str], work: Work) -> Evaluated:
+    assert kind.suite
+    suite = Suite.load(kind.suite)
+    playbooks = _chosen(space, names, work)
+    total = space.scorecards.suite_size(suite, len({**suite.baselines, **playbooks}))
+    with watched(total) as watch:
+        measured = wait_for(
+            space.scorecards.suite(suite, playbooks, options=work.options, accept=kind.accept, on_event=watch)
+        )
+    report = suite_views.report_of(measured, kind.accept)
+    view, document = suite_views.view(measured, report), suite_views.document(measured)
+    return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _form(written: Format | None, file: Path | None) -> Format | None:
-    if file:
-        output.expect_new(file)
-    if file and not written and file.suffix not in ENDINGS:
-        raise typer.BadParameter(f"found {file.name}; expected one of: {', '.join(ENDINGS)}", param_hint="--output")
-    return written or (ENDINGS[file.suffix] if file else None)
+def _across(space: Workspace, task: str, arguments: list[str], work: Work) -> Evaluated:
+    datasets = options.texts([each for each in arguments if "=" in each], "CORPUS=DATASET")
+    names = [each for each in arguments if "=" not in each]
+    metrics = [space.scorecards.metric(each) for each in work.metrics]
+    chosen = space.scorecards.specialists(task, names)
+    corpora = space.scorecards.corpora(task, chosen, datasets, every=not names)
+    playbooks = {*(each.name for each in chosen), *(each.base for each in chosen)}
+    with watched(sum(map(len, corpora.values())) * work.replicates * len(playbooks)) as watch:
+        across = wait_for(
+            space.scorecards.across(chosen, corpora, metric=metrics, options=work.options, on_event=watch)
+        )
+    report, view = specialisation_reports.report_of(across), specialisation_views.view(across)
+    return Evaluated(report, view, across.document(), lambda form: specialisation_reports.export(across, form))
 
 
-def _forms(front: bool = False, across: bool = False) -> Mapping[Format, Any]:
-    """How each format is written, of a report, of one with its front, or of all corpora."""
-    from seedbed.cli.views import front as fronts
-    from seedbed.reports import page
-    from seedbed.reports import scorecard as report
-    from seedbed.reports import specialisation as acrosses
+@contextmanager
+def watched(total: int) -> Iterator[Callable[[str, Cell], None]]:
+    """A watcher of cells; an interruption says how to continue."""
+    done = 0
+    try:
+        with progress.candidates(total) as draw:
 
-    if front:
-        return {
-            Format.markdown: fronts.to_markdown,
-            Format.html: fronts.to_html,
-            Format.json: fronts.to_json,
-        }
-    writers: tuple[Any, ...] = (report.to_markdown, report.to_csv, page.to_html, report.to_json)
-    if across:
-        writers = (acrosses.to_markdown, acrosses.to_csv, acrosses.to_html, acrosses.to_json)
-    return dict(zip((Format.markdown, Format.csv, Format.html, Format.json), writers, strict=True))
+            def watch(name: str, cell: Cell) -> None:
+                nonlocal done
+                done += 1
+                draw(name, cell)
 
-
-def _look_beside(workspace: Path) -> None:
-    """Have modules found that lie beside the workspace file, as one's own metrics do."""
-    folder = str(workspace.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-
-
-def _metrics(space: Workspace, written: Iterable[str]) -> list[Metric]:
-    """The metrics as they are written, each once."""
-    found = [options.metric(space, each) for each in written]
-    return list({metric.name: metric for metric in found}.values())
+            yield watch
+    except KeyboardInterrupt:
+        output.warn(f"Stopped after {done:,} of {total:,} results. Run the same command again to continue.")
+        raise typer.Exit(INTERRUPTED) from None

@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.padding import Padding
+from rich.text import Text
 
 from seedbed.cli.output import counted, line, money, safe
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
-    from seedbed.runs.run import Heard, Turn
+from seedbed.runs.run import Heard, Turn
 
 REFRESH_SECONDS = 0.08
 """Nobody reads faster, and drawing takes time that the turns could have."""
@@ -73,8 +74,6 @@ class LiveTurns:
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.live import Live
-
         self._console = console
         self._clock = clock
         self._drawn = 0.0
@@ -119,13 +118,9 @@ class LiveTurns:
         self._drawn = self._clock()
 
     def _print(self, title: RenderableType, text: str, remarks: list[tuple[str, str]]) -> None:
-        from rich.console import Group
-
         self._console.print(Group(title, _indented(line(text)), *(_indented(line(remark)) for remark in remarks)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
         room = max(1, (console.height - 1) // max(1, len(self._under_way)) - 2)
         for spoken in self._under_way.values():
             yield spoken.title
@@ -136,8 +131,6 @@ class LiveTurns:
 
 
 def _indented(text: RenderableType) -> RenderableType:
-    from rich.padding import Padding
-
     return Padding(text, (0, 0, 0, 2), expand=False)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money
-from seedbed.cli.views.run import interval_text
-from seedbed.reports.scorecard import NO_CLAIM, interval_texts
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.evaluation.scorecard import Percentiles, Scorecard
-    from seedbed.reports.scorecard import Report
+from seedbed.evaluation.scorecard import Percentiles, Scorecard
+from seedbed.experiments.front import Front
+from seedbed.reports import front as fronts
+from seedbed.reports.numbers import interval_texts
+from seedbed.reports.scorecard import NO_CLAIM, Report
+from seedbed.stats.estimates import Interval
 
 MANY = 15
 """So many tags are worth a line each at a terminal."""
+
+
+def interval_text(interval: Interval) -> str:
+    mean, reach = interval_texts(interval)
+    return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean
 
 
 def report_view(report: Report) -> RenderableType:
@@ -27,8 +31,6 @@ def report_view(report: Report) -> RenderableType:
 
 def card_view(card: Scorecard) -> RenderableType:
     """The score by each metric, what it took, where it was good and bad, and the worst answers with their runs."""
-    from rich.console import Group
-
     confidence = f"  {card.interval.confidence:.0%} interval"
     pairs: list[tuple[str, RenderableType]] = []
     for metric in card.metrics:
@@ -103,8 +105,6 @@ def _run(run: str) -> RenderableType:
 
 def side_by_side(report: Report) -> RenderableType:
     """Several playbooks, one line each. Which is better is not for this table to say."""
-    from rich.console import Group
-
     rows = []
     missed = any(card.of(metric).unscored for card in report.cards.values() for metric in card.metrics)
     for name, card in report.cards.items():
@@ -119,3 +119,10 @@ def side_by_side(report: Report) -> RenderableType:
     paid, known = (sum(getattr(card, each) for card in report.cards.values()) for each in ("cost_usd", "reused"))
     now = line((f"paid now: {money(paid)}; {counted(int(known), 'cell')} known before", "dim"))
     return Group(output.table(*heads, rows=rows), now, line((NO_CLAIM, "dim")))
+
+
+def front_view(front: Front) -> RenderableType:
+    """A line for each playbook; arrows point to where a measure is better."""
+    count = f"{len(front.names)} of {counted(len(front.standings), 'playbook')} on the front"
+    table = output.table(*fronts.heads(front), rows=fronts.rows(front))
+    return Group("", line((count, "bold")), table, line((fronts.MEANING, "dim")))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from seedbed.cli import output
+from seedbed.cli.command import Call
 from seedbed.cli.output import counted, line, money
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.evolution.evolve import Evolution, Told
-    from seedbed.evolution.plan import Plan
-    from seedbed.reports.search_summary import Member, Summary
-    from seedbed.storage.store import Json
+from seedbed.cli.views.playbook import change_document, change_view, difference
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.evolution.evolve import Evolution, SearchProgress
+from seedbed.evolution.plan import Plan
+from seedbed.reports import search as report
+from seedbed.reports import search_page as page
+from seedbed.reports.scorecard import number
+from seedbed.reports.search_summary import Member, Summary, gain_text, level_text
+from seedbed.storage.store import Json, short
 
 BEST = 8
 """So many candidates are shown."""
@@ -33,9 +38,6 @@ FRONT = 4
 """So many of a front are shown while it grows."""
 
 STYLES = {"yes": "bold green", "no": "bold red", "open": "bold yellow", "nothing": "bold yellow"}
-
-
-# Before
 
 
 def plan_document(plan: Plan) -> Json:
@@ -54,47 +56,36 @@ def plan_view(plan: Plan) -> RenderableType:
     return line(f"{plan.optimizer.identity['optimizer']} within {plan.budget}: {parts}")
 
 
-# Meanwhile
-
-
 @contextmanager
-def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[Told], None]]:
-    """A watcher of a search, live where somebody looks; nothing is printed elsewhere, and nothing stays."""
-    from rich.live import Live
-
-    console, told_at = output.errors(), 0.0
+def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[SearchProgress], None]]:
+    """A watcher of a search that draws on a terminal, and prints nothing elsewhere."""
+    console, drawn_at = output.errors(), 0.0
     if not console.is_terminal:
-        yield lambda told: None
+        yield lambda progress: None
         return
     with Live(plan_view(plan), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
         live.refresh()
 
-        def heard(told: Told) -> None:
-            nonlocal told_at
-            if time.monotonic() - told_at >= EVERY_SECONDS:
-                live.update(progress_view(so_far(told, metrics)), refresh=True)
-                told_at = time.monotonic()
+        def watch(progress: SearchProgress) -> None:
+            nonlocal drawn_at
+            if time.monotonic() - drawn_at >= EVERY_SECONDS:
+                live.update(progress_view(so_far(progress, metrics)), refresh=True)
+                drawn_at = time.monotonic()
 
-        yield heard
+        yield watch
 
 
-def so_far(told: Told, metrics: Sequence[Metric] = ()) -> Summary:
-    """A search that has not ended, as it stands."""
-    from seedbed.evolution.evolve import Evolution
-
-    pool, paid = told.pool, told.account
-    start, best = (pool.playbooks[place].digest for place in (0, told.best))
-    skips = tuple(told.skips)
-    found = Evolution("", start, best, pool, tuple(told.steps), paid.budget, paid.spent, "", skips=skips)
-    return summary_of(found, metrics=metrics)
+def so_far(progress: SearchProgress, metrics: Sequence[Metric] = ()) -> Summary:
+    """A search that has not ended."""
+    pool, account = progress.pool, progress.account
+    start, best = (pool.playbooks[place].digest for place in (0, progress.best))
+    steps, skips = tuple(progress.steps), tuple(progress.skips)
+    evolution = Evolution("", start, best, pool, steps, account.budget, account.spent, "", skips=skips)
+    return Summary(evolution, {}, {metric.name: better(metric) for metric in metrics})
 
 
 def progress_view(summary: Summary) -> RenderableType:
     """A search so far in a few lines: its best, its budget, its arms, its front."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from seedbed.reports.search_summary import level_text
 
     best, start, found = summary.standing(summary.best), summary.standing(0), summary.found
     skipped = summary.skipped.candidates if summary.skipped else 0
@@ -111,8 +102,8 @@ def progress_view(summary: Summary) -> RenderableType:
             lines.append(f"{name:<7} {bar(spent, limit)} {_amount(name, spent)} of {_amount(name, limit)}")
     lines += [f"besides {', '.join(free)}"] if free else []
     if len(summary.arms) > 1:
-        told = (f"{name} {counted(each.turns, 'turn')} {each.gain:+.3f}" for name, each in summary.arms.items())
-        lines.append(f"arms    {', '.join(told)}")
+        arms = (f"{name} {counted(each.turns, 'turn')} {each.gain:+.3f}" for name, each in summary.arms.items())
+        lines.append(f"arms    {', '.join(arms)}")
     if summary.front:
         lines.append(f"front   {_front_line(summary)}")
     return Group(*(Text(output.safe(each), no_wrap=True, overflow="ellipsis") for each in lines))
@@ -129,41 +120,27 @@ def _amount(name: str, amount: float) -> str:
 
 
 def _front_line(summary: Summary) -> str:
-    from seedbed.reports.scorecard import number
-
     members = [summary.member(place) for place, lit in summary.front.items() if lit]
     members.sort(key=lambda each: -summary.pool.standing(each.place).mean)
-    told = dict.fromkeys(" / ".join(number(score.mean) for score in each.scores.values()) for each in members)
-    more = f", and {len(told) - FRONT} more" if len(told) > FRONT else ""
-    return f"{' / '.join(summary.pool.metrics)}: {', '.join(list(told)[:FRONT])}{more}"
-
-
-# After
-
-
-def summary_of(found: Evolution, plan: Json | None = None, metrics: Sequence[Metric] = ()) -> Summary:
-    """A search as it is told."""
-    from seedbed.evaluation.metrics.metric import better
-    from seedbed.reports.search_summary import Summary
-
-    return Summary(found, plan or {}, {metric.name: better(metric) for metric in metrics})
+    scores = dict.fromkeys(" / ".join(number(score.mean) for score in each.scores.values()) for each in members)
+    more = f", and {len(scores) - FRONT} more" if len(scores) > FRONT else ""
+    return f"{' / '.join(summary.pool.metrics)}: {', '.join(list(scores)[:FRONT])}{more}"
 
 
 def write_report(summary: Summary, file: Path) -> None:
     """The report of a search in a new file, written as its ending says."""
-    from seedbed.reports import search as report
-    from seedbed.reports import search_page as page
-
     write = page.to_html if file.suffix == ".html" else report.to_markdown
     with file.open("x", encoding="utf-8") as out:
         out.write(write(summary.found, summary.plan, summary.better))
 
 
+def say_written(call: Call, report: Path | None) -> None:
+    if report and not call.as_json:
+        call.show(None, line(("✓ ", "bold green"), f"wrote {report}"))
+
+
 def document(summary: Summary) -> Json:
     """All about a search as JSON can hold it. Scores are as metrics give them; gains are positive where better."""
-    from dataclasses import asdict
-
-    from seedbed.cli.views.run import change_document
 
     found, pool = summary.found, summary.pool
     return {
@@ -207,8 +184,8 @@ def _skipped_document(summary: Summary) -> Json | None:
         return None
     wrong = skipped.wrong
     share = wrong.mean if wrong.n else None
-    told = {"evaluated": wrong.n, "wrong": share, "low": wrong.low, "high": wrong.high}
-    return {"candidates": skipped.candidates, "hopeless": skipped.hopeless, **told}
+    audit = {"evaluated": wrong.n, "wrong": share, "low": wrong.low, "high": wrong.high}
+    return {"candidates": skipped.candidates, "hopeless": skipped.hopeless, **audit}
 
 
 def _member_document(summary: Summary, member: Member) -> Json:
@@ -227,10 +204,6 @@ def _member_document(summary: Summary, member: Member) -> Json:
 
 def view(summary: Summary) -> RenderableType:
     """The best candidates, what the best says differently, what each arm earned, and what is to be believed of it."""
-    from rich.console import Group
-
-    from seedbed.cli.views.run import change_view
-    from seedbed.reports import search as report
 
     parts: list[RenderableType] = [_candidates(summary)]
     if summary.front:
@@ -245,21 +218,15 @@ def view(summary: Summary) -> RenderableType:
 
 
 def _candidates(summary: Summary) -> RenderableType:
-    from rich.console import Group
-
-    from seedbed.cli.views.run import difference
-    from seedbed.reports.search_summary import level_text
-    from seedbed.storage.store import short
-
     pool, rows = summary.pool, []
     members = summary.members(BEST)
     for member in members:
         is_best, is_start = member.place == summary.best, member.place == 0
         mark = "best" if is_best else "start" if is_start else ""
         style = "bold green" if is_best and not is_start else "dim" if is_start else ""
-        told = "as it is" if is_start else difference(pool.playbooks[0], pool.playbooks[member.place])
+        text = "as it is" if is_start else difference(pool.playbooks[0], pool.playbooks[member.place])
         score = member.scores[summary.metric]
-        cells = (mark, short(member.playbook), level_text(score), str(score.n), told)
+        cells = (mark, short(member.playbook), level_text(score), str(score.n), text)
         rows.append(tuple(line((cell, style)) for cell in cells))
     left = len(pool) - len(members)
     more = [line((f"… and {left:,} more", "dim"))] if left else []
@@ -267,20 +234,16 @@ def _candidates(summary: Summary) -> RenderableType:
 
 
 def ending(summary: Summary) -> list[str]:
-    """What is to be believed of a search, what it took and how it ended, in words."""
-    from seedbed.reports.scorecard import number
-    from seedbed.reports.search_summary import gain_text
-    from seedbed.storage.store import short
-
-    found, told = summary.found, [summary.sentence]
-    if found.improved:
-        doubt = "" if summary.optimism is None else f", of which about {number(summary.optimism)} is optimism"
-        told.append(f"in the search: {number(summary.standing(summary.best).mean)}{doubt}")
-    if found.confirmed and found.confirmed.over_best_of_n:
-        told.append(f"over the best of N without learning: {gain_text(found.confirmed.over_best_of_n)}")
+    """What a search found, what it cost and how it ended, in words."""
+    evolution, lines = summary.found, [summary.sentence]
+    if evolution.improved:
+        bias = "" if summary.optimism is None else f" (about {number(summary.optimism)} of it is selection bias)"
+        lines.append(f"Score in the search: {number(summary.standing(summary.best).mean)}{bias}")
+    if evolution.confirmed and evolution.confirmed.over_best_of_n:
+        lines.append(f"Over the best of N without learning: {gain_text(evolution.confirmed.over_best_of_n)}")
     if summary.skipped:
-        told.append(summary.skipped.sentence)
-    runs = f"{found.spent['runs']:,} runs ({money(found.spent['usd'])}) of {found.budget}"
-    tried = f"{counted(len(summary.pool) - 1, 'candidate')} in {counted(len(found.steps), 'step')}"
-    told.append(f"{tried} and {runs}; {found.ended or 'not ended yet'}")
-    return [*told, f"search {short(found.search)}"]
+        lines.append(summary.skipped.sentence)
+    runs = f"{evolution.spent['runs']:,} runs ({money(evolution.spent['usd'])}) of {evolution.budget}"
+    tried = f"{counted(len(summary.pool) - 1, 'candidate')} in {counted(len(evolution.steps), 'step')}"
+    lines.append(f"{tried} and {runs}; {evolution.ended or 'not ended yet'}")
+    return [*lines, f"search {short(evolution.search)}"]

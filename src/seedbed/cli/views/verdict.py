@@ -1,34 +1,23 @@
-"""Verdicts, rankings and outlooks as people see them."""
+"""Verdicts, rankings and forecasts as people see them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from seedbed.cli import options, output
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from seedbed.cli import output
 from seedbed.cli.output import counted, line, money
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.experiments.candidates import Ranking
-    from seedbed.experiments.forecast import Forecast
-    from seedbed.experiments.replay.coverage import Coverage
-    from seedbed.experiments.replay.estimate import Estimate
-    from seedbed.experiments.replay.fidelity import Fidelity
-    from seedbed.experiments.replay.history import History
-    from seedbed.experiments.replay.replay import Answerable
-    from seedbed.experiments.verdict import Verdict
-    from seedbed.playbooks.playbook import Playbook
-    from seedbed.stats.estimates import Interval
-    from seedbed.storage.store import Digest, Json
-    from seedbed.workspace import Workspace
+from seedbed.experiments.forecast import Forecast
+from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
+from seedbed.experiments.replay.estimate import Estimate
+from seedbed.experiments.verdict import Ranking, Verdict, in_words
+from seedbed.release.live import Live
+from seedbed.stats.estimates import Interval
+from seedbed.storage.store import Digest, Json, short
 
 FINDINGS = {
     "superior": "bold green",
@@ -41,19 +30,15 @@ FINDINGS = {
 }
 
 
-Names = tuple[str, str]
+NamePair = tuple[str, str]
 """What the control and the candidate are called."""
 
 
-def verdict_view(verdict: Verdict, rule: Json, names: Names | None = None) -> RenderableType:
+def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) -> RenderableType:
     """A verdict by the rule as it was registered. Without names, playbooks are called by their digests."""
-    from rich.console import Group
 
-    from seedbed.experiments.verdict import in_words
-    from seedbed.storage.store import short
-
-    kept = "kept however often one looks" if verdict.guarantee.startswith("error rates") else verdict.guarantee
-    p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {kept})"
+    guarantee = "holds however often you look" if verdict.guarantee.startswith("error rates") else verdict.guarantee
+    p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {guarantee})"
     of = "" if verdict.live else f" of {verdict.at_most}"
     adjusted = _interval(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
     pairs: list[tuple[str, RenderableType]] = [
@@ -84,33 +69,29 @@ def _outcomes(verdict: Verdict) -> str:
 
 def outcomes_view(outcomes: str) -> RenderableType:
     """One sign per task: + better, = equal, - worse."""
-    from rich.text import Text
-
     styles = {"+": "green", "=": "dim", "-": "red"}
     return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
 
 
-def outlook_view(outlook: Forecast) -> RenderableType:
-    from rich.console import Group
-
-    expected = outlook.expected
+def forecast_view(forecast: Forecast) -> RenderableType:
+    expected = forecast.expected
     rows = []
-    for name, effect in (("equal", 0.0), ("better", outlook.effect), ("worse", -outlook.effect)):
+    for name, effect in (("equal", 0.0), ("better", forecast.effect), ("worse", -forecast.effect)):
         tasks = getattr(expected, f"tasks_if_{name}")
-        cost = outlook.usd(tasks)
-        runs = f"{tasks * outlook.runs_per_unit:,.0f}"
+        cost = forecast.usd(tasks)
+        runs = f"{tasks * forecast.runs_per_unit:,.0f}"
         rows.append((name, f"{effect:+.2f}", f"{tasks:,.0f}", runs, "unknown" if cost is None else money(cost)))
     lines = output.facts(
         [
-            ("rule", f"{outlook.rule}: {outlook.guarantee}"),
-            ("error rate", f"{outlook.alpha:g}"),
-            ("power", f"{expected.power:.3f} to find a gain of {outlook.effect:g}"),
-            ("tasks", f"{outlook.units}; a test without looks would need {outlook.fixed} for nine times in ten"),
-            ("least gain", f"{outlook.detectable:.3f} is found nine times in ten with all of them"),
-            ("assumed", f"scores differ on {outlook.discordance:.0%} of the tasks (--discordance)"),
+            ("rule", f"{forecast.rule}: {forecast.guarantee}"),
+            ("error rate", f"{forecast.alpha:g}"),
+            ("power", f"{expected.power:.3f} to find a gain of {forecast.effect:g}"),
+            ("tasks", f"{forecast.units}; a test without looks would need {forecast.fixed} for nine times in ten"),
+            ("least gain", f"{forecast.detectable:.3f} is found nine times in ten with all of them"),
+            ("assumed", f"scores differ on {forecast.discordance:.0%} of the tasks (--discordance)"),
         ]
     )
-    curve = [(f"{effect:.2f}", f"{power:.3f}", "█" * round(20 * power)) for effect, power in outlook.curve]
+    curve = [(f"{effect:.2f}", f"{power:.3f}", "█" * round(20 * power)) for effect, power in forecast.curve]
     return Group(
         lines,
         "",
@@ -121,14 +102,12 @@ def outlook_view(outlook: Forecast) -> RenderableType:
 
 
 def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableType:
-    from rich.console import Group
-
     rows = []
-    for place in ranking.places:
-        verdict = place.verdict
-        mark = line(("✓ better", "bold green")) if place.better else line((verdict.finding, FINDINGS[verdict.finding]))
+    for ranked in ranking.candidates:
+        verdict = ranked.verdict
+        mark = line(("✓ better", "bold green")) if ranked.better else line((verdict.finding, FINDINGS[verdict.finding]))
         gain = _interval(verdict.difference, verdict.low, verdict.high)
-        rows.append((names[verdict.candidate], mark, gain, f"{place.adjusted:.2g}", f"{verdict.tasks}"))
+        rows.append((names[verdict.candidate], mark, gain, f"{ranked.adjusted:.2g}", f"{verdict.tasks}"))
     promise = {
         "holm": "the chance that any of them is called better and is not",
         "e-bh": "the expected share of those called better that are not",
@@ -139,123 +118,49 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
     )
 
 
-def ranked(
-    space: Workspace,
-    baseline: Playbook,
-    candidates: list[Playbook],
-    tasks: Dataset,
-    by: Metric,
-    effect: float | None,
-    given: dict[str, Any],
-) -> Ranking:
-    """`Workspace.compare_many` with a live status line."""
-    from seedbed.cli import progress
-
-    with progress.comparing(len(tasks), given["alpha"]) as watch:
-        work = space.compare_many(
-            baseline, candidates, on=tasks, metric=by, effect=effect, watch=lambda _, answer: watch(answer), **given
-        )
-        return options.complete(work)
+def replay_document(verdict: Verdict, replays: ReplayedRuns) -> Json:
+    return {"verdict": verdict.body(), **_replays_document(replays)}
 
 
-def past_runs_of(
-    space: Workspace, control: Playbook, count: int, since: datetime | None, seed: int, known: Dataset | None
-) -> History:
-    """Some of the control's past runs, drawn so that they stand for all."""
-    import typer
-
-    from seedbed.errors import DatasetError
-    from seedbed.experiments.replay.history import history, past_runs
-
-    runs = past_runs(space.store, playbook=control.digest, since=since)
-    try:
-        return history(runs, min(count, len(runs)), seed=seed, known=known or ())
-    except DatasetError as wrong:
-        (problem,) = wrong.problems
-        if problem.path != "n":
-            raise
-        told = f"found {problem.found}; expected {problem.expected}"
-        raise typer.BadParameter(told, param_hint="--replay") from None
+def _replays_document(replays: ReplayedRuns) -> Json:
+    tasks = replays.replayable
+    return {"fidelity": asdict(replays.fidelity), "missed": dict(tasks.missed), "steps": dict(tasks.steps)}
 
 
-def replayed(
-    space: Workspace,
-    control: Playbook,
-    candidate: Playbook,
-    by: Metric,
-    past: History,
-    mode: str,
-    given: dict[str, Any],
-) -> tuple[Verdict, Fidelity, Answerable]:
-    """`Workspace.compare_replayed` with a live status line."""
-    from seedbed.cli import progress
-
-    with progress.comparing(len(past.tasks), given["alpha"]) as watch:
-        work = space.compare_replayed(control, candidate, metric=by, past=past, mode=mode, watch=watch, **given)
-        return options.complete(work)
+def replay_view(verdict: Verdict, replays: ReplayedRuns, rule: Json, names: NamePair) -> RenderableType:
+    return Group(verdict_view(verdict, rule, names), "", *_replays(replays))
 
 
-def replay_document(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> Json:
-    return {"verdict": verdict.body(), **_answered_document(fidelity, found)}
-
-
-def _answered_document(fidelity: Fidelity, found: Answerable) -> Json:
-    return {"fidelity": asdict(fidelity), "missed": dict(found.missed), "steps": dict(found.steps)}
-
-
-def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: Json, names: Names) -> RenderableType:
-    from rich.console import Group
-
-    return Group(verdict_view(verdict, rule, names), "", *_answered(fidelity, found))
-
-
-def _answered(fidelity: Fidelity, found: Answerable) -> list[RenderableType]:
+def _replays(replays: ReplayedRuns) -> list[RenderableType]:
     """How far replays can be trusted, and what they could not answer."""
-    rate, missed = fidelity.agreement.rate, found.missed
+    fidelity, tasks = replays.fidelity, replays.replayable
+    rate, missed = fidelity.agreement.rate, tasks.missed
     pairs: list[tuple[str, RenderableType]] = [
         ("mode", fidelity.mode),
         ("A's own", f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of its replays came out as the runs had"),
-        ("B's steps", ", ".join(f"{count} {label}" for label, count in found.steps.items()) or "none"),
+        ("B's steps", ", ".join(f"{count} {label}" for label, count in tasks.steps.items()) or "none"),
         ("missed", f"{counted(len(missed), 'run')} that the recordings cannot answer" if missed else ""),
     ]
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
-    if found.steps.get("substituted"):
+    if tasks.steps.get("substituted"):
         notes.append(line(("What is substituted was found by A's tools: for B's own use --mode fork:1", "yellow")))
     return [output.facts(pairs), *notes]
 
 
 def coverage_view(coverage: Coverage) -> RenderableType:
     """How far the past runs of a verdict could be replayed."""
-    from rich.console import Group
-
-    from seedbed.experiments.replay.coverage import STEPS, rows, summary
 
     steps = output.table(*STEPS[:2], *(f"{name} #" for name in STEPS[2:]), rows=rows(coverage))
     return Group(line(("replay coverage", "bold")), output.facts(summary(coverage)), steps)
 
 
-def estimated(
-    space: Workspace,
-    control: Playbook,
-    candidate: Playbook,
-    by: Metric,
-    past: History,
-    mode: str,
-    given: dict[str, Any],
-) -> tuple[Estimate, Fidelity, Answerable]:
-    """`Workspace.estimate_replayed`."""
-    return options.complete(space.estimate_replayed(control, candidate, metric=by, past=past, mode=mode, **given))
+def estimate_document(estimate: Estimate, replays: ReplayedRuns) -> Json:
+    return {"estimate": estimate.document(), **_replays_document(replays)}
 
 
-def estimate_document(estimate: Estimate, fidelity: Fidelity, found: Answerable) -> Json:
-    return {"estimate": estimate.document(), **_answered_document(fidelity, found)}
-
-
-def estimate_view(estimate: Estimate, fidelity: Fidelity, found: Answerable, names: Names) -> RenderableType:
-    from rich.console import Group
-
+def estimate_view(estimate: Estimate, replays: ReplayedRuns, names: NamePair) -> RenderableType:
     says, (old, new) = estimate.says, names
-    told = {
+    answer = {
         "better": f"live runs of {new} would be better than those of {old}",
         "worse": f"live runs of {new} would be worse than those of {old}",
         "open": f"too few live runs to tell which of {old} and {new} is better",
@@ -280,12 +185,12 @@ def estimate_view(estimate: Estimate, fidelity: Fidelity, found: Answerable, nam
         ("paid", money(estimate.spent_usd)),
     ]
     return Group(
-        line(("estimate", styles[says]), f": {told}"),
-        line(("This is no verdict: it was not registered, and releases nothing.", "dim")),
+        line(("estimate", styles[says]), f": {answer}"),
+        line(("This is not a verdict: it was not registered, and releases nothing.", "dim")),
         output.table("difference by", "tasks #", "mean #", "95% #", rows=rows),
         output.facts(pairs),
         "",
-        *_answered(fidelity, found),
+        *_replays(replays),
     )
 
 
@@ -294,21 +199,27 @@ def _ends(interval: Interval) -> tuple[str, str]:
     return f"{interval.mean:+.3f}", f"[{interval.low:+.3f}, {interval.high:+.3f}]" if known else "not known"
 
 
-def registered_rule(space: Workspace, verdict: Verdict) -> Json:
-    """The rule that a verdict follows from, with its numbers."""
-    rule: Json = space.store.get(verdict.experiment)["rule"]
-    return rule
+def finding(name: str) -> RenderableType:
+    """A finding in its colour."""
+    return line((name, FINDINGS[name]))
 
 
-def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | None = None) -> None:
-    """The report of a verdict in a new file, written as its ending says."""
-    from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.experiments.evidence import certificate
-    from seedbed.reports import experiment as report
-    from seedbed.reports import experiment_page as page
-
-    proof = certificate(space.store, verdict.experiment)
-    tasks = Dataset(()) if verdict.live else Dataset.from_content(space.store.get(verdict.dataset))
-    write = page.to_html if file.suffix == ".html" else report.to_markdown
-    with file.open("x", encoding="utf-8") as out:
-        out.write(write(proof, tasks, names))
+def live_view(live: Live, rule: Json | None, names: NamePair) -> list[RenderableType]:
+    """How a live comparison stands: its verdict, or what the feedback says so far."""
+    rows = [
+        (
+            name.removeprefix("the "),
+            short(side.playbook),
+            f"{side.units:,}",
+            f"{side.known:,}",
+            "" if side.mean is None else f"{side.mean:.3f}",
+        )
+        for name, side in zip(names, (live.control, live.canary), strict=True)
+    ]
+    table = output.table("arm", "playbook", "units #", "outcomes #", f"{live.metric} #", rows=rows)
+    if live.verdict:
+        return [verdict_view(live.verdict, rule or {}, names), table, ""]
+    read = f"W {live.wins} T {live.ties} L {live.losses}"
+    gain = "" if live.difference is None else f"{live.difference:+.3f} [{live.low:+.3f}, {live.high:+.3f}] "
+    text = f": {gain}after {counted(live.pairs, 'pair')} of outcomes, {read}"
+    return [line(("not decided yet", FINDINGS["inconclusive"]), text), table, ""]

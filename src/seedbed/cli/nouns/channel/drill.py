@@ -1,55 +1,45 @@
-"""seedbed channel drill: tasks come to a channel as if people asked."""
+"""seedbed channel drill: send tasks to a channel as if users asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from seedbed.cli import options, output, progress
-from seedbed.cli.options import AsJson, WorkspaceFile
-
-if TYPE_CHECKING:
-    from seedbed.runs.run import Run
-    from seedbed.storage.store import Fact
+from seedbed.cli import output, progress
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import ChannelName, DatasetName, MetricName
+from seedbed.storage.store import short
 
 app = typer.Typer()
 
 
-@app.command()
+@command(app)
 def drill(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")],
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A file of tasks, or a kept dataset.")],
-    units: Annotated[int, typer.Option("--units", min=1, help="How many come, each with a key of its own.")] = 100,
-    first: Annotated[int, typer.Option("--first", min=1, help="The number of the first: others are others.")] = 1,
-    metric: Annotated[str, typer.Option("--metric", metavar="METRIC", help="What rates them.")] = "exact_match",
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
+    call: Call,
+    channel: ChannelName,
+    dataset: DatasetName,
+    units: Annotated[int, typer.Option("--units", min=1, help="How many users to simulate, each with its key.")] = 100,
+    first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
+    metric: MetricName = "exact_match",
 ) -> None:
-    """Have tasks come to a channel as if people asked, and rate what they get, to try its ramp and its guards.
+    """Send tasks to a channel as if users asked, and rate the answers, to try its ramp and its guards.
 
-    Each unit is served what its key meets, and everything is recorded, as with people: so not on a channel that they
-    use. Tasks come again when they have all been.
-
-    JSON: channel, units, failed, met (a list of playbook, units, good).
+    Each user gets what the channel serves their key, and everything is recorded as with real users: do not use it on a
+    channel that has some. When all tasks were sent they start again.
     """
-    from seedbed.release.monitor.drill import drill as drilled
-    from seedbed.storage.store import short
-
-    with options.opened(workspace) as space:
-        tasks, by = options.dataset(space, dataset), options.metric(space, metric)
-
-        async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
-            return await space.run(channel, key=key, **inputs)
-
-        def rate(run: Run, value: float) -> Fact:
-            return space.feedback(run, value)
-
-        with progress.counting(units, "units") as watch:
-            found = options.complete(drilled(tasks, range(first, first + units), by, serve, rate, watch))
-    met = [(name, times, found.good[name]) for name, times in found.met.most_common()]
-    rows = [(short(name), f"{times:,}", f"{good / times:.1%}") for name, times, good in met]
-    listed = [{"playbook": name, "units": times, "good": good} for name, times, good in met]
-    document = {"channel": channel, "units": units, "failed": found.failed, "met": listed}
-    output.show(document, as_json, output.table("met", "units#", "good#", rows=rows))
+    with call.open() as space, progress.counting("users") as watch:
+        result = wait_for(
+            space.channels.drill(
+                channel,
+                space.datasets.get(dataset),
+                range(first, first + units),
+                space.scorecards.metric(metric),
+                lambda done: watch(done, units),
+            )
+        )
+    served = [(name, times, result.good[name]) for name, times in result.met.most_common()]
+    rows = [(short(name), f"{times:,}", f"{good / times:.1%}") for name, times, good in served]
+    listed = [{"playbook": name, "units": times, "good": good} for name, times, good in served]
+    document = {"channel": channel, "units": units, "failed": result.failed, "met": listed}
+    call.show(document, output.table("served", "users#", "good#", rows=rows))

@@ -6,22 +6,23 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, DryRun, WorkspaceFile
+from seedbed.cli import output
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import ChannelName
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.release.monitor.loop import Attended
-    from seedbed.release.monitor.monitor import Health
-    from seedbed.release.monitor.pairs import Row
-    from seedbed.storage.store import Json, Ref
-    from seedbed.workspace import Workspace
+from seedbed.cli.views import lineage
+from seedbed.errors import StoreError
+from seedbed.release.monitor.loop import Attended
+from seedbed.release.monitor.monitor import Health
+from seedbed.release.monitor.pairs import Row
+from seedbed.release.states import percent
+from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
 
@@ -32,48 +33,42 @@ STYLES = {"roll back": "bold red", "hold": "bold yellow", "tell": "bold yellow",
 CODES = {"roll back": BLOCKED, "hold": INCONCLUSIVE, "tell": INCONCLUSIVE, None: PASS}
 
 
-@app.command()
+@command(app, dry_run=True)
 def watch(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")],
+    call: Call,
+    channel: ChannelName,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, for a timer or a pipeline.")] = False,
     promote: Annotated[
-        bool, typer.Option("--promote", help="Take every step of the ramp as soon as nothing speaks against it.")
+        bool, typer.Option("--promote", help="Take each step of the ramp as soon as no guard objects.")
     ] = False,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Watch what is new on a channel beside what was there before, and take it back if it does worse.
+    """Watch a canary beside its control, and roll it back if it does worse.
 
-    Its guards stand under `canary` in the workspace file, and whom to tell under `alerts`. Ctrl-C ends it; any number
+    Its guards stand under `canary` in the workspace file, and who is alerted under `alerts`. Ctrl-C ends it; any number
     of people may watch. With --json each look is a line.
 
-    JSON: channel, at, phase, newer, older, share, since, units, guards (metric, action, limit, pairs, older, newer,
-    change, low, high, evidence, breached), alarms (kind, reaction, told, metric), reaction, moved (because, version),
-    alerts, dry_run. Exit code 1 if it was to be taken back and 2 if people are to look at it, with --once.
+    With --once, exit code 1 if it was rolled back and 2 if people should look at it.
     """
-    from seedbed.errors import StoreError
-
     seen = None
     with (
-        options.opened(workspace, dry_run=dry_run) as space,
+        call.open() as space,
         suppress(KeyboardInterrupt),
-        _screen(as_json or once) as screen,
+        _screen(call.as_json or once) as screen,
     ):
         while True:
             try:
-                seen = options.complete(space.watch(channel, tell=not dry_run))
-                stepped = _promoted(space, seen) if promote else None
+                seen = wait_for(space.channels.watch(channel, alert=not call.dry_run))
+                stepped = wait_for(space.channels.promote_if_quiet(seen)) if promote else None
             except StoreError as wrong:
                 if seen is None:
                     raise
-                # A store that is gone for a while is no reason to leave people alone with a canary.
+                # A canary is watched even while its store cannot be reached for a moment.
                 output.errors().print(line(("looking again: ", "yellow"), str(wrong)))
             else:
-                if as_json:
-                    told = {**_document(seen, stepped), "dry_run": dry_run}
-                    typer.echo(json.dumps(output.plain(told), ensure_ascii=False))
+                if call.as_json:
+                    document = {**_document(seen, stepped), "dry_run": call.dry_run}
+                    typer.echo(json.dumps(output.plain(document), ensure_ascii=False))
                 else:
                     screen.show(_view(seen, stepped))
             if once:
@@ -83,22 +78,6 @@ def watch(
         raise typer.Exit(CODES[seen.health.reaction])
 
 
-def _promoted(space: Workspace, seen: Attended) -> Ref | None:
-    """The next step of the ramp, if it may be taken. One that wants an approval is for a person."""
-    from seedbed.errors import RefMoved, ReleaseRefused
-    from seedbed.release.ramp import ramp
-
-    health = seen.health
-    if health.phase != "canary" or health.alarms:
-        return None
-    steps = ramp(health.channel, space.settings.channels.get(health.channel, {}))
-    if not steps.shares or (steps.approval and steps.after(health.share, None) == 1):
-        return None
-    with suppress(ReleaseRefused, RefMoved):
-        return options.complete(space.promote(health.channel, because="the monitor saw no alarm"))
-    return None
-
-
 def _document(seen: Attended, stepped: Ref | None) -> Json:
     moved = seen.moved or stepped
     return {
@@ -106,9 +85,6 @@ def _document(seen: Attended, stepped: Ref | None) -> Json:
         "moved": {"because": moved.because, "version": moved.version} if moved else None,
         "alerts": [{"kind": each.kind, "told": each.told, "resolved": each.resolved} for each in seen.alerts],
     }
-
-
-# What people see
 
 
 class _Screen(Protocol):
@@ -123,8 +99,6 @@ class _Printed:
 @contextmanager
 def _screen(plain: bool) -> Iterator[_Screen]:
     """Live where somebody looks; elsewhere each look is printed."""
-    from rich.live import Live
-
     console = output.console()
     if plain or not console.is_terminal:
         yield _Printed()
@@ -139,34 +113,27 @@ def _screen(plain: bool) -> Iterator[_Screen]:
 
 
 def _view(seen: Attended, stepped: Ref | None) -> RenderableType:
-    from rich.console import Group
-
-    from seedbed.cli.views import lineage
-
     health = seen.health
     parts: list[RenderableType] = [_title(health), _guards(health)]
     for alarm in health.alarms:
         parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.told))
     if moved := seen.moved or stepped:
-        told = "rolled back; " if seen.moved else "promoted; "
-        parts.append(line((told, "bold"), f"{health.channel} serves {lineage.target(moved.target)}"))
+        verb = "rolled back; " if seen.moved else "promoted; "
+        parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target(moved.target)}"))
     if not health.alarms:
         parts.append(line(("no alarm", STYLES[None])))
     return Group(*parts)
 
 
 def _title(health: Health) -> RenderableType:
-    from seedbed.release.states import percent
-    from seedbed.storage.store import short
-
     compared = "{:,} and {:,} units compared".format(*health.units)
     beside = f" beside {short(health.older)}" if health.older else ""
-    told = {
+    text = {
         "canary": f"canary {short(health.newer)} at {percent(health.share)}{beside}, {compared}",
         "kept back": f"{short(health.newer)}{beside} for those kept back, {compared}",
         "settled": f"{short(health.newer)}{beside} as it was known",
     }[health.phase]
-    return line((health.channel, "bold"), f"  {told}, since {when(health.since.at)}")
+    return line((health.channel, "bold"), f"  {text}, since {when(health.since.at)}")
 
 
 def _guards(health: Health) -> RenderableType:

@@ -3,58 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.padding import Padding
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, Because, DryRun, WorkspaceFile
-from seedbed.cli.output import BLOCKED, counted, line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.playbooks.changes import Change
-    from seedbed.playbooks.library import Library
-    from seedbed.playbooks.merging import Clash, Resolver
-    from seedbed.playbooks.specialised import Rebased, Specialised
-    from seedbed.storage.store import Json
+from seedbed.cli import options
+from seedbed.cli.command import Call, command
+from seedbed.cli.options import Because
+from seedbed.cli.output import BLOCKED, Column, counted, line
+from seedbed.cli.views.playbook import change_document, change_view
+from seedbed.errors import MergeClash, shown
+from seedbed.playbooks import merging
+from seedbed.playbooks.changes import Change
+from seedbed.playbooks.merging import Clash, Resolver, Unresolved
+from seedbed.playbooks.specialised import Rebased, Specialised
+from seedbed.storage.store import Json, short
+from seedbed.workspace import Workspace
+from seedbed.workspace.resources import is_playbook_file
 
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")]
 
 
-@app.command()
+COLUMNS = (
+    Column("playbook", lambda each: line((each["name"], "bold"))),
+    Column("base", lambda each: each["base"]),
+    Column("own changes", lambda each: len(each["changes"]), 2, True),
+    Column("distance", lambda each: f"{each['distance']:.3f}", 3, True),
+    Column("base since then", lambda each: _base_state(each), flexible=True),
+)
+
+
+@command(app, dry_run=True)
 def specialise(
+    call: Call,
     base: Annotated[str, typer.Argument(metavar="BASE", help="What it inherits: a branch, a channel, another ref.")],
     name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="What it is for, such as law/qa.")],
     because: Because,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Begin a playbook for one corpus and one kind of task, where its base stands.
+    """Start a playbook for one corpus and one kind of task at its base.
 
-    It is the ref corpora/CORPUS/TASK, and goes its own way from there. What is there already stays as it is.
-
-    JSON: name, playbook, base, inherited, current, behind, dry_run.
+    It is the ref corpora/CORPUS/TASK, and changes on its own from there. One that exists stays as it is.
     """
-    from seedbed.playbooks import specialised as specialising
-    from seedbed.storage.store import short
-
-    if options.is_file(base):
+    if is_playbook_file(base):
         remedy = f"Run: seedbed playbook name main {base} --because REASON"
         raise typer.BadParameter(f"found a file; expected a name that can move on. {remedy}", param_hint="BASE")
-    _, corpus, task = specialising.ref_name(name).split("/")
-    with options.opened(workspace, dry_run=dry_run) as space:
-        found = specialising.specialise(space.library, corpus, task, base, because=because)
-    told = f"{found.name} stands at {short(found.playbook)} and inherits {found.base}"
-    output.show({**_document(found), "dry_run": dry_run}, as_json, _done(told, dry_run))
+    with call.open() as space:
+        result = space.playbooks.specialise(base, name, because=because)
+    call.done(_document(result), f"{result.name} is at {short(result.playbook)} and inherits {result.base}")
 
 
-@app.command()
+@command(app, dry_run=True)
 def rebase(
+    call: Call,
     name: Name,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = "",
     take: Annotated[
@@ -69,97 +73,64 @@ def rebase(
     onto: Annotated[
         str | None, typer.Option("--onto", metavar="BASE", help="Another base, to inherit from now on.")
     ] = None,
-    workspace: WorkspaceFile = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Bring what its base has become into a specialised playbook: a three-way merge.
+    """Merge what its base has become into a specialised playbook: a three-way merge.
 
     What one side changed is taken; what both changed differently is a clash, and must be settled with --take. Of rules,
     thresholds and locks the stricter of both sides stays.
 
-    JSON: name, playbook, before, base, inherited, current, behind, changes (path, before, after), clashes, settled
-    (path, base, ours, theirs), stricter (path, wanted, stays), dry_run.
-    Exit code 1 if something clashes: clashes then has its path, base, ours and theirs, and nothing has moved.
+    Exit code 1 if something clashes; then nothing has moved.
     """
-    from seedbed.errors import MergeClash
-    from seedbed.playbooks import specialised as specialising
-    from seedbed.playbooks.merging import Unresolved
-
-    resolvers, by_path = _taken(take or ())
+    resolvers, by_path = _resolvers(take or ())
     clashes: list[Clash] = []
 
-    def left(clash: Clash) -> None:
+    def collect(clash: Clash) -> None:
         clashes.append(clash)
         raise Unresolved
 
-    with options.opened(workspace, dry_run=dry_run) as space:
-        library = space.library
+    with call.open() as space:
         try:
-            done = specialising.rebase(
-                library, name, because=because, resolvers=[*resolvers, left], by_path=by_path, onto=onto
+            result = space.playbooks.rebase(
+                name, because=because, resolvers=[*resolvers, collect], by_path=by_path, onto=onto
             )
         except MergeClash:
-            if not clashes:  # the union of both makes no playbook
+            if not clashes:  # the union of both is not a valid playbook
                 raise
-            known = specialising.find(library, name)
-            done = specialising.Rebased(known, known)
-        document, views = _rebased(library, done, clashes, dry_run)
-    output.show({**document, "dry_run": dry_run}, as_json, *views)
+            known = space.playbooks.find_specialised(name)
+            result = Rebased(known, known)
+        document, views = _rebased(call, space, result, clashes)
+    call.show({**document, "dry_run": call.dry_run}, *views)
     if clashes:
         raise typer.Exit(BLOCKED)
 
 
-@app.command()
-def base(
-    name: Name, because: Because, workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
-    """Take a specialised playbook back to its base. Where it stood stays in its history: playbook log --moves.
-
-    JSON: name, playbook, before, base, inherited, current, behind, dry_run.
-    """
-    from seedbed.playbooks import specialised as specialising
-    from seedbed.storage.store import short
-
-    with options.opened(workspace, dry_run=dry_run) as space:
-        done = specialising.back_to_base(space.library, name, because=because)
-    after = done.after
-    if done.before == after:
-        told: RenderableType = line(f"{after.name} is at its base already")
+@command(app, dry_run=True)
+def base(call: Call, name: Name, because: Because) -> None:
+    """Return a specialised playbook to its base. Its history stays: playbook log --moves."""
+    with call.open() as space:
+        result = space.playbooks.back_to_base(name, because=because)
+    after, before = result.after, result.before
+    document = {**_document(after), "before": before.playbook}
+    if before == after:
+        call.show({**document, "dry_run": call.dry_run}, line(f"{after.name} is at its base already"))
     else:
-        moved = f"{after.name} stands at its base {after.base}, {short(after.playbook)}"
-        told = _done(f"{moved}; it stood at {short(done.before.playbook)}", dry_run)
-    document = {**_document(after), "before": done.before.playbook, "dry_run": dry_run}
-    output.show(document, as_json, told)
+        text = f"{after.name} is at its base {after.base}, {short(after.playbook)}; it was at {short(before.playbook)}"
+        call.done(document, text)
 
 
-@app.command("specialised")
+@command(app, "specialised")
 def list_specialised(
+    call: Call,
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Of one kind of task only, such as qa.")] = None,
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Show the specialised playbooks: how far each is from what it inherits, and whether its base has moved.
-
-    JSON: specialised (name, playbook, base, inherited, current, behind, distance, changes, base_changes).
-    """
-    from seedbed.playbooks import specialised as specialising
-
-    with options.opened(workspace) as space:
-        library = space.library
-        found = [_distances(library, each) for each in specialising.all_specialised(library, task)]
-    rows = [
-        (line((each["name"], "bold")), each["base"], str(len(each["changes"])), f"{each['distance']:.3f}", _news(each))
-        for each in found
-    ]
-    table = output.table("playbook", "base", "own changes#", "distance#", "base since then", rows=rows)
-    output.show({"specialised": found}, as_json, table if rows else line("no specialised playbooks yet"))
+    """List the specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
+    with call.open() as space:
+        playbooks = [{**_document(each), **distances} for each, distances in space.playbooks.specialised(task)]
+    call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")
 
 
-def _taken(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]]:
+def _resolvers(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]]:
     """What --take says: for all clashes, and for those of single paths."""
-    from seedbed.playbooks import merging
-
     sides: dict[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
     resolvers = [sides[each] for each in take if each in sides]
     pairs = [each for each in take if each not in sides]
@@ -167,70 +138,50 @@ def _taken(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]]:
         if each.find("=") < 1:
             expected = f"expected {', '.join(sides)}, or a PATH with = and one of these or a value"
             raise typer.BadParameter(f"found {each!r}; {expected}", param_hint="--take")
-    said, values = options.texts(pairs, "--take"), options.assignments(pairs, "--take")
-    by_path = {path: sides.get(text) or merging.manual({path: values[path]}) for path, text in said.items()}
+    texts, values = options.texts(pairs, "--take"), options.assignments(pairs, "--take")
+    by_path = {path: sides.get(text) or merging.manual({path: values[path]}) for path, text in texts.items()}
     return resolvers, by_path
 
 
-def _done(told: str, dry_run: bool) -> RenderableType:
-    return line(("would have: ", "yellow") if dry_run else ("✓ ", "bold green"), told)
-
-
-def _document(found: Specialised) -> Json:
+def _document(of: Specialised) -> Json:
     return {
-        "name": found.name,
-        "playbook": found.playbook,
-        "base": found.base,
-        "inherited": found.inherited,
-        "current": found.current,
-        "behind": found.behind,
+        "name": of.name,
+        "playbook": of.playbook,
+        "base": of.base,
+        "inherited": of.inherited,
+        "current": of.current,
+        "behind": of.behind,
     }
 
 
-def _distances(library: Library, found: Specialised) -> Json:
-    from seedbed.playbooks.changes import diff
-    from seedbed.playbooks.genes import distance
-
-    was, own = library.get(found.inherited), library.get(found.playbook)
-    news = diff(was, library.get(found.current)) if found.current else []
-    return {
-        **_document(found),
-        "distance": distance(was, own),
-        "changes": [change.path for change in diff(was, own)],
-        "base_changes": [change.path for change in news],
-    }
-
-
-def _news(found: Json) -> RenderableType:
-    if found["current"] is None:
+def _base_state(document: Json) -> RenderableType:
+    if document["current"] is None:
         return line(("its name is gone", "bold red"))
-    if not found["behind"]:
+    if not document["behind"]:
         return line(("has not moved", "dim"))
-    return line((f"{counted(len(found['base_changes']), 'change')}: seedbed playbook rebase {found['name']}", "yellow"))
+    changes = counted(len(document["base_changes"]), "change")
+    return line((f"{changes}: seedbed playbook rebase {document['name']}", "yellow"))
 
 
-def _rebased(library: Library, done: Rebased, clashes: list[Clash], dry_run: bool) -> tuple[Json, list[RenderableType]]:
-    from seedbed.cli.views.run import change_document, change_view
-    from seedbed.playbooks.changes import diff
-    from seedbed.storage.store import short
-
-    before, after = done.before, done.after
-    changes = diff(library.get(before.playbook), library.get(after.playbook))
+def _rebased(call: Call, space: Workspace, result: Rebased, clashes: list[Clash]) -> tuple[Json, list[RenderableType]]:
+    before, after = result.before, result.after
+    changes = space.playbooks.diff(before.playbook, after.playbook)
     document = {
         **_document(after),
         "before": before.playbook,
         "changes": [change_document(change) for change in changes],
         "clashes": [_clash_document(clash) for clash in clashes],
-        "settled": [_clash_document(clash) for clash in done.settled],
-        "stricter": [{"path": each.path, "wanted": each.before, "stays": each.after} for each in done.stricter],
+        "settled": [_clash_document(clash) for clash in result.settled],
+        "stricter": [{"path": each.path, "wanted": each.before, "stays": each.after} for each in result.stricter],
     }
     if clashes:
         return document, list(_clash_views(after, clashes))
     if before == after:
         return document, [line(f"{after.base} has not moved: nothing to do")]
-    settled = f", {_counted(len(done.settled))} settled" if done.settled else ""
-    told = f"{after.name} stands at {short(after.playbook)}, on top of {after.base}{settled}"
-    return document, [_done(told, dry_run), *map(change_view, changes), *map(_stricter_view, done.stricter)]
+    settled = f", {counted(len(result.settled), 'clash', 'clashes')} settled" if result.settled else ""
+    mark = ("would have: ", "yellow") if call.dry_run else ("✓ ", "bold green")
+    text = line(mark, f"{after.name} is at {short(after.playbook)}, on top of {after.base}{settled}")
+    return document, [text, *map(change_view, changes), *map(_stricter_view, result.stricter)]
 
 
 def _clash_document(clash: Clash) -> Json:
@@ -239,12 +190,8 @@ def _clash_document(clash: Clash) -> Json:
 
 def _clash_views(known: Specialised, clashes: list[Clash]) -> Iterable[RenderableType]:
     """Both sides of each clash, each by what it changed."""
-    from rich.padding import Padding
-
-    from seedbed.cli.views.run import change_view
-    from seedbed.playbooks.changes import Change
-
-    yield line(("✗ ", "bold red"), f"{_counted(len(clashes))} between {known.name} and {known.base}; nothing has moved")
+    count = counted(len(clashes), "clash", "clashes")
+    yield line(("✗ ", "bold red"), f"{count} between {known.name} and {known.base}; nothing has moved")
     for clash in clashes:
         for side, value in (("ours", clash.ours), ("theirs", clash.theirs)):
             yield line((f"  {side}", "bold"))
@@ -253,11 +200,5 @@ def _clash_views(known: Specialised, clashes: list[Clash]) -> Iterable[Renderabl
 
 
 def _stricter_view(change: Change) -> RenderableType:
-    from seedbed.errors import shown
-
     wanted, stays = ("nothing" if value is None else shown(value) for value in (change.before, change.after))
     return line(("! ", "bold yellow"), f"{change.path}: {wanted} was wanted; the stricter {stays} stays")
-
-
-def _counted(number: int) -> str:
-    return "1 clash" if number == 1 else f"{number:,} clashes"

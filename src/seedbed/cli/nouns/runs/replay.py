@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
-from seedbed.cli import options, output
-from seedbed.cli.options import AsJson, WorkspaceFile
+from seedbed.cli import output
+from seedbed.cli.command import Call, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, clipped, line
+from seedbed.cli.views import run as views
+from seedbed.storage.store import Fact, Json
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from seedbed.playbooks.playbook import Playbook
-    from seedbed.runs.cassette import Mode
-    from seedbed.runs.run import Run
-    from seedbed.storage.store import Fact, Json, Store
-    from seedbed.workspace import Workspace
+app = typer.Typer()
 
 STYLES = {"exact": "green", "substituted": "yellow", "live": "cyan", "missed": "bold red"}
 
@@ -27,10 +23,10 @@ SHOWN = {"turn": "text", "decision": "action", "reading": "value"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """A step of both runs, or of one of them: what it is, how the replay was answered, and the two answers.
 
-    The label is empty where nobody answered: what a program says of itself, and what the replay did not come to.
+    The label is empty where nothing was answered: what a program says of itself, and what the replay did not reach.
     """
 
     kind: str
@@ -41,43 +37,36 @@ class Step:
     differs: bool
 
 
+@command(app)
 def replay(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning of it.")],
+    call: Call,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id starts.")],
     playbook: Annotated[
         str | None,
-        typer.Option("--playbook", metavar="PLAYBOOK", help="Perform this one on it. Unless given: the one it had."),
+        typer.Option("--playbook", metavar="PLAYBOOK", help="Perform this one. Default: the playbook of the run."),
     ] = None,
     mode: Annotated[
         str, typer.Option("--mode", metavar="MODE", help="strict, lenient, or fork:K, live from step K.")
     ] = "strict",
-    workspace: WorkspaceFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Perform a recorded run again on what it was told, and lay both side by side. Nothing in the world is done.
+    """Perform a recorded run again on its recorded answers, and show both side by side. Nothing in the world changes.
 
-    Each step is exact (as recorded), substituted (by the nearest recording), live (asked today) or missed (not to be
-    answered). A replay that was made before is shown as it is.
+    Each step is exact (as recorded), substituted (by the nearest recording), live (asked today) or missed (cannot be
+    answered). A replay that was made before is shown again.
 
-    JSON: run, of, playbook, mode, status, output, error, recorded (status, output, error), same, missed, diverges_at,
-    steps (kind, name, label, recorded, replayed, differs).
     Exit code 1 if a step is missed.
     """
-    from seedbed.runs.recorder import recall
-
-    how = options.mode(mode)
-    with options.opened(workspace) as space:
-        then = recall(space.store, options.whole_run(space.store, run))
-        chosen = space.playbook(playbook or then.playbook)
-        now, missed = _replayed(space, then, chosen, how)
-        steps = laid_beside(_facts(space.store, then.id), _facts(space.store, now.id))
-    told = ("status", "output", "error")
-    outcome, before = ({name: getattr(each, name) for name in told} for each in (now, then))
+    with call.open() as space:
+        then = space.runs.get(run)
+        now, missed = wait_for(space.runs.replay(then, playbook, mode=mode))
+        steps = align(space.runs.answers(then), space.runs.answers(now))
+    outcome, before = ({name: getattr(each, name) for name in ("status", "output", "error")} for each in (now, then))
     at = next((number for number, step in enumerate(steps, 1) if step.differs), None)
     body = {
         "run": now.id,
         "of": then.id,
         "playbook": now.playbook,
-        "mode": str(how),
+        "mode": mode,
         **outcome,
         "recorded": before,
         "same": outcome == before,
@@ -85,44 +74,11 @@ def replay(
         "diverges_at": at,
         "steps": [asdict(step) for step in steps],
     }
-    output.show(body, as_json, *_view(body, steps))
+    call.show(body, *_view(body, steps))
     raise typer.Exit(BLOCKED if missed else PASS)
 
 
-def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: Mode) -> tuple[Run, bool]:
-    """The replay, also one that failed, and whether a step of it was missed."""
-    from seedbed.errors import NotFound, RunError
-    from seedbed.evaluation.datasets.dataset import Task
-    from seedbed.evaluation.evaluate import seed_of
-    from seedbed.experiments.replay.history import OF
-    from seedbed.experiments.replay.replay import Replayer
-    from seedbed.runs.cassette import Missed
-    from seedbed.runs.recorder import recall
-    from seedbed.spending.ledger import Ledger
-
-    space.library.keep(playbook, because="replayed")
-    task = Task(f"{OF}{then.id}", then.inputs)
-    seed, perform = seed_of(task, 0), Replayer(space.house, mode)
-    try:
-        return options.complete(perform("", playbook, task, seed, Ledger())), False
-    except RunError as wrong:
-        try:
-            return recall(space.store, perform.key(playbook, task, seed).id), isinstance(wrong, Missed)
-        except NotFound:  # it did not even begin
-            raise wrong from None
-
-
-def _facts(store: Store, run: str) -> list[Fact]:
-    """What a run was told, in order; a choice of a model is part of the turn that it was made for."""
-    from seedbed.runs.cassette import ANSWERS
-    from seedbed.storage.store import Query
-
-    kinds = [kind for kind in ANSWERS if kind != "routing"]
-    facts = [fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=run))]
-    return sorted(facts, key=lambda fact: fact.number)
-
-
-def laid_beside(recorded: list[Fact], replayed: list[Fact]) -> list[Step]:
+def align(recorded: list[Fact], replayed: list[Fact]) -> list[ReplayStep]:
     """Steps of the replay, each with the recorded one of the same request, else the next of its kind and name.
 
     Those that only the recording has come last.
@@ -140,23 +96,23 @@ def laid_beside(recorded: list[Fact], replayed: list[Fact]) -> list[Step]:
 
 
 def _place(fact: Fact) -> str:
-    """Kind, name, request and how manieth time: how a step is called within its run."""
+    """Kind, name, request and which repetition: what identifies a step within its run."""
     return fact.key.partition("/")[2]
 
 
 def _named(place: str) -> tuple[str, str]:
-    """The kind and the name of a step; a name may have strokes of its own."""
+    """The kind and the name of a step; a name may contain slashes."""
     kind, _, rest = place.partition("/")
     return kind, rest.rsplit("/", 2)[0]
 
 
-def _step(then: Fact | None, now: Fact | None) -> Step:
+def _step(then: Fact | None, now: Fact | None) -> ReplayStep:
     fact = now or then
     assert fact is not None
     label = now.tags[0] if now and now.tags else ""
     before, after = (_answer(each) if each else None for each in (then, now))
     differs = then is None or now is None or label not in ("exact", "") or before != after
-    return Step(*_named(_place(fact)), label, before, after, differs)
+    return ReplayStep(*_named(_place(fact)), label, before, after, differs)
 
 
 def _answer(fact: Fact) -> Any:
@@ -166,9 +122,7 @@ def _answer(fact: Fact) -> Any:
     return body["error"] or body["result" if fact.kind == "call" else "output"]
 
 
-def _view(body: Json, steps: list[Step]) -> list[RenderableType]:
-    from seedbed.cli.views import run as views
-
+def _view(body: Json, steps: list[ReplayStep]) -> list[RenderableType]:
     rows = []
     for number, step in enumerate(steps, 1):
         mark = line((step.label, STYLES[step.label])) if step.label else line("")
@@ -187,6 +141,6 @@ def _view(body: Json, steps: list[Step]) -> list[RenderableType]:
         return [*parts, line(("✗ ", "bold red"), body["error"])]
     came = body["error"] or views.answer_text(body["output"])
     if body["same"]:
-        return [*parts, line(("✓ ", "bold green"), f"came out as it did: {clipped(came, 200)}")]
+        return [*parts, line(("✓ ", "bold green"), f"same result: {clipped(came, 200)}")]
     before = body["recorded"]["error"] or views.answer_text(body["recorded"]["output"])
-    return [*parts, line(("! ", "bold yellow"), f"came out as {clipped(came, 120)}, not as {clipped(before, 120)}")]
+    return [*parts, line(("! ", "bold yellow"), f"result {clipped(came, 120)}, recorded {clipped(before, 120)}")]

@@ -1,52 +1,17 @@
-"""Follow runs as they happen, from the facts that other processes add to the store."""
+"""The lines of `seedbed runs tail`: one for each fact of a run."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rich.console import RenderableType
 
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.cli.views import run as views
-from seedbed.errors import NotFound, shown
-from seedbed.storage.feed import Feed
-from seedbed.storage.store import Fact, Json, Query, Store, short
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-INTERVAL_SECONDS = 0.5
-"""How often the store is asked for more."""
-
-INSIDE = ("turn", "failure", "decision", "call", "child", "remark")
-KINDS = ("start", *INSIDE, "run")
-
-
-def follow(store: Store, run: str | None = None, *, wait: Callable[[float], None] = time.sleep) -> Iterator[Fact]:
-    """Facts of a run from its beginning until it ends; without one, of all runs from now on and without end.
-
-    Raises NotFound if there is no such run.
-    """
-    if run is None:
-        newest = (fact for kind in KINDS for fact in store.facts(Query(kind=kind, newest=True, limit=1)))
-        after = max((fact.number for fact in newest), default=0)
-        return _followed(Feed(store, [Query(kind=kind) for kind in KINDS], after), wait, endless=True)
-    start = Query(kind="start", key=run)
-    if not any(store.facts(start)):
-        raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
-    inside = [Query(kind=kind, subject=run) for kind in INSIDE]
-    return _followed(Feed(store, [start, *inside, Query(kind="run", key_from=run)], 0), wait, endless=False)
-
-
-def _followed(news: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
-    last = ""
-    while endless or last != "run":  # after which a run that is taken up again goes on
-        for fact in news.read():
-            yield fact
-            last = fact.kind
-        if endless or last != "run":
-            wait(INTERVAL_SECONDS)
+from seedbed.runs.run import Turn
+from seedbed.storage.store import Fact, Json, short
 
 
 def run_of(fact: Fact) -> str:
@@ -65,9 +30,9 @@ def document(fact: Fact) -> Json:
     }
 
 
-def told(fact: Fact) -> RenderableType:
+def view(fact: Fact) -> RenderableType:
     """A fact on one line for people."""
-    return line((f"{run_of(fact)[:10]}  ", "yellow"), *_TOLD[fact.kind](fact))
+    return line((f"{run_of(fact)[:10]}  ", "yellow"), *_VIEWS[fact.kind](fact))
 
 
 Parts: TypeAlias = list[str | tuple[str, str]]
@@ -80,8 +45,6 @@ def _start(fact: Fact) -> Parts:
 
 
 def _turn(fact: Fact) -> Parts:
-    from seedbed.runs.run import Turn
-
     turn = Turn.from_body(fact.body)
     tokens = counted(turn.tokens, "token")
     return [
@@ -95,8 +58,8 @@ def _turn(fact: Fact) -> Parts:
 
 def _failure(fact: Fact) -> Parts:
     body = fact.body
-    told = [(body["step"] or body["role"], "bold"), (f" · {body['role']}", "cyan")]
-    return [*told, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (money(body["cost_usd"]), "dim")]
+    name = [(body["step"] or body["role"], "bold"), (f" · {body['role']}", "cyan")]
+    return [*name, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (money(body["cost_usd"]), "dim")]
 
 
 def _decision(fact: Fact) -> Parts:
@@ -106,10 +69,10 @@ def _decision(fact: Fact) -> Parts:
 
 def _call(fact: Fact) -> Parts:
     body = fact.body
-    asked = clipped(json.dumps(body["arguments"], ensure_ascii=False))
+    arguments = clipped(json.dumps(body["arguments"], ensure_ascii=False))
     failed, seconds = body["error"], (f"  {body['latency_seconds']:.2f} s", "dim")
-    answered = (f" ✗ {clipped(failed)}", "red") if failed else f" → {clipped(views.answer_text(body['result']))}"
-    return [(f"tool {body['tool']} ", "bold"), asked, answered, seconds]
+    answer = (f" ✗ {clipped(failed)}", "red") if failed else f" → {clipped(views.answer_text(body['result']))}"
+    return [(f"tool {body['tool']} ", "bold"), arguments, answer, seconds]
 
 
 def _child(fact: Fact) -> Parts:
@@ -137,7 +100,7 @@ def _spent(body: Json) -> tuple[str, str]:
     return (f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}{seconds}", "dim")
 
 
-_TOLD: dict[str, Callable[[Fact], Parts]] = {
+_VIEWS: dict[str, Callable[[Fact], Parts]] = {
     "start": _start,
     "turn": _turn,
     "failure": _failure,

@@ -1,0 +1,167 @@
+"""How commands are declared: the options that all share stand here once, and errors become text and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from seedbed.cli import output
+from seedbed.cli.output import Column
+from seedbed.errors import DocumentError, SettingsError
+from seedbed.workspace import Workspace, find_file, open_workspace
+from seedbed.workspace.resources import is_playbook_file
+
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., None])
+
+FILE_HELP = "The workspace file. Default: seedbed.yaml in this folder or one above."
+SHARED = {
+    "workspace": Annotated[Path | None, typer.Option("--workspace", "-w", metavar="FILE", help=FILE_HELP)],
+    "dry_run": Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")],
+    "as_json": Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")],
+}
+DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
+
+
+@dataclass(frozen=True)
+class Call:
+    """What every command was called with: the workspace file, whether to change nothing, and how to print."""
+
+    workspace: Path | None = None
+    dry_run: bool = False
+    as_json: bool = False
+
+    @contextmanager
+    def open(self, *, dry_run: bool | None = None) -> Iterator[Workspace]:
+        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored."""
+        path = find_file(self.workspace)
+        # A playbook's own program lies beside the workspace file more often than it is installed.
+        folder = str(path.resolve().parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        space = open_workspace(path)
+        try:
+            yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
+        finally:
+            space.resources.close()
+
+    @contextmanager
+    def open_for_files(self, *names: str) -> Iterator[Workspace]:
+        """The workspace, or an empty one in memory where there is none and all the names are files."""
+        try:
+            find_file(self.workspace)
+        except SettingsError:
+            if self.workspace or not all(is_playbook_file(name) or Path(name).exists() for name in names):
+                raise
+            space = open_workspace(store="memory:")
+            try:
+                yield space
+            finally:
+                space.resources.close()
+        else:
+            with self.open() as space:
+                yield space
+
+    def show(self, document: object, *renderables: Any) -> None:
+        """Print the result: the document for programs, or what people read."""
+        output.show(document, self.as_json, *renderables)
+
+    def list(
+        self,
+        key: str,
+        documents: Sequence[Any],
+        columns: Sequence[Column],
+        empty: str,
+        *,
+        rows: Sequence[Any] | None = None,
+    ) -> None:
+        """Print documents one line each, or as JSON, under a key if there is one. `rows` are what the columns read, if not those."""
+        text = output.listing(columns, documents if rows is None else rows) if documents else output.line(empty)
+        self.show({key: [*documents]} if key else [*documents], text)
+
+    def done(self, document: dict[str, Any], text: str, *, would: str = "would have: ") -> None:
+        """Print what a command changed, or would have changed."""
+        mark = (would, "yellow") if self.dry_run else ("✓ ", "bold green")
+        self.show({**document, "dry_run": self.dry_run}, output.line(mark, text))
+
+
+def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run async work to its end."""
+    return asyncio.run(work)
+
+
+def command(
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    workspace: bool = True,
+    dry_run: bool = False,
+    panel: str | None = None,
+) -> Callable[[Function], Function]:
+    """Declare a command of an app. Its first parameter is the Call; a parameter that is a dataclass stands for options.
+
+    Every command takes --json; `workspace` and `dry_run` say which of the other shared options it takes. A
+    SettingsError about an option is a wrong call, not a failure.
+    """
+    shared = [*(["workspace"] if workspace else []), *(["dry_run"] if dry_run else []), "as_json"]
+
+    def declare(function: Function) -> Function:
+        parameters, groups = _parameters(function)
+        parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
+        options = {f"--{each.name.replace('_', '-')}" for each in parameters}
+
+        def called(**values: Any) -> None:
+            call = Call(**{each: values.pop(each) for each in shared})
+            grouped = {
+                name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups
+            }
+            try:
+                function(call, **values, **grouped)
+            except DocumentError as wrong:
+                option = f"--{wrong.problems[0].path.partition(' ')[0].replace('_', '-')}" if wrong.problems else ""
+                if wrong.source or option not in options:
+                    raise
+                raise typer.BadParameter(str(wrong), param_hint=option) from None
+
+        called.__doc__, called.__name__ = function.__doc__, function.__name__
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app.command(name, rich_help_panel=panel)(called)
+        return function
+
+    return declare
+
+
+def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter], list[tuple[str, Any]]]:
+    """The options and arguments of a function, and which of its parameters are groups of them."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: list[tuple[str, Any]] = []
+    for each in list(inspect.signature(function).parameters.values())[1:]:
+        kind = hints[each.name]
+        if is_dataclass(kind):
+            inner = get_type_hints(kind, include_extras=True)
+            parameters += [
+                _keyword(
+                    field.name,
+                    inspect.Parameter.empty if field.default is MISSING else field.default,
+                    inner[field.name],
+                )
+                for field in fields(kind)
+            ]
+            groups.append((each.name, kind))
+        else:
+            parameters.append(_keyword(each.name, each.default, kind))
+    return parameters, groups
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

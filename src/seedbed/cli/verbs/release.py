@@ -1,0 +1,48 @@
+"""seedbed release and rollback: put a playbook on a channel, and take it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seedbed.cli import options
+from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.options import Because, Changes, ChannelName, PlaybookName
+from seedbed.cli.views.channel import Share, show_channel
+
+app = typer.Typer()
+rollback_app = typer.Typer()
+
+
+@command(app, dry_run=True)
+def release(
+    call: Call,
+    playbook: PlaybookName,
+    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="Where it shall be served.")],
+    because: Annotated[
+        str,
+        typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
+    ] = "",
+    share: Share = None,
+    changes: Changes = None,
+) -> None:
+    """Put a playbook on a channel, if the channel's gates let it pass.
+
+    The evidence is the experiment named, or else the newest one about exactly this playbook and what is served now.
+    With a share, or on a channel with a ramp, it is a canary at first: `channel promote` gives it more.
+
+    Exit code 1 with every refusal if the gates refuse.
+    """
+    with call.open() as space:
+        chosen = space.playbooks.get(playbook, options.assignments(changes))
+        ref = wait_for(space.release(chosen, to=to, because=because, share=share))
+    show_channel(call, ref, "now serves")
+
+
+@command(rollback_app, dry_run=True)
+def rollback(call: Call, channel: ChannelName, because: Because) -> None:
+    """Take the canary of a channel away; without one, return to what it served before. No gate can forbid it."""
+    with call.open() as space:
+        ref = wait_for(space.rollback(channel, because=because))
+    show_channel(call, ref, "is back at")

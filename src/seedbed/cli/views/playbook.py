@@ -1,0 +1,74 @@
+"""How playbooks and their changes look."""
+
+from __future__ import annotations
+
+import json
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from seedbed.cli import output
+from seedbed.cli.output import Column, clipped, counted, line, when
+from seedbed.errors import shown
+from seedbed.playbooks.changes import Change, diff
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Json, short
+
+
+def scores_text(scores: Json) -> str:
+    return ", ".join(
+        f"{metric} {score['mean']:.3f} on {counted(score['cells'], 'task')}" for metric, score in scores.items()
+    )
+
+
+COLUMNS = (
+    Column("playbook", lambda each: line((short(each["playbook"]), "yellow"))),
+    Column("names", lambda each: ", ".join(each["names"]), flexible=True),
+    Column("score", lambda each: scores_text(each["scores"]), 1, flexible=True),
+    Column("how", lambda each: f"{each['how']}: {clipped(each['because'], 50)}", 2, flexible=True),
+    Column("by", lambda each: each["by"], drop=4),
+    Column("at", lambda each: when(each["at"]), drop=3),
+)
+
+
+def change_document(change: Change) -> Json:
+    return {"path": change.path, "before": change.before, "after": change.after}
+
+
+def change_view(change: Change) -> RenderableType:
+    """Numbers from and to; texts word by word, what went in red and what came in green."""
+    text = Text.assemble((output.safe(change.path), "bold"), "  ")
+    if not change.is_text:
+        before, after = (output.safe(value_text(value)) for value in (change.before, change.after))
+        return text.append(before, "red").append(" → ").append(after, "green")
+    styles = {"kept": "", "removed": "red strike", "added": "green"}
+    # Without colour the marks of wdiff tell the words apart.
+    marks = {} if output.coloured() else {"removed": ("[-", "-]"), "added": ("{+", "+}")}
+    for what, piece in change.pieces():
+        before, after = marks.get(what, ("", ""))
+        text.append(f"{before}{output.safe(piece)}{after}", styles[what])
+    return text
+
+
+def value_text(value: object) -> str:
+    """A value of a playbook on one line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "output" in each for each in value):
+        return counted(len(value), "demo")
+    if isinstance(value, list):
+        texts = (json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else shown(each) for each in value)
+        return clipped(", ".join(texts), 200)
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
+
+
+def difference(start: Playbook, other: Playbook) -> str:
+    """What a playbook says differently, in one line: texts in quotes, everything else by its path."""
+    return " + ".join(
+        f"“{clipped(change.after, 90)}”"
+        if change.is_text
+        else value_text(change.after)
+        if change.path.startswith("demos.")
+        else f"{change.path}: {value_text(change.after)}"
+        for change in diff(start, other)
+    )

@@ -1,0 +1,69 @@
+"""The workspace for code without await: every method of the async one, generated from it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any
+
+from seedbed.workspace.workspace import Workspace, open_workspace
+
+
+class Blocking:
+    """A workspace, or a part of one, whose methods return results instead of coroutines."""
+
+    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
+        self._inner = inner
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if inspect.ismethod(value):
+            return self._blocking(value)
+        return Blocking(value, self._runner) if type(value).__module__.startswith("seedbed.workspace.") else value
+
+    def __dir__(self) -> list[str]:
+        return dir(self._inner)
+
+    def __repr__(self) -> str:
+        return f"Blocking({self._inner!r})"
+
+    def __enter__(self) -> Blocking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._runner:
+            self._runner.run(self._inner.__aexit__(None, None, None))
+
+    def _blocking(self, method: Any) -> Any:
+        @wraps(method)
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = method(*arguments, **options)
+            if inspect.iscoroutine(result):
+                return self._runner.run(result)
+            if isinstance(result, AbstractAsyncContextManager):
+                return self._entered(result)
+            return Blocking(result, self._runner) if isinstance(result, Workspace) else result
+
+        return call
+
+    @contextmanager
+    def _entered(self, manager: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        """An async context manager as a plain one; what it gives may be awaited in functions that run in it."""
+        value = self._runner.run(manager.__aenter__())
+        try:
+            yield value
+        except BaseException as error:
+            if not self._runner.run(manager.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._runner.run(manager.__aexit__(None, None, None))
+
+
+@wraps(open_workspace)
+def open_blocking(*arguments: Any, **options: Any) -> AbstractContextManager[Any]:
+    """Open a workspace for scripts without await: use it in `with`. See `seedbed.open` for the arguments."""
+    return Blocking(open_workspace(*arguments, **options), asyncio.Runner())

@@ -1,0 +1,289 @@
+"""space.channels: release, promote, roll back, freeze, choose and watch; what people were told about it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, shown
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.experiments.replay.replay import is_replayed
+from seedbed.experiments.verdict import Verdict, verdicts
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release import channels
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.delivery import Delivery, Told, history, resend, send, undelivered
+from seedbed.release.alerts.senders import Sender
+from seedbed.release.alerts.settings import senders
+from seedbed.release.assignment import Choice, assigned, choose, choose_among, feedback
+from seedbed.release.gates.gate import Gate
+from seedbed.release.gates.protection import DEFAULT, required
+from seedbed.release.gates.review import Review
+from seedbed.release.gates.risk import Risk
+from seedbed.release.monitor.drill import Drill, drill
+from seedbed.release.monitor.guards import watch
+from seedbed.release.monitor.loop import Attended, attend, calm
+from seedbed.release.monitor.monitor import Monitor
+from seedbed.release.ramp import ramp
+from seedbed.release.readers import Reader
+from seedbed.runs.run import Run
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref
+from seedbed.workspace.resources import Resources, new_seed
+
+
+class Channels:
+    """The channels of a workspace: what each serves, and how it came there."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._readers: dict[str, Reader] = {}
+        self._monitors: dict[str, Monitor] = {}
+
+    # Moving
+
+    async def release(
+        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+    ) -> Ref:
+        """Put a playbook on a channel, if the channel's gates let it pass: for a share of those served, or for all.
+
+        `because` is a Verdict, the digest of an experiment, or a reason in words. With a reason alone the evidence is
+        the newest verdict about exactly this playbook and what the channel serves now. A channel with a ramp begins
+        with its first share. Raises ReleaseRefused with every refusal.
+        """
+        protection, library = self._resources.protection(to), self._resources.library
+        gates, steps = required(to, protection), ramp(to, protection)
+        keep_back = watch(to, protection).kept_back(library.clock())
+        digest = library.keep(self._resources.playbook(playbook), because="released")
+        verdict, reason = self._evidence(digest, to, because)
+        return await channels.release(
+            library,
+            to,
+            digest,
+            gates,
+            verdict=verdict,
+            because=reason,
+            share=share,
+            ramp=steps,
+            keep_back=keep_back,
+            require=protection.get("require", DEFAULT),
+        )
+
+    def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
+        """The verdict to release by, and the reason in words."""
+        if isinstance(because, Verdict):
+            return because, str(because)
+        if re.fullmatch(r"(b2:)?[0-9a-f]{8,64}", because):
+            verdict: Verdict | None = self._verdict(because)
+            return verdict, str(verdict)
+        verdict = self._newest_verdict(candidate, channel)
+        return verdict, because or (str(verdict) if verdict else "first release")
+
+    def _verdict(self, experiment: str) -> Verdict:
+        store, start = self._resources.store, f"b2:{experiment.removeprefix('b2:')}"
+        matches = [fact.key for fact in store.facts(Query(kind="verdict", key_from=start, limit=2))]
+        if len(matches) != 1:
+            what = "begins several experiments" if matches else "is no experiment with a verdict in this store"
+            raise NotFound(f"{experiment} {what}. `seedbed compare` prints the digest, or give a reason in words")
+        return Verdict.recall(store, matches[0])
+
+    def _newest_verdict(self, candidate: Digest, channel: str) -> Verdict | None:
+        """The newest one about live runs; only if there is none, one about replays."""
+        store = self._resources.store
+
+        def is_live(verdict: Verdict) -> bool:
+            try:
+                return not any(map(is_replayed, store.get(verdict.experiment)["models"].values()))
+            except NotFound:  # the gates report it
+                return True
+
+        incumbent = channels.stable(store, channel)
+        known = [each for each in reversed(verdicts(store, candidate)) if each.control == incumbent]
+        return next(filter(is_live, known), known[0] if known else None)
+
+    async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
+        """Give the canary of a channel its next share; after the last one the channel serves it to everybody.
+
+        Raises ReleaseRefused while the monitor is alarmed about it or a reviewer refuses it.
+        """
+        protection = self._resources.settings.channels.get(channel, {})
+        gates: list[Gate] = [gate for gate in required(channel, protection) if isinstance(gate, Risk | Review)]
+        monitor = self._watching(channel)
+        with suppress(NotFound):  # promote says more about it
+            gates.append(calm(monitor.look()))
+        keep_back = monitor.watch.kept_back(self._resources.library.clock())
+        return await channels.promote(
+            self._resources.library,
+            channel,
+            gates,
+            because=because,
+            share=share,
+            ramp=ramp(channel, protection),
+            keep_back=keep_back,
+        )
+
+    async def rollback(self, channel: str, *, because: str) -> Ref:
+        """Take the canary of a channel away; without one, return to what was settled before."""
+        return channels.rollback(self._resources.library, channel, because=because)
+
+    async def freeze(self, channel: str, *, because: str) -> Ref:
+        """Stop every move of a channel except a rollback: the emergency stop."""
+        return channels.freeze(self._resources.library, channel, because=because)
+
+    async def unfreeze(self, channel: str, *, because: str) -> Ref:
+        """Let a frozen channel move again."""
+        return channels.unfreeze(self._resources.library, channel, because=because)
+
+    # Serving
+
+    async def choose(self, channel: str, *others: str, key: str, run: str = "") -> Choice:
+        """What a channel serves to the user with that key; the choice is recorded before it is returned.
+
+        The same key gets the same playbook, and stays with the canary when its share grows. Of several channels each is
+        chosen with the same probability. While the store cannot be reached, the choice is what the first channel last
+        served, flagged `stale`.
+        """
+        if not isinstance(channel, str):
+            raise SettingsError(
+                [Problem("key", f"a {type(channel).__name__}", "a channel: only those choose by a key")]
+            )
+        if others:
+            return await choose_among([self._reader(each) for each in (channel, *others)], key)
+        return await choose(self._reader(channel), key, run=run)
+
+    async def assignment(self, channel: str, key: str) -> Any:
+        """Which playbook the user with that key gets on a channel. Nothing is recorded."""
+        return assigned(await Reader(self._resources.library, channel).read(), key)
+
+    def feedback(self, on: Run | Choice | str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
+        """Attach an outcome from 0 to 1 to a run or a choice, such as a user's rating.
+
+        Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
+        """
+        name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
+        return feedback(self._resources.library, name, rating, comment, metric=metric)
+
+    def _reader(self, channel: str) -> Reader:
+        name = channel.removeprefix("channels/")
+        return self._readers.get(name) or self._readers.setdefault(name, Reader(self._resources.library, name))
+
+    # Watching
+
+    def monitor(self, channel: str) -> Monitor:
+        """Watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
+        guards = watch(channel, self._resources.settings.channels.get(channel, {}))
+        return Monitor(self._resources.store, channel, guards, clock=self._resources.library.clock)
+
+    async def watch(self, channel: str, *, alert: bool = True) -> Attended:
+        """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
+        everybody = senders(self._resources.settings) if alert else []
+        return await attend(self._resources.library, self._watching(channel), everybody)
+
+    async def promote_if_quiet(self, seen: Attended) -> Ref | None:
+        """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""
+        health = seen.health
+        if health.phase != "canary" or health.alarms:
+            return None
+        steps = ramp(health.channel, self._resources.settings.channels.get(health.channel, {}))
+        if not steps.shares or (steps.approval and steps.after(health.share, None) == 1):
+            return None
+        with suppress(ReleaseRefused, RefMoved):
+            return await self.promote(health.channel, because="the monitor saw no alarm")
+        return None
+
+    def _watching(self, channel: str) -> Monitor:
+        """The monitor that remembers what it has read."""
+        return self._monitors.get(channel) or self._monitors.setdefault(channel, self.monitor(channel))
+
+    # Looking up
+
+    def names(self) -> list[str]:
+        """The channels of the workspace file, and those that something was released to."""
+        moved = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
+        return list(dict.fromkeys([*self._resources.settings.channels, *moved]))
+
+    def show(self, channel: str) -> Json:
+        """What a channel serves, its gates, its ramp, and what a rollback would return to. Raises NotFound."""
+        if channel not in self.names():
+            known = ", ".join(self.names()) or "none yet"
+            raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+        protection, store = self._resources.settings.channels.get(channel, {}), self._resources.store
+        required(channel, protection)
+        steps, now = ramp(channel, protection), channels.state(store, channel)
+        ref = store.ref(f"channels/{channel}")
+        canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
+        return {
+            "channel": channel,
+            "playbook": channels.stable(store, channel),
+            "canary": canary and {**canary, "runs": channels.seen_by_canary(store, channel)},
+            "frozen": now.frozen,
+            "version": ref.version if ref else 0,
+            "because": ref.because if ref else "",
+            "by": ref.by if ref else "",
+            "at": ref.at if ref else None,
+            "require": protection.get("require", list(DEFAULT)),
+            "ramp": {"shares": steps.shares, "hold": steps.hold, "approval": steps.approval},
+            "standing": now.standing,
+        }
+
+    # Drills
+
+    async def drill(
+        self,
+        channel: str,
+        tasks: Sequence[Task],
+        units: Iterable[int],
+        metric: Metric,
+        on_event: Callable[[int], None] | None = None,
+    ) -> Drill:
+        """Send tasks to a channel as if users asked, and rate the answers. Everything is recorded, as with users."""
+        runner = self._resources.runner
+
+        async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
+            run = uuid.uuid4().hex
+            choice = await self.choose(channel, key=key, run=run)
+            return await runner.perform(choice.playbook, dict(inputs), new_seed(None), run=run)
+
+        return await drill(tasks, units, metric, serve, self.feedback, on_event)
+
+    # Alerts
+
+    def alerts(self, channel: str | None = None, limit: int = 50) -> list[Told]:
+        """What people were told about channels, newest first, and whom it reached."""
+        return list(islice(history(self._resources.store, channel), limit))
+
+    async def test_alert(self, channel: str) -> tuple[Alert, list[Delivery], int]:
+        """Send a test to everybody under `alerts`: the alert, its deliveries, and how many people there are."""
+        everybody = [replace(cast("Any", each), at_least="info") for each in self._senders()]
+        alert = Alert(
+            channel=channel,
+            kind="test",
+            severity="info",
+            told=f"This is a test by {self._resources.by}: nothing has happened.",
+            at=self._resources.library.clock(),
+            key=f"{channel}/test/{uuid.uuid4().hex}",
+        )
+        return alert, list(await send(self._resources.library, everybody, alert)), len(everybody)
+
+    async def resend_alerts(self, *, dry_run: bool = False) -> list[Delivery]:
+        """Try again what could not be delivered, however old it is; in a dry run, what would be tried."""
+        everybody, library = self._senders(), self._resources.library
+        if not dry_run:
+            return list(await resend(library, everybody, everything=True))
+        waiting = undelivered(self._resources.store, everybody, at=library.clock(), everything=True)
+        return [Delivery(alert.record_key, sender.name, "begun") for alert, sender in waiting]
+
+    def _senders(self) -> Sequence[Sender]:
+        """Those of the workspace file. Raises SettingsError if there are none."""
+        everybody = senders(self._resources.settings)
+        if not everybody:
+            remedy = "Add a receiver, such as: alerts: [{log: alerts.jsonl}]"
+            source = self._resources.settings.source
+            raise SettingsError([Problem("alerts", "nobody", "a list of receivers", remedy)], source)
+        return everybody

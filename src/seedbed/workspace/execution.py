@@ -1,0 +1,178 @@
+"""Where evaluations and replays are performed: in this event loop, in other processes, or on Ray."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from seedbed.errors import DatasetError, NotFound, Problem, SettingsError, shown
+from seedbed.evaluation.context import EvaluationContext
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.files import KINDS, ending
+from seedbed.evaluation.judges.declared import Declared, judges
+from seedbed.evaluation.metrics.metric import Metric, parsed
+from seedbed.evaluation.remote import RemoteWorkers
+from seedbed.parallel import Executor, Loop, executor
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.run import Run
+from seedbed.settings import Settings
+from seedbed.spending.ledger import Ledger
+from seedbed.stage.confirmation import Confirm, Person
+from seedbed.workspace.resources import Resources, store_url
+
+AT_ONCE = 8
+"""How many runs are under way at a time; the embedded model answers as many together."""
+
+Tasks: TypeAlias = Dataset | Path | str
+Metrics: TypeAlias = Metric | str | Sequence[Metric | str]
+
+
+class Execution:
+    """Performs cells and replays with the resources of a workspace, and reads datasets and metrics by their names."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    # Datasets
+
+    def dataset(self, given: Tasks) -> Dataset:
+        """The tasks themselves, or those of a file, a folder, a stored name or a digest; `NAME:SPLIT` is one split.
+
+        What exists as a file or folder is read first. Raises DatasetError or NotFound.
+        """
+        if isinstance(given, Dataset):
+            return given
+        if not isinstance(given, str | Path):
+            expected = "a Dataset, the path of one, a name or a digest"
+            raise DatasetError([Problem("tasks", f"a {type(given).__name__}", expected)])
+        if tasks := dataset_file(given):
+            return tasks
+        whole, split = dataset_and_split(str(given))
+        store = self._resources.store
+        ref = store.ref(f"datasets/{whole.removeprefix('datasets/')}")
+        digest = ref.target if ref else whole
+        body = store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
+        if "tasks" not in body:
+            if Path(whole).suffix in (".yaml", ".yml"):
+                remedy = "The playbook comes first, then the tasks."
+                raise DatasetError([Problem("tasks", f"the playbook {whole}", "a dataset", remedy)])
+            known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
+            remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
+            raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
+        tasks = Dataset.from_content(body)
+        return tasks.only(split=split) if split else tasks
+
+    # Metrics
+
+    @property
+    def judges(self) -> Mapping[str, Declared]:
+        """The judges under `metrics` in the workspace file. Raises SettingsError with all that is wrong with them."""
+        return judges(self._resources.runner) if self._resources.settings.metrics else {}
+
+    def metric(self, given: Metric | str) -> Metric:
+        """The metric itself, or the one of that name: built in, `module:name`, or a judge of the workspace file."""
+        if isinstance(given, str):
+            return parsed(given, self.judges)
+        if not callable(given) or not hasattr(given, "identity"):
+            remedy = "Put @metric above your function, or give the name of a built-in metric."
+            raise SettingsError(
+                [Problem("metric", f"a {type(given).__name__}", "a metric, or the name of one", remedy)]
+            )
+        return given
+
+    def metrics(self, given: Metrics) -> list[Metric]:
+        """One metric or several; the first one decides."""
+        several = given if isinstance(given, list | tuple) else [given]
+        return [self.metric(each) for each in several]
+
+    # Where runs are performed
+
+    def context(self, parallel: str | int | None = None, max_cost_usd: float | None = None) -> EvaluationContext:
+        """What evaluations and comparisons run in: here, or where `parallel` or the settings say.
+
+        Raises SettingsError.
+        """
+        context = replace(self._context, ledger=Ledger(max_cost_usd, kept=0.0))
+        executor = self._executor(parallel)
+        return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
+
+    def _executor(self, parallel: str | int | None) -> Executor | None:
+        """The executor to use; None if that is this event loop. Raises SettingsError."""
+        settings, executors = self._resources.settings, self._resources.executors
+        name = str(settings.parallel if parallel is None else parallel)
+        chosen: Executor = executors.get(name) or executors.setdefault(name, executor(name))
+        if isinstance(chosen, Loop):
+            return None
+        if settings.store.partition(":")[0] == "memory":
+            remedy = "Store it in sqlite:///FILE or in PostgreSQL, or work in this loop."
+            raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
+        if self._resources.chat_models:
+            names = ", ".join(self._resources.chat_models)
+            remedy = "Declare them under models in the workspace file, or work in this loop."
+            raise SettingsError([Problem("models", f"live objects: {names}", "models that can be built anew", remedy)])
+        return chosen
+
+    def _launch(self) -> Launch:
+        """What other processes need to work here. They may run in another folder."""
+        settings = self._resources.settings
+        source = Path(settings.source or "seedbed.yaml").absolute()
+        update = {"store": store_url(settings), "source": str(source), "parallel": "loop"}
+        return settings.model_copy(update=update), self._resources.tools, self._resources.confirm
+
+    @property
+    def _context(self) -> EvaluationContext:
+        resources = self._resources
+        context: EvaluationContext | None = vars(resources).get("evaluation_context")
+        if context is None:
+            runner = resources.runner
+
+            async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
+                return await runner.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
+
+            context = EvaluationContext(
+                resources.store, perform, runner.identity, resources.by, AT_ONCE, present=runner.present, runner=runner
+            )
+            vars(resources)["evaluation_context"] = context
+        return context
+
+
+Launch: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
+
+
+@dataclass(frozen=True)
+class WorkerSpace:
+    """Where another process evaluates or replays."""
+
+    context: EvaluationContext
+
+
+def open_worker(launch: Launch) -> WorkerSpace:
+    """The workspace of another process, with the same settings and tools."""
+    settings, tools, confirm = launch
+    resources = Resources.open(settings)
+    resources.tools, resources.confirm = tools, confirm
+    return WorkerSpace(Execution(resources).context())
+
+
+def dataset_file(name: Path | str) -> Dataset | None:
+    """The tasks if a file or folder is meant, or a split of one; None for what a store has to be asked for."""
+    whole, split = dataset_and_split(str(name))
+    if not is_dataset_file(whole):
+        return None
+    tasks = Dataset.load(whole)
+    return tasks.only(split=split) if split else tasks
+
+
+def dataset_and_split(name: str) -> tuple[str, str | None]:
+    """`mail:test` as `mail` and `test`; a file whose own name has a colon is meant first."""
+    parts = None if Path(name).exists() else re.fullmatch(r"(b2:[0-9a-f]{64}|.+?):([^:/\\]+)", name)
+    return (parts[1], parts[2]) if parts and parts[1] != "b2" else (name, None)
+
+
+def is_dataset_file(name: str) -> bool:
+    """Whether a dataset is meant as a file or folder: by its ending, or because it exists."""
+    path = Path(name)
+    return path.suffix not in (".yaml", ".yml") and (ending(path) in KINDS or path.exists())

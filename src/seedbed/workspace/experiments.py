@@ -1,0 +1,296 @@
+"""space.experiments: compare, forecast and estimate; what was compared, and the evidence for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from seedbed.errors import Problem, SettingsError
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.experiments import error_budget
+from seedbed.experiments.certificate import Certificate, certificate, verify
+from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.forecast import Forecast, forecast
+from seedbed.experiments.held_out import expect_unseen
+from seedbed.experiments.options import DEFAULT, Comparing
+from seedbed.experiments.patterns.patterns import Patterns, find
+from seedbed.experiments.patterns.suggestion import Suggestion, suggest
+from seedbed.experiments.patterns.traits import Gathered, gathered
+from seedbed.experiments.policies import policy
+from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
+from seedbed.experiments.replay.estimate import Estimate, estimate_difference
+from seedbed.experiments.screening import Screening, decided, screened
+from seedbed.experiments.sentinel import Sentinel, play, sentinel
+from seedbed.experiments.sources import LiveTraffic, PastRuns
+from seedbed.experiments.verdict import Standing, Verdict, found, standing, standings
+from seedbed.playbooks.playbook import Playbook
+from seedbed.release.gates.protection import budget_terms, required
+from seedbed.release.gates.trust import error_budget as error_budget_gate
+from seedbed.release.live import Asked, Live, live, live_among
+from seedbed.reports import experiment as report
+from seedbed.runs.cassette import Mode
+from seedbed.stats.multiplicity import Balance, ErrorBudget
+from seedbed.stats.rule import Answer
+from seedbed.storage.store import Digest, Json, Query, now
+from seedbed.workspace.execution import Execution, Tasks
+from seedbed.workspace.resources import Resources
+
+OUTCOME = "outcome"
+"""Stands for a metric where users said how good runs were."""
+
+Names = Playbook | Path | str
+
+
+class Experiments:
+    """Comparisons in a workspace: registered, decided with a guaranteed error rate, and verifiable."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._execution = Execution(resources)
+
+    async def compare(
+        self,
+        control: Names,
+        candidate: Names | Sequence[Names],
+        *,
+        on: Tasks | PastRuns,
+        metric: Metric | str = "exact_match",
+        options: Comparing | None = None,
+        max_cost_usd: float | None = None,
+        parallel: str | int | None = None,
+        on_event: Callable[[Answer], None] | None = None,
+    ) -> Verdict:
+        """Decide whether a candidate is better; `Workspace.compare` does this for you."""
+        chosen = self._execution.metric(metric)
+        source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
+        several = isinstance(candidate, list | tuple)
+        candidates = [self._resources.playbook(each) for each in (candidate if several else [candidate])]
+        return await compare(
+            self._resources.playbook(control),
+            candidates if several else candidates[0],
+            source,
+            chosen,
+            self._execution.context(parallel, max_cost_usd),
+            self._for_channel(options or DEFAULT),
+            on_event,
+        )
+
+    def _for_channel(self, options: Comparing) -> Comparing:
+        """The options with the terms of the channel's error budget, if a channel pays."""
+        return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
+
+    def compare_live(self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None) -> list[Live]:
+        """How a canary does beside its control, or each other channel beside the first, by users' feedback.
+
+        Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
+        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if there is
+        no canary and nobody looked while there was one.
+        """
+        names = [each.removeprefix("channels/") for each in on.channels]
+        asked = Asked(metric, alpha, self._paid(names[0], alpha), on.conclude)
+        library = self._resources.library
+        return [live(library, names[0], asked)] if len(names) == 1 else live_among(library, names, asked)
+
+    def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
+        """The terms of a channel's error budget, if releases there have to be paid from it."""
+        settings = self._resources.settings
+        if channel not in settings.channels:
+            return None
+        if error_budget_gate not in required(channel, self._resources.protection(channel)):
+            return None
+        return self.terms(channel, alpha)
+
+    def terms(self, channel: str, alpha: float | None = None) -> BudgetTerms:
+        """The terms of a channel's error budget. They set the error rate, so no other may be given."""
+        if alpha is not None:
+            place = f"channels.{channel}.error_budget"
+            raise SettingsError([Problem("alpha", f"{alpha:g}", f"none for a channel: its rate is set at {place}")])
+        return budget_terms(channel, self._resources.protection(channel))
+
+    def forecast(
+        self,
+        control: Names,
+        candidate: Names,
+        *,
+        on: Tasks,
+        metric: Metric | str = "exact_match",
+        options: Comparing = DEFAULT,
+    ) -> Forecast:
+        """What a comparison will take and may find, before anything is spent."""
+        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
+        chosen = self._execution.metric(metric)
+        return forecast(old, new, tasks, chosen, self._resources.store, self._for_channel(options))
+
+    async def estimate(
+        self,
+        control: Names,
+        candidate: Names,
+        *,
+        on: PastRuns,
+        live_runs: int,
+        metric: Metric | str = "exact_match",
+        seed: int = 0,
+        max_cost_usd: float | None = None,
+        parallel: str | int | None = None,
+    ) -> tuple[Estimate, ReplayedRuns]:
+        """By how much live runs would differ, from past runs replayed and `live_runs` of them also run live.
+
+        The interval holds however wrong the replays are. It is not a verdict. Raises DatasetError and BudgetSpent.
+        """
+        chosen, old = self._execution.metric(metric), self._resources.playbook(control)
+        past = on.draw(self._resources.store, old.digest, chosen.name, seed)
+        old, (new,), _ = self._compared(old, [candidate], past.tasks)
+        context = self._execution.context(parallel, max_cost_usd)
+        replays = await replay_past_runs(old, new, past, Mode.parse(on.mode), context)
+        return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
+
+    def _compared(
+        self, control: Names, candidates: Iterable[Names], tasks: Dataset
+    ) -> tuple[Playbook, list[Playbook], Dataset]:
+        """What is going to be compared, stored, on tasks that no candidate has seen."""
+        library = self._resources.library
+        old, new = self._resources.playbook(control), [self._resources.playbook(each) for each in candidates]
+        for each in (old, *new):
+            library.keep(each, because="compared")
+        for each in new:
+            expect_unseen(library, each, tasks)
+        return old, new, tasks
+
+    # Looking up
+
+    def list(self) -> Iterable[Standing]:
+        """Every comparison that was begun, newest first, and how it stands."""
+        return standings(self._resources.store)
+
+    def find(self, name: str) -> Digest:
+        """The digest of an experiment, by how it starts. Raises NotFound."""
+        return found(self._resources.store, name)
+
+    def get(self, name: str) -> Standing:
+        """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
+        return standing(self._resources.store, self.find(name))
+
+    def rule(self, verdict: Verdict) -> Json:
+        """The registered rule that a verdict follows from, with its numbers."""
+        rule: Json = self._resources.store.get(verdict.experiment)["rule"]
+        return rule
+
+    def abort(self, name: str, *, because: str) -> Verdict:
+        """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
+        store, by = self._resources.store, self._resources.by
+        return abort(store, self.find(name), because=because, by=by, clock=now)
+
+    def newest_verdict(self) -> str:
+        """The digest of the experiment with the newest verdict; empty if there is none."""
+        newest = self._resources.store.facts(Query(kind="verdict", newest=True, limit=1))
+        return next((fact.key for fact in newest), "")
+
+    # Evidence
+
+    def certificate(self, name: str) -> Certificate:
+        """Everything a verdict rests on, recomputed from raw facts."""
+        return certificate(self._resources.store, self.find(name))
+
+    def verify(self, names: Iterable[str] = ()) -> dict[Digest, list[Problem]]:
+        """Recompute every number of these verdicts, or of all: what differs, by experiment."""
+        store = self._resources.store
+        keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
+        return {key: list(problems) for key, problems in verify(store, keys).items()}
+
+    def error_budget(self, channel: str) -> tuple[ErrorBudget, Balance]:
+        """What is left of a channel's error budget, which all candidates ever judged for it share."""
+        store, terms = self._resources.store, self.terms(channel)
+        budget = error_budget.error_budget(store, channel, terms)
+        return budget, replace(budget.balance(), next_alpha=self.next_level(channel))
+
+    def next_level(self, channel: str) -> float:
+        """The error rate that the next comparison for a channel gets from its error budget."""
+        return error_budget.next_level(self._resources.store, channel, self.terms(channel))
+
+    async def sentinel(
+        self,
+        playbook: Names | None = None,
+        tasks: Tasks | None = None,
+        *,
+        metric: Metric | str = "exact_match",
+        times: int = 1,
+        alpha: float = 0.05,
+        on_event: Callable[[Verdict], None] | None = None,
+    ) -> Sentinel:
+        """How often a playbook was called better than itself: the error rate that is really achieved.
+
+        With a playbook and tasks so many more A/A comparisons are run first, by the same code as every comparison.
+        """
+        if playbook is None or tasks is None:
+            return sentinel(self._resources.store, alpha)
+        chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
+        self._resources.library.keep(chosen, because="compared")
+        by, context = self._execution.metric(metric), self._execution.context()
+        return await play(chosen, dataset, by, context, times=times, alpha=alpha, watch=on_event)
+
+    # Patterns and screening
+
+    def patterns(
+        self,
+        playbook: Names | None = None,
+        *,
+        metric: Metric | str = "exact_match",
+        on: Tasks | None = None,
+        alpha: float = 0.05,
+    ) -> tuple[Patterns, Gathered]:
+        """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
+        by = None if metric == OUTCOME else self._execution.metric(metric)
+        tasks = None if on is None else self._execution.dataset(on)
+        subject = self._resources.playbook(playbook).digest if playbook else None
+        direction = better(by) if by else "higher"
+        worst = float(direction == "lower")
+        runs = gathered(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
+        return find(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
+
+    def suggest(
+        self, patterns: Patterns, runs: Gathered, file: Path, *, playbook: Names | None, metric: str, number: int
+    ) -> Suggestion:
+        """Write a finding as the next experiment, for people to edit."""
+        control = (
+            self._resources.playbook(playbook).digest
+            if playbook
+            else Counter(each.run.playbook for each in runs.scored).most_common(1)[0][0]
+        )
+        by = None if metric == OUTCOME else self._execution.metric(metric)
+        return suggest(
+            patterns.findings[number - 1],
+            file,
+            control=control,
+            metric=metric if by else "METRIC",
+            binary=bool(getattr(by, "binary", False)),
+            alpha=patterns.alpha,
+        )
+
+    async def screen(
+        self,
+        point: str,
+        candidate: str,
+        *,
+        playbook: Names | None = None,
+        metric: Metric | str = "exact_match",
+        on: Tasks | None = None,
+        since: datetime | None = None,
+    ) -> Screening:
+        """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
+        chosen = policy(candidate)
+        by = None if metric == OUTCOME else self._execution.metric(metric)
+        tasks = None if on is None else self._execution.dataset(on)
+        subject = self._resources.playbook(playbook).digest if playbook else None
+        log = await decided(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
+        return screened(log, chosen)
+
+    def report(self, name: str, file: Path, names: tuple[str, str] | None = None) -> None:
+        """Write the report of a comparison to a new file, in the format of its ending; `names` of the two playbooks."""
+        proof = self.certificate(name)
+        dataset = self._resources.store.get(proof.verdict.dataset) if proof.verdict.dataset else None
+        report.write(proof, file, dataset, names)

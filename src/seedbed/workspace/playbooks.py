@@ -1,0 +1,345 @@
+"""space.playbooks: store, name, find, derive and merge playbooks; trace where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from seedbed.errors import NotFound, shown
+from seedbed.experiments.held_out import evolved_on, known_tasks
+from seedbed.experiments.replay.history import OF
+from seedbed.playbooks import formats, specialised
+from seedbed.playbooks.changes import Change, diff
+from seedbed.playbooks.formats import Import, Note
+from seedbed.playbooks.genes import distance
+from seedbed.playbooks.library import Branch, Entry, Page, names_a_playbook
+from seedbed.playbooks.merging import Merge, Resolver
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.specialised import Rebased, Specialised
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref
+from seedbed.workspace.resources import Resources
+
+RECENT = 20
+"""How many of the newest playbooks a tree starts from where nothing has a name."""
+
+NOTES = ("change", "score", "parent", "import")
+"""The kinds of fact that come with a foreign document."""
+
+
+class Playbooks:
+    """The playbooks of a workspace, by digest, name, branch, version or channel."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.library = resources.library
+
+    def get(self, playbook: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+        """The playbook that a path, digest, ref or channel names, with some values changed.
+
+        A stored playbook stays the parent of what is changed from it. Raises PlaybookError or NotFound.
+        """
+        changed = self._resources.playbook(playbook, changes)
+        if changes and isinstance(playbook, str) and not Path(playbook).suffix:
+            parent = self.library.find(playbook)
+            self.library.keep(changed, because="changed for a run", parents=[parent], how="edited")
+        return changed
+
+    # Storing
+
+    def keep(
+        self, playbook: Playbook | Path | str, *, because: str, parents: Iterable[Playbook | Path | str] = ()
+    ) -> Digest:
+        """Store a playbook with where it came from."""
+        grown = [self._resources.keep(parent, because) for parent in parents]
+        how = "edited" if grown else "written"
+        return self.library.keep(self._resources.playbook(playbook), because=because, parents=grown, how=how)
+
+    def derive(
+        self, playbook: Playbook | Path | str, changes: Mapping[str, Any], *, because: str
+    ) -> tuple[Digest, Digest]:
+        """Store a child that differs in some genes; the digests of the child and of its parent."""
+        parent = self._resources.keep(playbook, because)
+        return self.library.derive(parent, changes, because=because), parent
+
+    def merge(
+        self, ours: str, theirs: str, *, because: str, resolvers: Sequence[Resolver] = ()
+    ) -> tuple[Digest, Merge]:
+        """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
+        return self.library.merge(ours, theirs, because=because, resolvers=resolvers)
+
+    def name(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+        """Point a branch, or any other ref, at a playbook."""
+        return self.library.name(name, self._resources.keep(playbook, because), because=because)
+
+    def version(self, series: str, number: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+        """Label a playbook with a version. Versions never move."""
+        return self.library.version(series, number, self._resources.keep(playbook, because), because=because)
+
+    def branch(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+        """Start a branch at a playbook."""
+        return self.library.branch(name, self._resources.keep(playbook, because), because=because)
+
+    def branches(self) -> list[Branch]:
+        return self.library.branches()
+
+    def archive(self, branch: str, *, because: str, failed: bool = False) -> str:
+        """End a branch; its name is free again and its history stays. The state that it ends in."""
+        state = "failed" if failed else "archived"
+        self.library.close(branch, "failed" if failed else "archived", because=because)
+        return state
+
+    def tag(self, playbook: Playbook | Path | str, *words: str) -> tuple[Digest, list[str]]:
+        """Attach words to a playbook; all that it has."""
+        digest = self._resources.keep(playbook, "tagged") if words else self._resources.playbook(playbook).digest
+        if words:
+            self.library.tag(digest, *words)
+        return digest, self.library.tags(digest)
+
+    # Finding
+
+    def search(self, **query: Any) -> Page:
+        """Stored playbooks, newest first; see `Library.search` for what can be asked for."""
+        return self.library.search(**query)
+
+    def names(self) -> dict[Digest, list[str]]:
+        """The refs that name each playbook."""
+        called: dict[Digest, list[str]] = {}
+        for ref in filter(names_a_playbook, self._resources.store.refs()):
+            called.setdefault(served(ref), []).append(ref.name)
+        return called
+
+    def scores(self, playbook: Digest) -> Json:
+        """The mean score of a playbook over all its live cells, by metric."""
+        values: dict[str, list[float]] = {}
+        for fact in self._resources.store.facts(Query(kind="cell", subject=playbook)):
+            if fact.value is not None and not fact.body["task"].startswith(OF):  # a replay is not a live run
+                values.setdefault(fact.body["metric"], []).append(fact.value)
+        return {metric: {"mean": sum(each) / len(each), "cells": len(each)} for metric, each in values.items()}
+
+    def describe(self, entry: Entry, called: Mapping[Digest, Sequence[str]] | None = None) -> Json:
+        """A stored playbook: its names, what it came from, and its scores."""
+        names = (self.names() if called is None else called).get(entry.digest, [])
+        return {
+            "playbook": entry.digest,
+            "names": list(names),
+            "parents": list(entry.parents),
+            "how": entry.how,
+            "because": entry.because,
+            "by": entry.by,
+            "at": entry.at,
+            "scores": self.scores(entry.digest),
+        }
+
+    def about(self, playbook: Playbook) -> Json:
+        """What is known about a playbook; of one that was never stored, no more than its names and tags."""
+        called = self.names()
+        known: Json = {"names": called.get(playbook.digest, []), "tags": self.library.tags(playbook.digest)}
+        with suppress(NotFound):
+            known |= self.describe(self.library.entry(playbook.digest), called)
+        return known
+
+    def diff(self, before: Playbook | Path | str, after: Playbook | Path | str) -> list[Change]:
+        """What differs between two playbooks."""
+        return list(diff(self._resources.playbook(before), self._resources.playbook(after)))
+
+    def ancestry(self, playbook: Playbook | Path | str) -> list[Entry]:
+        """A playbook and what it grew from, newest first."""
+        digest = self.library.entry(self._resources.playbook(playbook).digest).digest
+        return list(self.library.ancestry(digest))
+
+    def moves(self, ref: str) -> tuple[str, list[Fact]]:
+        """The full name of a ref that exists or once did, and where it pointed, newest first. Raises NotFound."""
+        store = self._resources.store
+        for name in (ref, f"branches/{ref}", f"channels/{ref}"):
+            if any(store.facts(Query(kind="move", subject=name, limit=1))):
+                return name, list(self.library.history(name))
+        known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
+        raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
+
+    def tree(self, playbook: Playbook | Path | str | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
+        """The family trees of a playbook, or of everything that has a name."""
+        return [_Tree(self, self._resources, limit).grow(root, depth) for root in self._roots(playbook)]
+
+    def _roots(self, playbook: Playbook | Path | str | None) -> list[Digest]:
+        if playbook is not None:
+            starts: Iterable[Digest] = [self._resources.playbook(playbook).digest]
+        else:
+            starts = self.names() or [entry.digest for entry in self.library.search(limit=RECENT).entries]
+        roots: dict[Digest, None] = {}
+        for start in starts:
+            self.library.entry(start)
+            entries = {entry.digest: entry for entry in self.library.ancestry(start)}
+            while parents := entries[start].parents:  # by the first parent only, as the tree is drawn
+                start = parents[0]
+            roots[start] = None
+        return list(roots)
+
+    # Files of other tools
+
+    def import_file(self, file: Path) -> tuple[Import, Digest]:
+        """Store a playbook that was written for another tool, with its names and its history."""
+        foreign, store = formats.load_foreign(file), self._resources.store
+        because = f"imported from {file.name}"
+        known = [store.ref(str(note.body.get("ref", ""))) for note in foreign.facts if note.kind == "parent"]
+        parents = [str(ref.target) for ref in known if ref]
+        digest = self.library.keep(foreign.playbook, because=because, parents=parents, how="imported")
+        # Versions first: they may be refused, and then no other name has moved.
+        for name, to in foreign.refs.items():
+            if name.startswith("versions/"):
+                _, series, number = name.split("/")
+                self.library.version(series, number, of=to, because=because)
+        for name, to in foreign.refs.items():
+            current = store.ref(name)
+            if not name.startswith("versions/") and (current is None or current.target != to):
+                self.library.name(name, to, because=because)
+        at, by = datetime.now(UTC), self._resources.by
+        store.append(
+            Fact(kind=note.kind, key=note.key, subject=digest, at=at, by=by, body=note.body) for note in foreign.facts
+        )
+        return foreign, digest
+
+    def export(self, playbook: Playbook | Path | str, to: str) -> tuple[Digest, Json]:
+        """A playbook as a document: `yaml` and `json` are seedbed's own, others are those of `formats.FORMATS`."""
+        chosen = self._resources.playbook(playbook)
+        if to in ("yaml", "json"):
+            return chosen.digest, chosen.document()
+        called = self.names().get(chosen.digest, [])
+        return chosen.digest, formats.export(chosen, to, self._notes(chosen.digest), called)
+
+    def _notes(self, digest: Digest) -> list[Note]:
+        """What was recorded about a playbook and its ancestors, oldest first."""
+        try:
+            self.library.entry(digest)
+        except NotFound:
+            return []
+        facts = [
+            fact
+            for entry in self.library.ancestry(digest)
+            for kind in NOTES
+            for fact in self._resources.store.facts(Query(kind=kind, subject=entry.digest))
+        ]
+        return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
+
+    # Specialised playbooks
+
+    def specialise(self, base: str, name: str, *, because: str) -> Specialised:
+        """Start a playbook for one corpus and one kind of task at its base: the ref corpora/CORPUS/TASK."""
+        _, corpus, task = specialised.ref_name(name).split("/")
+        return specialised.specialise(self.library, corpus, task, base, because=because)
+
+    def rebase(
+        self,
+        name: str,
+        *,
+        because: str = "",
+        resolvers: Sequence[Resolver] = (),
+        by_path: Mapping[str, Resolver] | None = None,
+        onto: str | None = None,
+    ) -> Rebased:
+        """Merge what its base has become into a specialised playbook. Raises MergeClash."""
+        return specialised.rebase(
+            self.library, name, because=because, resolvers=resolvers, by_path=by_path or {}, onto=onto
+        )
+
+    def back_to_base(self, name: str, *, because: str) -> Rebased:
+        """Return a specialised playbook to its base."""
+        return specialised.back_to_base(self.library, name, because=because)
+
+    def specialised(self, task: str | None = None) -> list[tuple[Specialised, Json]]:
+        """Specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
+        return [(each, self._distances(each)) for each in specialised.all_specialised(self.library, task)]
+
+    def find_specialised(self, name: str) -> Specialised:
+        return specialised.find(self.library, name)
+
+    def _distances(self, of: Specialised) -> Json:
+        inherited, own = self.library.get(of.inherited), self.library.get(of.playbook)
+        base_changes = diff(inherited, self.library.get(of.current)) if of.current else []
+        return {
+            "distance": distance(inherited, own),
+            "changes": [change.path for change in diff(inherited, own)],
+            "base_changes": [change.path for change in base_changes],
+        }
+
+
+class _Tree:
+    """A playbook with what grew from it, as nested documents.
+
+    Of many siblings those on the way to a name come first, then the best. `scores` are those on tasks that a search has
+    chosen by, here or among its children, and `held_out` those on others: a mean over both would compare nothing. Where
+    nothing was searched for, all are `scores`.
+    """
+
+    def __init__(self, playbooks: Playbooks, resources: Resources, limit: int) -> None:
+        self._library, self._store, self._limit = playbooks.library, resources.store, limit
+        self._names = playbooks.names()
+        self._leading = {entry.digest for name in self._names for entry in self._library.ancestry(name)}
+        self._tasks: dict[Digest, frozenset[str]] = {}
+
+    def grow(self, root: Digest, depth: int) -> Json:
+        return self._grown(self._library.entry(root), frozenset(), depth)
+
+    def _grown(self, entry: Entry, seen: frozenset[str], depth: int) -> Json:
+        own = seen | self._searched(entry.digest)
+        entries = [child for child in self._library.children(entry.digest) if child.parents[0] == entry.digest]
+        searched = own.union(*(self._searched(child.digest) for child in entries))
+        children = [(child, self._best(child, own | self._searched(child.digest))) for child in entries]
+        children.sort(key=lambda pair: (pair[0].digest in self._leading, pair[1]), reverse=True)
+        visible = children[: self._limit] if depth else []
+        return {
+            **self._node(entry, searched),
+            "children": [self._grown(child, own, depth - 1) for child, _ in visible],
+            "hidden": len(children) - len(visible),
+        }
+
+    def _node(self, entry: Entry, seen: frozenset[str]) -> Json:
+        scores, held_out = self._scores(entry.digest, seen)
+        return {
+            "playbook": entry.digest,
+            "names": self._names.get(entry.digest, []),
+            "scores": scores,
+            "held_out": held_out,
+            "how": entry.how,
+            "because": entry.because,
+            "also_from": list(entry.parents[1:]),
+        }
+
+    def _best(self, entry: Entry, seen: frozenset[str]) -> float:
+        scores, held_out = self._scores(entry.digest, seen)
+        return max((score["mean"] for score in (scores or held_out).values()), default=-1.0)
+
+    def _scores(self, playbook: Digest, seen: frozenset[str]) -> tuple[Json, Json]:
+        """The mean scores by metric on tasks that were seen, and on all others; on all if none was."""
+        parts: tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]] = ({}, {})
+        for fact in self._store.facts(Query(kind="cell", subject=playbook)):
+            task = fact.body["task"]
+            if fact.value is not None and not task.startswith(OF):
+                part = parts[bool(seen) and task not in seen]
+                part.setdefault(fact.body["metric"], {}).setdefault(task, []).append(fact.value)
+        searched, others = ({metric: _mean(tasks) for metric, tasks in part.items()} for part in parts)
+        return searched, others
+
+    def _searched(self, playbook: Digest) -> frozenset[str]:
+        """The tasks that a search chose or rejected a playbook by."""
+        return frozenset().union(*map(self._known, evolved_on(self._store, playbook)))
+
+    def _known(self, dataset: Digest) -> frozenset[str]:
+        if dataset not in self._tasks:
+            try:
+                self._tasks[dataset] = frozenset(task.id for task in known_tasks(self._store, dataset))
+            except NotFound:  # a dataset that was cleaned away
+                self._tasks[dataset] = frozenset()
+        return self._tasks[dataset]
+
+
+def _mean(tasks: Mapping[str, Sequence[float]]) -> Json:
+    means = [sum(values) / len(values) for values in tasks.values()]
+    return {"mean": sum(means) / len(means), "tasks": len(means)}
+
+
+def served(ref: Ref) -> Digest:
+    """The playbook that a ref points at; of a channel, its stable one."""
+    return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])

@@ -1,0 +1,187 @@
+"""Resources: what a workspace owns, and how the names, paths and objects that people pass become what they mean."""
+
+from __future__ import annotations
+
+import getpass
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seedbed.errors import PlaybookError, Problem, SettingsError, StoreError
+from seedbed.models.cards import Registry
+from seedbed.playbooks.genes import with_genes
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.settings import Settings
+from seedbed.spending.quota import Spending
+from seedbed.stage.confirmation import Confirm, Person
+from seedbed.stage.runner import Runner
+from seedbed.storage import open_store
+from seedbed.storage.cache import with_cache
+from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
+from seedbed.storage.redis import redis_at
+from seedbed.storage.store import Digest, Json, Store, Upkeep
+from seedbed.telemetry import switch_on
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+DATASET_FILES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow")
+FILE = "seedbed.yaml"
+
+
+@dataclass
+class Resources:
+    """A store, models, tools, the person to ask, and the runner that performs every run with them."""
+
+    settings: Settings
+    store: Store
+    tools: list[Any] = field(default_factory=list)
+    """What programs may call: functions, LangChain tools, or `Tool`."""
+    confirm: Confirm | Person | None = None
+    """Asks a person where a rule requires it; without it the settings say who is asked."""
+    chat_models: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    """Live LangChain models by name, beside those of the settings."""
+    spent: Spending = field(init=False)
+    executors: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
+    """Worker pools that evaluations have started; closed with the workspace."""
+
+    def __post_init__(self) -> None:
+        self.spent = Spending(self.settings, self.store)
+
+    @classmethod
+    def open(cls, settings: Settings) -> Resources:
+        """Open the store that the settings name, with its cache and its encryption."""
+        switch_on(settings)
+        key = MasterKey.from_environment() if settings.encrypted else None
+        redis = redis_at(settings.cache) if settings.cache else None
+        store = open_store(store_url(settings))
+        try:
+            if redis and settings.store.startswith("postgresql:"):  # a file of this machine answers sooner than Redis
+                store = with_cache(store, redis)
+            if key:
+                return cls(settings, Encrypted(store, key))
+            expect_plain(store)
+        except StoreError:
+            store.close()
+            raise
+        return cls(settings, store)
+
+    def acting(self, by: str) -> Resources:
+        """The same resources for another person: store, models, limits and tools are shared."""
+        other = replace(self, settings=self.settings.model_copy(update={"by": by}))
+        other.spent = self.spent
+        vars(other).update(models=self.models, runner=self.runner.acting(other.library))
+        return other
+
+    async def aclose(self) -> None:
+        """Close everything that was opened here, and wait for it."""
+        if "runner" in vars(self):
+            await self.runner.closed()
+        self.close()
+
+    def close(self) -> None:
+        for executor in self.executors.values():
+            executor.close()
+        if "runner" in vars(self):
+            self.runner.close()
+        if isinstance(self.store, Upkeep):
+            self.store.close()
+
+    @property
+    def by(self) -> str:
+        return self.settings.by or _login()
+
+    @property
+    def library(self) -> Library:
+        return Library(self.store, self.by)
+
+    @cached_property
+    def models(self) -> Registry:
+        return Registry(self.settings.models, self.settings.source)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Performs every run of this workspace."""
+        return Runner(self.settings, self.store, self.library, self.models, self.spent, self.tools, self.confirm)
+
+    # Playbooks
+
+    def playbook(self, given: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+        """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
+
+        In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
+        """
+        if isinstance(given, str | Path) and is_playbook_file(given):
+            return Playbook.load(given, dict(changes) if changes else None)
+        playbook = given if isinstance(given, Playbook) else self.library.get(self._playbook_name(given))
+        return with_genes(playbook, changes) if changes else playbook
+
+    def _playbook_name(self, given: object) -> str:
+        if not isinstance(given, str | Path):
+            expected = "a Playbook, the path of one, a digest, a ref or a channel"
+            raise PlaybookError([Problem("playbook", f"a {type(given).__name__}", expected)])
+        name = str(given)
+        if Path(name).suffix in DATASET_FILES:
+            remedy = "The playbook comes first, then the tasks."
+            raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
+        return name
+
+    def keep(self, given: Playbook | Path | str, because: str) -> Digest:
+        """The digest of a playbook, which is in the store once this returns."""
+        if isinstance(given, str) and not is_playbook_file(given):
+            return self.library.find(given)
+        return self.library.keep(self.playbook(given), because=because)
+
+    # Channels
+
+    def protection(self, channel: str) -> Json:
+        """What protects a channel. Raises SettingsError for one that nobody declared and nothing was released to."""
+        declared = self.settings.channels
+        if channel not in declared and self.store.ref(f"channels/{channel}") is None:
+            known = ", ".join(declared) or "none yet"
+            remedy = "Add it under channels in the workspace file, or check its spelling."
+            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+        people = self.settings.reviewers
+        return {**({"reviewers": people} if people else {}), **declared.get(channel, {})}
+
+
+def find_file(path: Path | str | None = None) -> Path:
+    """The workspace file at a path, or the nearest seedbed.yaml upwards. Raises SettingsError if there is none."""
+    here = Path.cwd()
+    tried = [Path(path)] if path else [folder / FILE for folder in (here, *here.parents)]
+    for each in tried:
+        if each.is_file():
+            return each
+    found = f"no file {path}" if path else f"no {FILE} in {here} or above"
+    remedy = "Run: seedbed init, or name the file with --workspace."
+    raise SettingsError([Problem("workspace", found, "a workspace file", remedy)])
+
+
+def store_url(settings: Settings) -> str:
+    """Where the store is; a relative path starts at the workspace file, wherever the command was given."""
+    for scheme in ("sqlite:///", "files:"):
+        rest = settings.store.removeprefix(scheme)
+        if rest and rest != settings.store and not rest.startswith("/"):
+            return f"{scheme}{settings.path(rest)}"
+    return settings.store
+
+
+def is_playbook_file(name: Path | str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml", ".json")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        remedy = "Set by in the workspace file, or SEEDBED_BY."
+        raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
+
+
+def new_seed(given: int | None) -> int:
+    """The seed to use: the one given, or a random one."""
+    return random.SystemRandom().getrandbits(31) if given is None else given

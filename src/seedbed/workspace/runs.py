@@ -1,0 +1,202 @@
+"""space.runs: perform, resume, record, find and follow runs; answer what they ask people."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seedbed.errors import NotFound, RunError, shown
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.evaluate import seed_of
+from seedbed.experiments.replay.history import OF
+from seedbed.experiments.replay.replay import Replayer
+from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.run import routings
+from seedbed.runs.cassette import ANSWERS, Missed, Mode
+from seedbed.runs.recorder import recall, recent
+from seedbed.runs.run import Run, RunEvent
+from seedbed.spending.ledger import Ledger
+from seedbed.stage.confirmation import Asked, answer, find, questions
+from seedbed.stage.recorded import recorded
+from seedbed.stage.stage import Stage
+from seedbed.storage.feed import Feed
+from seedbed.storage.store import Fact, Json, Query, now
+from seedbed.workspace.resources import Resources, new_seed
+
+T = TypeVar("T")
+
+ENTRIES = ("turn", "failure", "decision", "call", "child", "remark")
+"""The kinds of facts that make up a run, apart from its start and end."""
+
+FOLLOWED = ("start", *ENTRIES, "run")
+
+INTERVAL_SECONDS = 0.5
+"""How often the store is asked for more."""
+
+
+class Runs:
+    """The runs of a workspace."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def resume(
+        self, run: Run | str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
+    ) -> Run:
+        """Continue a run that was interrupted or failed; what was answered before is not asked again."""
+        return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+
+    @asynccontextmanager
+    async def recording(
+        self,
+        playbook: Playbook | Path | str,
+        /,
+        *,
+        seed: int | None = None,
+        max_cost_usd: float | None = None,
+        **inputs: Any,
+    ) -> AsyncIterator[Stage]:
+        """A stage for an agent that lives elsewhere: what it does there is recorded as a run of the playbook.
+
+        Set `stage.output` to what the run returned.
+        """
+        chosen = self._resources.playbook(playbook)
+        self._resources.library.keep(chosen, because="run")
+        runner = self._resources.runner
+        async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
+            yield stage
+
+    def recorded(
+        self, playbook: Playbook | Path | str, /, *, seed: int | None = None, max_cost_usd: float | None = None
+    ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
+        """Record each call of an async function as a run: its arguments are the inputs, its result the output.
+
+        A parameter called `stage` receives the stage. What the function raises is recorded and raised again.
+        """
+
+        def recording(**inputs: Any) -> AbstractAsyncContextManager[Stage]:
+            return self.recording(playbook, seed=seed, max_cost_usd=max_cost_usd, **inputs)
+
+        return lambda function: recorded(function, recording)
+
+    # Finding
+
+    def find(self, run: Run | str) -> str:
+        """The id of a run, or of the one run whose id starts so. Raises NotFound if several do."""
+        if isinstance(run, Run):
+            return run.id
+        if not re.fullmatch(r"[0-9a-f]{4,31}", run):
+            return run
+        starts = [fact.key for fact in self._resources.store.facts(Query(kind="start", key_from=run, limit=2))]
+        if len(starts) > 1:
+            raise NotFound(f"{run} begins several runs. Give more characters")
+        return starts[0] if starts else run
+
+    def get(self, run: Run | str) -> Run:
+        """A run by its id, or by how its id starts. Raises NotFound."""
+        return recall(self._resources.store, self.find(run))
+
+    def recent(
+        self, limit: int = 20, playbook: Playbook | Path | str | None = None, *, children: bool = False
+    ) -> list[Run]:
+        """The newest runs, of one playbook or of all; `children` includes runs that other runs opened."""
+        subject = self._resources.playbook(playbook).digest if playbook else None
+        return list(recent(self._resources.store, limit, subject, children=children))
+
+    def entries(self, run: Run | str) -> list[Fact]:
+        """The turns, decisions, tool calls and child runs of a run, in the order in which they happened."""
+        store, name = self._resources.store, self.find(run)
+        facts = (fact for kind in ENTRIES for fact in store.facts(Query(kind=kind, subject=name)))
+        return sorted(facts, key=lambda fact: fact.number)
+
+    def answers(self, run: Run | str) -> list[Fact]:
+        """What a run got from outside, in order; the choice of a model is part of the turn it was made for."""
+        store, name = self._resources.store, self.find(run)
+        kinds = [kind for kind in ANSWERS if kind != "routing"]
+        facts = (fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=name)))
+        return sorted(facts, key=lambda fact: fact.number)
+
+    def routing(self, run: Run | str) -> list[Json]:
+        """How the models of a run were chosen."""
+        return routings(self._resources.store, self.find(run))
+
+    def follow(self, run: Run | str | None = None, *, wait: Callable[[float], None] = time.sleep) -> Iterator[Fact]:
+        """Facts of a run from its start until it ends; without one, of all runs from now on, without end.
+
+        Raises NotFound if there is no such run.
+        """
+        store = self._resources.store
+        if run is None:
+            newest = (fact for kind in FOLLOWED for fact in store.facts(Query(kind=kind, newest=True, limit=1)))
+            after = max((fact.number for fact in newest), default=0)
+            return _followed(Feed(store, [Query(kind=kind) for kind in FOLLOWED], after), wait, endless=True)
+        name = self.find(run)
+        start = Query(kind="start", key=name)
+        if not any(store.facts(start)):
+            raise NotFound(f"no run {shown(name)} is recorded here. `seedbed runs list` shows what is")
+        inside = [Query(kind=kind, subject=name) for kind in ENTRIES]
+        return _followed(Feed(store, [start, *inside, Query(kind="run", key_from=name)], 0), wait, endless=False)
+
+    # Replaying and learning
+
+    async def replay(
+        self, run: Run | str, playbook: Playbook | Path | str | None = None, *, mode: str = "strict"
+    ) -> tuple[Run, bool]:
+        """Perform a recorded run again on its recorded answers, under its playbook or another one.
+
+        The replay, even if it failed, and whether a step could not be answered. Nothing in the world changes.
+        """
+        recorded = self.get(run)
+        chosen = self._resources.playbook(playbook or recorded.playbook)
+        self._resources.library.keep(chosen, because="replayed")
+        task = Task(f"{OF}{recorded.id}", recorded.inputs)
+        seed, perform = seed_of(task, 0), Replayer(self._resources.runner, Mode.parse(mode))
+        try:
+            return await perform("", chosen, task, seed, Ledger()), False
+        except RunError as wrong:
+            try:
+                failed = recall(self._resources.store, perform.key(chosen, task, seed).id)
+            except NotFound:  # it did not even start
+                raise wrong from None
+            return failed, isinstance(wrong, Missed)
+
+    def learn(self, run: Run, score: float) -> None:
+        """Teach the router how good a run was, from 0 to 1; every model it chose in that run is remembered by it."""
+        resources, turns, outcomes = self._resources, {turn.step or turn.role: turn for turn in run.turns}, []
+        for choice in resources.store.facts(Query(kind="routing", subject=run.id)):
+            if turn := turns.get(choice.body["step"]):
+                body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
+                body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
+                at, by = datetime.now(UTC), resources.by
+                outcomes.append(
+                    Fact(kind="outcome", key=choice.key, subject=run.id, at=at, by=by, body=body, value=score)
+                )
+        for fact in outcomes:
+            if resources.store.append([fact]):
+                resources.runner.router.learn(**fact.body)
+
+    # Questions to people
+
+    def questions(self) -> list[tuple[Asked, str]]:
+        """What runs ask people for, each with its status, oldest first."""
+        return [(each, each.status(now())) for each in questions(self._resources.store)]
+
+    def answer(self, question: str, yes: bool, *, because: str) -> tuple[Asked, Fact]:
+        """Answer a question by its id, or by how its id starts. The first answer counts. Raises NotFound."""
+        asked = find(self._resources.store, question)
+        return asked, answer(self._resources.store, asked, yes, because=because, by=self._resources.by)
+
+
+def _followed(feed: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:
+    last = ""
+    while endless or last != "run":  # a run that is resumed goes on after its end
+        for fact in feed.read():
+            yield fact
+            last = fact.kind
+        if endless or last != "run":
+            wait(INTERVAL_SECONDS)

@@ -1,0 +1,222 @@
+"""space.scorecards: evaluate playbooks, suites, and specialised playbooks over all corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from seedbed.errors import DatasetError, NotFound, Problem, SettingsError
+from seedbed.evaluation import suite as suites
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.scorecard import Scorecard
+from seedbed.evaluation.specialisation import Across, Specialist, across
+from seedbed.evaluation.suite import Part, Result, Suite
+from seedbed.experiments.held_out import seen_before
+from seedbed.playbooks import specialised
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.specialised import Specialised
+from seedbed.workspace.execution import Execution, Metrics, Tasks
+from seedbed.workspace.resources import Resources, is_playbook_file
+
+OnCell = Callable[[str, Cell], None]
+"""Receives each cell as it is paid or found, with the name of the playbook it is of."""
+
+
+@dataclass(frozen=True)
+class Evaluating:
+    """How several evaluations are done: on which budget together, where, and how long a run may take."""
+
+    replicates: int = 1
+    max_cost_usd: float | None = None
+    parallel: str | int | None = None
+    timeout_seconds: float | None = None
+
+
+DEFAULT = Evaluating()
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """The results of a suite, and the scorecards that they come from."""
+
+    suite: str
+    results: Sequence[Result]
+    cards: Mapping[str, Scorecard]
+
+
+class Scorecards:
+    """Evaluations in a workspace. A cell that was paid before is reused."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._execution = Execution(resources)
+
+    options = Evaluating
+    """How several evaluations are done."""
+
+    def metric(self, metric: Metric | str) -> Metric:
+        """The metric of that name: built in, `module:name`, or a judge of the workspace file. Raises SettingsError."""
+        return self._execution.metric(metric)
+
+    async def evaluate(
+        self,
+        playbook: Playbook | Path | str,
+        tasks: Tasks,
+        *,
+        metric: Metrics = "exact_match",
+        options: Evaluating = DEFAULT,
+        on_event: Callable[[Cell], None] | None = None,
+    ) -> Scorecard:
+        """Score a playbook over tasks; `Workspace.evaluate` does this for you."""
+        chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
+        metrics = self._execution.metrics(metric)
+        self._resources.library.keep(chosen, because="evaluated")
+        self._resources.store.put("dataset", dataset.content())
+        context = self._execution.context(options.parallel, options.max_cost_usd)
+        context = replace(context, timeout_seconds=options.timeout_seconds)
+        return await evaluate(chosen, dataset, metrics, context, replicates=options.replicates, watch=on_event)
+
+    def called(self, names: Iterable[str]) -> dict[str, Playbook]:
+        """Playbooks by what people call them: a file by its name, without its folder where that is enough."""
+        typed = list(dict.fromkeys(names))
+        short = [Path(each).name if is_playbook_file(each) else each for each in typed]
+        called = [each if short.count(each) == 1 else whole for each, whole in zip(short, typed, strict=True)]
+        return {name: self._resources.playbook(whole) for name, whole in zip(called, typed, strict=True)}
+
+    async def evaluate_each(
+        self,
+        playbooks: Mapping[str, Playbook],
+        tasks: Tasks,
+        *,
+        metric: Metrics = "exact_match",
+        options: Evaluating = DEFAULT,
+        on_event: OnCell | None = None,
+    ) -> dict[str, Scorecard]:
+        """The scorecards of several playbooks over the same tasks, paid from one budget."""
+        shared = _SharedBudget(self, options, on_event)
+        return {name: await shared.card(name, playbook, tasks, metric) for name, playbook in playbooks.items()}
+
+    # Suites
+
+    def suite_size(self, suite: Suite, playbooks: int) -> int:
+        """How many cells a suite has."""
+        return sum(len(part.tasks) for part in suite.parts) * suite.replicates * playbooks
+
+    async def suite(
+        self,
+        suite: Suite,
+        playbooks: Mapping[str, Playbook],
+        *,
+        options: Evaluating = DEFAULT,
+        accept: bool = False,
+        on_event: OnCell | None = None,
+    ) -> SuiteResult:
+        """Evaluate the baselines of a suite and these playbooks, and store the results for the next time.
+
+        With `accept` today's scores are what the next time is held against, whatever they are.
+        """
+        everybody = {**suite.baselines, **playbooks}
+        if not everybody:
+            remedy = "Name one on the command line, or some under baselines."
+            raise DatasetError([Problem("baselines", "no playbook at all", "at least one", remedy)], suite.name)
+        shared = _SharedBudget(self, replace(options, replicates=suite.replicates), on_event)
+        cards: dict[str, Scorecard] = {}
+
+        async def score(name: str, playbook: Playbook, part: Part) -> Scorecard:
+            place = f"{part.name} · {name}"
+            cards[place] = await shared.card(place, playbook, part.tasks, part.metrics)
+            return cards[place]
+
+        store = self._resources.store
+        results = await suites.measured(suite, everybody, score, store, judged=playbooks)
+        suites.keep(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
+        return SuiteResult(suite.name, results, cards)
+
+    # Specialised playbooks
+
+    def specialists(self, task: str, names: Sequence[str] = ()) -> list[Specialised]:
+        """The specialised playbooks of a kind of task, or those named. Raises NotFound."""
+        library = self._resources.library
+        chosen = [specialised.find(library, each) for each in dict.fromkeys(names)]
+        for each in chosen:
+            if each.task != task:
+                raise SettingsError([Problem("playbook", each.name, f"playbooks for {task}")])
+        chosen = chosen or specialised.all_specialised(library, task)
+        if not chosen:
+            known = ", ".join(dict.fromkeys(each.task for each in specialised.all_specialised(library))) or "none yet"
+            remedy = f"Start one: seedbed playbook specialise BASE CORPUS/{task}"
+            raise NotFound(f"no playbook is specialised for {task}. Known kinds of task: {known}. {remedy}")
+        for each in chosen:
+            if each.current is None:
+                remedy = f"Inherit another: seedbed playbook rebase {each.name} --onto BASE"
+                raise NotFound(f"{each.name} inherits {each.base}, and nothing has that name any more. {remedy}")
+        return chosen
+
+    def corpora(
+        self, task: str, chosen: Sequence[Specialised], datasets: Mapping[str, str], *, every: bool
+    ) -> dict[str, Dataset]:
+        """The tasks of each corpus: those that are given, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
+        refs = self._resources.store.refs("datasets/")
+        stored = [ref.name.split("/") for ref in refs if ref.name.count("/") == 2]
+        known = {corpus for _, corpus, of in stored if of == task}
+        wanted = {each.corpus for each in chosen} | {*datasets} | (known if every else set())
+        problems = [
+            Problem(
+                f"datasets/{corpus}/{task}",
+                "nothing",
+                f"the tasks of {corpus}",
+                f"Store them: seedbed dataset add FILE --name {corpus}/{task}, or add {corpus}=FILE to the command.",
+            )
+            for corpus in sorted(wanted - {*datasets} - known)
+        ]
+        if problems:
+            raise DatasetError(problems)
+        names = {corpus: datasets.get(corpus, f"datasets/{corpus}/{task}") for corpus in sorted(wanted)}
+        return {corpus: self._execution.dataset(name) for corpus, name in names.items()}
+
+    async def across(
+        self,
+        chosen: Sequence[Specialised],
+        corpora: Mapping[str, Dataset],
+        *,
+        metric: Metrics = "exact_match",
+        options: Evaluating = DEFAULT,
+        on_event: OnCell | None = None,
+    ) -> Across:
+        """Specialised playbooks and their bases on every corpus."""
+        library = self._resources.library
+        specialists = [Specialist(each.name, each.corpus, each.base, library.get(each.playbook)) for each in chosen]
+        bases = {each.base: library.get(each.base) for each in chosen}
+        shared = _SharedBudget(self, options, on_event)
+
+        async def score(name: str, playbook: Playbook, corpus: str, tasks: Dataset) -> Scorecard:
+            return await shared.card(f"{name} on {corpus}", playbook, tasks, metric)
+
+        return await across(bases, specialists, corpora, score, partial(seen_before, library))
+
+
+class _SharedBudget:
+    """Evaluations one after the other that share a limit of dollars."""
+
+    def __init__(self, scorecards: Scorecards, options: Evaluating, on_event: OnCell | None) -> None:
+        self._scorecards, self._options, self._on_event = scorecards, options, on_event
+        self._paid_usd = 0.0
+
+    async def card(self, name: str, playbook: Playbook, tasks: Tasks, metric: Metrics) -> Scorecard:
+        limit, watch = self._options.max_cost_usd, self._on_event
+        left = None if limit is None else max(0.0, limit - self._paid_usd)
+        card = await self._scorecards.evaluate(
+            playbook,
+            tasks,
+            metric=metric,
+            options=replace(self._options, max_cost_usd=left),
+            on_event=partial(watch, name) if watch else None,
+        )
+        self._paid_usd += card.cost_usd
+        return card

@@ -1,0 +1,127 @@
+"""space.searches: evolve better playbooks, resume and show searches, train a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from seedbed.errors import NotFound, SettingsError
+from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.evolution.evaluators import RunEvaluator
+from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
+from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search
+from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.searches import PastSearch, find_search, list_searches, recall_search
+from seedbed.evolution.training import Training, TrainingStep, train
+from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.search_summary import Summary
+from seedbed.spending.account import Budget
+from seedbed.storage.store import Json, digest
+from seedbed.workspace.execution import Execution, Metrics, Tasks
+from seedbed.workspace.resources import Resources
+
+OnProgress = Callable[[SearchProgress], None]
+
+
+class Searches:
+    """The searches of a workspace. The store is their checkpoint: the same search resumes where it was."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._execution = Execution(resources)
+
+    def plan(self, playbook: Playbook | Path | str, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
+        """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
+        options = options or SearchOptions()
+        confirm = options.confirm
+        others = self._execution.dataset(confirm) if confirm not in (None, NO_CONFIRMATION) else None
+        return plan_search(self._resources.playbook(playbook), self._execution.dataset(tasks), options, others)
+
+    async def evolve(
+        self,
+        playbook: Playbook | Path | str,
+        tasks: Tasks,
+        *,
+        metric: Metrics = "exact_match",
+        optimizer: Optimizer | str | None = None,
+        budget: Budget | str | None = None,
+        options: SearchOptions | None = None,
+        parallel: str | int | None = None,
+        on_event: OnProgress | None = None,
+    ) -> Evolution:
+        """Search for a better playbook; `Workspace.evolve` does this for you."""
+        options = options or SearchOptions()
+        options = replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
+        plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
+        named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
+        stored: Json = {}
+        if named and all(isinstance(each, str) for each in named):
+            names = tuple(str(each) for each in named)
+            stored = replace(options, metrics=names).pin(plan, self._resources.library).to_json()
+        evaluator = RunEvaluator(self._execution.context(parallel), metrics)
+        because = (
+            f"by {options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity['optimizer']}"
+        )
+        return await evolve(
+            plan, evaluator, self._resources.library, because=because, options=stored, on_event=on_event
+        )
+
+    async def resume(
+        self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None
+    ) -> Evolution:
+        """Continue a search that was interrupted, by its digest or how that starts. Raises NotFound."""
+        options = self.get(search).options
+        return await self.evolve(
+            options.playbook,
+            options.dataset,
+            metric=options.metrics,
+            options=options,
+            parallel=parallel,
+            on_event=on_event,
+        )
+
+    async def train(
+        self,
+        branch: str,
+        task: Mapping[str, Any],
+        expected: Any,
+        *,
+        metric: Metrics = "exact_match",
+        training: Training | None = None,
+        parallel: str | int | None = None,
+    ) -> TrainingStep:
+        """Answer a task whose answer is known, and learn from it; `Workspace.train` does this for you."""
+        example = Task(digest("example", dict(task))[3:19], task, expected)
+        evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
+        return await train(training or Training(branch), example, evaluator, self._resources.library)
+
+    # Looking up
+
+    def list(self) -> Iterator[PastSearch]:
+        """Every search that was started, newest first."""
+        return list_searches(self._resources.store)
+
+    def get(self, search: str) -> PastSearch:
+        """A search by its digest or how that starts. Raises NotFound."""
+        return find_search(self._resources.store, search)
+
+    def metrics(self, past: PastSearch) -> Sequence[Metric]:
+        """The metrics of a search, as far as this workspace knows them: it may not know somebody's own function."""
+        names = past.begun.body["options"].get("metric") or [each.get("metric") for each in past.plan["metrics"]]
+        known = []
+        for name in names:
+            try:
+                known.append(self._execution.metric(str(name)))
+            except (SettingsError, NotFound):
+                continue
+        return known
+
+    def summary(self, search: Evolution | str) -> Summary:
+        """What a search found, or has found so far, for people."""
+        past = self.get(search.search if isinstance(search, Evolution) else search)
+        directions = {metric.name: better(metric) for metric in self.metrics(past)}
+        evolution = search if isinstance(search, Evolution) else recall_search(self._resources.store, past, directions)
+        return Summary(evolution, past.plan, directions)

@@ -1,0 +1,95 @@
+"""space.storage: verify, measure, clean and re-key the store; copy one store into another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from seedbed.errors import Problem, SettingsError, StoreError
+from seedbed.settings import Settings
+from seedbed.storage import open_store, upkeep
+from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.sql.migrations import MIGRATIONS
+from seedbed.storage.sql.store import migrate_to
+from seedbed.storage.store import Digest, Upkeep, UpkeptStore, without_password
+from seedbed.storage.upkeep import Report, Stats
+from seedbed.workspace.resources import Resources, store_url
+
+NEW_KEY = "SEEDBED_NEW_KEY"
+
+
+class Storage:
+    """The store of a workspace, for its upkeep."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    @property
+    def _store(self) -> UpkeptStore:
+        store = self._resources.store
+        if not isinstance(store, Upkeep):
+            raise StoreError(f"{type(store).__name__} offers no upkeep; expected one of seedbed's own stores")
+        return store
+
+    def verify(self) -> Report:
+        """Re-derive every digest, link and ref, and list what does not fit."""
+        return upkeep.verify(self._store)
+
+    def stats(self) -> Stats:
+        """How much there is of everything."""
+        return upkeep.stats(self._store)
+
+    def gc(self, *, dry_run: bool = False) -> dict[Digest, str]:
+        """Discard content that nothing mentions any more, by digest and kind. Run it while nothing writes."""
+        return upkeep.gc(self._store, dry_run=dry_run)
+
+    def rotate(self, *, dry_run: bool = False) -> None:
+        """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY."""
+        new, store = MasterKey(os.environ.get(NEW_KEY, ""), NEW_KEY), self._resources.store
+        if not isinstance(store, Encrypted):
+            remedy = "Copy it into an encrypted one: seedbed store copy … --seal, and set encrypted: true."
+            raise SettingsError([Problem("encrypted", "a store that is not encrypted", "an encrypted one", remedy)])
+        if not dry_run:
+            store.rotate(new, by=self._resources.by)
+
+
+def migrate(file: Path, to: int | None, *, dry_run: bool = False) -> tuple[str, int, int, list[str]]:
+    """Bring the schema of a workspace's SQL store to a version: where it is, before, after, and the steps between."""
+    url = store_url(Settings.load(file))
+    before, goal = migrate_to(url, to, dry_run=dry_run)
+    between = [step for step in MIGRATIONS if min(before, goal) < step.number <= max(before, goal)]
+    steps = [step.name for step in (between if goal > before else reversed(between))]
+    return without_password(url), before, goal, steps
+
+
+def copy(
+    source: str,
+    target: str,
+    *,
+    unseal: bool = False,
+    seal: bool = False,
+    dry_run: bool = False,
+    on_event: Callable[[int, int], None] | None = None,
+) -> Stats:
+    """Copy everything of one store into another: digests, order, times and refs. Run it again to continue.
+
+    `on_event` receives how many contents and facts are done, and how many there are.
+    """
+    for scheme in ("sqlite:///", "files:"):
+        path = source.removeprefix(scheme)
+        if path != source and not Path(path).exists():  # opening it would create an empty store
+            raise SettingsError([Problem("SOURCE", f"nothing at {path}", "a store", "Check the path.")])
+    with closing(_opened(source, unseal)) as origin:
+        held = upkeep.stats(origin)
+        total = sum(held.contents.values()) + sum(held.facts.values())
+        if not dry_run:
+            with closing(_opened(target, seal)) as goal:
+                upkeep.copy(origin, goal, (lambda done: on_event(done, total)) if on_event else None)
+    return held
+
+
+def _opened(url: str, sealed: bool) -> UpkeptStore:
+    store: UpkeptStore = open_store(url)
+    return Encrypted(store, MasterKey.from_environment()) if sealed else store
