@@ -229,6 +229,7 @@ class Premises:
         if self.settings.store.partition(":")[0] == "memory":
             remedy = "Keep it in sqlite:///FILE or in PostgreSQL, or work in this loop."
             raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
+        self.models.require_portable()
         return chosen
 
     def _told(self) -> Told:
