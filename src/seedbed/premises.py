@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.replay.history import History
     from seedbed.models.cards import Registry
     from seedbed.parallel import Executor
-    from seedbed.runs.cassette import Mode
+    from seedbed.runs.cassette import ReplayMode
     from seedbed.runs.run import Run
     from seedbed.spending.ledger import Ledger
     from seedbed.stage.confirmation import Confirm, Person
@@ -64,8 +64,8 @@ class Premises:
         try:
             yield space
         finally:
-            if "_house" in vars(space):
-                await space.house.closed()
+            if "_runner" in vars(space):
+                await space.runner.aclose()
             space.close()
 
     @classmethod
@@ -92,8 +92,8 @@ class Premises:
     def close(self) -> None:
         for executor in self._executors.values():
             executor.close()
-        if "_house" in vars(self):
-            self.house.close()
+        if "_runner" in vars(self):
+            self.runner.close()
         if isinstance(self.store, Upkeep):
             self.store.close()
 
@@ -106,14 +106,14 @@ class Premises:
         return Library(self.store, self.by)
 
     @property
-    def house(self) -> Runner:
+    def runner(self) -> Runner:
         """Where runs are performed, with the tools and the person to ask that there are now."""
-        house = self._house
-        house.tools, house.confirm = self.tools, self.confirm
-        return house
+        runner = self._runner
+        runner.tools, runner.confirm = self.tools, self.confirm
+        return runner
 
     @cached_property
-    def _house(self) -> Runner:
+    def _runner(self) -> Runner:
         from seedbed.stage.runner import Runner
 
         return Runner(self.settings, self.store, self.library, self.models, self.spent)
@@ -172,7 +172,7 @@ class Premises:
             return {}
         from seedbed.evaluation.judges.declared import judges
 
-        return judges(self.house)
+        return judges(self.runner)
 
     def metric(self, written: str) -> Metric:
         """The metric as it is written on the command line: a judge of the workspace file, or any other by its name."""
@@ -208,14 +208,14 @@ class Premises:
         from seedbed.experiments.replay.coverage import grounds
         from seedbed.experiments.replay.remote import replays_elsewhere
         from seedbed.experiments.replay.replay import Replayer, Replays, replayed
-        from seedbed.runs.cassette import Mode
+        from seedbed.runs.cassette import ReplayMode
 
-        kept, cache, executor = Mode.parse(mode), Replays(self.store), self._executor(parallel)
-        bench, others = replayed(self._bench, self.house, kept, cache), None
+        kept, cache, executor = ReplayMode.parse(mode), Replays(self.store), self._executor(parallel)
+        bench, others = replayed(self._bench, self.runner, kept, cache), None
         if executor:
             told = (executor, opened_for_replays, lambda: (self._told(), kept))
             bench, others = replace(bench, elsewhere=elsewhere(*told)), replays_elsewhere(*told, AT_ONCE)
-        perform = Replayer(self.house, kept, cache)
+        perform = Replayer(self.runner, kept, cache)
         return bench, await grounds(control, candidate, past, perform, others=others, ledger=ledger)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
@@ -243,9 +243,9 @@ class Premises:
         from seedbed.evaluation.evaluate import Bench
 
         async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
-            return await self.house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
+            return await self.runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
-        return Bench(self.store, perform, self.house.identity, self.by, AT_ONCE, present=self.house.present)
+        return Bench(self.store, perform, self.runner.model_identities, self.by, AT_ONCE, present=self.runner.heartbeat)
 
 
 Told: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
@@ -266,12 +266,12 @@ class ReplayPlace:
     bench: Bench
 
 
-def opened_for_replays(told: tuple[Told, Mode]) -> ReplayPlace:
+def opened_for_replays(told: tuple[Told, ReplayMode]) -> ReplayPlace:
     """The premises of another process in which nothing is live but what the mode allows."""
     from seedbed.experiments.replay.replay import replayed
 
     space = opened_by(told[0])
-    return ReplayPlace(replayed(space.bench, space.house, told[1]))
+    return ReplayPlace(replayed(space.bench, space.runner, told[1]))
 
 
 def store_url(settings: Settings) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.evaluation.metrics.metric import Metric
     from seedbed.playbooks.playbook import Playbook
-    from seedbed.runs.cassette import Mode
+    from seedbed.runs.cassette import ReplayMode
     from seedbed.storage.store import Store
     from seedbed.workspace import Workspace
 
@@ -288,13 +288,13 @@ def moment(text: str | None, option: str) -> datetime | None:
         raise typer.BadParameter(f"found {text!r}; {hint}", param_hint=option) from None
 
 
-def mode(text: str) -> Mode:
+def mode(text: str) -> ReplayMode:
     """A mode of replay as people write it."""
     from seedbed.errors import SettingsError
-    from seedbed.runs.cassette import Mode
+    from seedbed.runs.cassette import ReplayMode
 
     try:
-        return Mode.parse(text)
+        return ReplayMode.parse(text)
     except SettingsError as wrong:
         (problem,) = wrong.problems
         raise typer.BadParameter(f"found {problem.found}; expected {problem.expected}", param_hint="--mode") from None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seedbed.release.monitor.loop import Attended
     from seedbed.release.monitor.monitor import Monitor
     from seedbed.release.readers import Reader
-    from seedbed.runs.run import Heard, Run
+    from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
     from seedbed.stage.stage import Stage
 
@@ -48,7 +48,7 @@ class Workspace(Comparing):
         key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
-        hear: Callable[[Heard], None] | None = None,
+        on_event: Callable[[RunEvent], None] | None = None,
         **inputs: Any,
     ) -> Run:
         """Perform a playbook once and record it. It never costs more than `max_cost_usd`, and concludes in time.
@@ -61,7 +61,9 @@ class Workspace(Comparing):
             run = uuid.uuid4().hex
             playbook = (await self._chosen(playbook, key, run)).playbook
         chosen = self.playbook(playbook)
-        return await self.house.perform(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, hear=hear, run=run)
+        return await self.runner.perform(
+            chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run
+        )
 
     async def choose(self, channel: str, *others: str, key: str) -> Choice:
         """What a channel serves to whoever has that key, for an agent that lives elsewhere; written down first.
@@ -104,10 +106,10 @@ class Workspace(Comparing):
         return feedback(self.library, name, rating, comment, metric=metric)
 
     async def resume(
-        self, run: str, *, max_cost_usd: float | None = None, hear: Callable[[Heard], None] | None = None
+        self, run: str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
     ) -> Run:
         """Go on with a run that was interrupted or failed: what it was told is not asked again."""
-        return await self.house.resume(run, max_cost_usd=max_cost_usd, hear=hear)
+        return await self.runner.resume(run, max_cost_usd=max_cost_usd, on_event=on_event)
 
     def learn(self, run: Run, score: float) -> None:
         """Tell the router how good a run was, from 0 to 1: every model it chose in it is remembered by that."""
@@ -123,7 +125,7 @@ class Workspace(Comparing):
                 )
         for fact in outcomes:
             if self.store.append([fact]):
-                self.house.router.learn(**fact.body)
+                self.runner.router.learn(**fact.body)
 
     @asynccontextmanager
     async def recording(
@@ -135,7 +137,7 @@ class Workspace(Comparing):
         """
         chosen = self.playbook(playbook)
         self.library.keep(chosen, because="run")
-        async with self.house.recording(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd) as stage:
+        async with self.runner.recording(chosen, inputs, _seed(seed), max_cost_usd=max_cost_usd) as stage:
             yield stage
 
     def recorded(

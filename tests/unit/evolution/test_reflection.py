@@ -125,14 +125,14 @@ def editor(
             "usd_per_million": [0, 1_000_000],
         }
         settings = Settings(by="ada", models={"strong": card})
-        house = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
+        runner = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
         ledger = Ledger(limit_usd, kept=0.0)
         asked: list[str] = []
 
         async def perform(name: str, playbook: Playbook, inputs: Mapping[str, Any]) -> Run:
             if names is not None:
                 names.append(name)
-            done = await house.once(name.replace("/", "-"), playbook, dict(inputs), 7, ledger=ledger)
+            done = await runner.perform_once(name.replace("/", "-"), playbook, dict(inputs), 7, ledger=ledger)
             asked.append(done.turns[-1].messages[-1][1])
             return done
 

@@ -13,7 +13,7 @@ from seedbed.cli.output import line, when
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seedbed.stage.confirmation import Asked
+    from seedbed.stage.confirmation import QuestionRecord
     from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
@@ -53,7 +53,7 @@ def list_questions(
     output.show({"questions": documents}, as_json, table if rows else line("no run waits for an answer"))
 
 
-def _document(asked: Asked, status: str) -> Json:
+def _document(asked: QuestionRecord, status: str) -> Json:
     said = asked.answer if status in ("yes", "no") else None
     return {
         "question": asked.question.key,

@@ -103,8 +103,8 @@ def evaluate(
     """
     from rich.console import Group
 
-    from seedbed.cli.views import scoring
     from seedbed.cli.views import scorecard as cards
+    from seedbed.cli.views import scoring
     from seedbed.cli.views import specialisation as acrosses
     from seedbed.cli.views import suite as suites
     from seedbed.evaluation.suite import Suite

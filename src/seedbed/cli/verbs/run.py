@@ -65,14 +65,14 @@ def run(
     given, values = _inputs(inputs), options.assignments(changes, "--set")
     if key is not None and (values or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
-    with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as hear:
+    with options.opened(workspace) as space, live.turns(output.console()) if stream else nullcontext() as on_event:
         if space.settings.confirm.how is None:
             space.confirm = Prompt(space.by, space.settings.confirm.timeout)
         if playbook is None:
-            work = space.resume(options.whole_run(space.store, str(resume)), max_cost_usd=max_cost, hear=hear)
+            work = space.resume(options.whole_run(space.store, str(resume)), max_cost_usd=max_cost, on_event=on_event)
         else:
             chosen = playbook if key is not None else _changed(space, playbook, values)
-            work = space.run(chosen, key=key, seed=seed, max_cost_usd=max_cost, hear=hear, **given)
+            work = space.run(chosen, key=key, seed=seed, max_cost_usd=max_cost, on_event=on_event, **given)
         done = options.complete(work)
     told = stream and done.turns and done.turns[-1].text == done.output
     answer = [] if told else [line(views.answer_text(done.output))]
@@ -82,7 +82,12 @@ def run(
 
 def _inputs(pairs: list[str] | None) -> dict[str, Any]:
     given: dict[str, Any] = {**options.texts(pairs, "NAME=VALUE")}
-    for option, taken in {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "hear", "--key": "key"}.items():
+    for option, taken in {
+        "--seed": "seed",
+        "--max-cost": "max_cost_usd",
+        "--stream": "on_event",
+        "--key": "key",
+    }.items():
         if taken in given:
             raise typer.BadParameter(f"{taken} is no input of a task; expected {option}", param_hint="NAME=VALUE")
     return given

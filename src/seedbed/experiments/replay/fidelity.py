@@ -13,7 +13,7 @@ from seedbed.evaluation.evaluate import seed_of
 from seedbed.experiments.replay.history import History, Past
 from seedbed.experiments.replay.replay import STRICT, Replayer, expect_paid
 from seedbed.parallel import in_order
-from seedbed.runs.cassette import LABELS, Missed, Mode
+from seedbed.runs.cassette import LABELS, Missed, ReplayMode
 from seedbed.runs.recorder import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.runner import Runner
@@ -56,8 +56,8 @@ class Fidelity:
 
 async def fidelity(
     past: History,
-    house: Runner,
-    mode: Mode = STRICT,
+    runner: Runner,
+    mode: ReplayMode = STRICT,
     *,
     at_once: int = 8,
     ledger: Ledger | None = None,
@@ -68,8 +68,8 @@ async def fidelity(
     It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
     not enough for all of them. `perform` is who has replayed some of them in that mode before.
     """
-    perform = perform or Replayer(house, mode)
-    playbooks = {name: house.library.get(name) for name in {each.playbook for each in past.past}}
+    perform = perform or Replayer(runner, mode)
+    playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
 
     async def one(item: tuple[Past, Task]) -> tuple[bool, bool]:
@@ -79,7 +79,7 @@ async def fidelity(
             done = await perform("", playbook, task, seed, ledger or Ledger())
         except RunError as wrong:
             expect_paid(ledger)
-            done = recall(house.store, perform.key(playbook, task, seed).id)
+            done = recall(runner.store, perform.key(playbook, task, seed).id)
             missed = isinstance(wrong, Missed)
         else:
             missed = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seedbed.playbooks.playbook import Playbook
-    from seedbed.runs.cassette import Mode
+    from seedbed.runs.cassette import ReplayMode
     from seedbed.runs.run import Run
     from seedbed.storage.store import Fact, Json, Store
     from seedbed.workspace import Workspace
@@ -89,7 +89,7 @@ def replay(
     raise typer.Exit(BLOCKED if missed else PASS)
 
 
-def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: Mode) -> tuple[Run, bool]:
+def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: ReplayMode) -> tuple[Run, bool]:
     """The replay, also one that failed, and whether a step of it was missed."""
     from seedbed.errors import NotFound, RunError
     from seedbed.evaluation.datasets.dataset import Task
@@ -102,7 +102,7 @@ def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: Mode) -> tu
 
     space.library.keep(playbook, because="replayed")
     task = Task(f"{OF}{then.id}", then.inputs)
-    seed, perform = seed_of(task, 0), Replayer(space.house, mode)
+    seed, perform = seed_of(task, 0), Replayer(space.runner, mode)
     try:
         return options.complete(perform("", playbook, task, seed, Ledger())), False
     except RunError as wrong:
