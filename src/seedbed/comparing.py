@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.replay.replay import Answerable
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.live import Live
-    from seedbed.stats.sequential import Answer
+    from seedbed.stats.rule import Answer
 
 
 class Comparing(Premises):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from seedbed.evaluation.evaluate import Cell
-    from seedbed.stats.sequential import Answer
+    from seedbed.stats.rule import Answer
 
 
 def _bar(*columns: str) -> Progress:

@@ -18,7 +18,7 @@ from seedbed.experiments.compare import compare
 from seedbed.experiments.experiment import Experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
-from seedbed.stats.sequential import Answer
+from seedbed.stats.rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query

@@ -17,7 +17,7 @@ from seedbed.runs.cassette import LABELS, Missed, ReplayMode
 from seedbed.runs.recorder import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.runner import Runner
-from seedbed.stats.adjusted import Adjusted, ppi
+from seedbed.stats.adjusted import AdjustedDifference, ppi
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import canonical
 
@@ -119,7 +119,7 @@ def agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
     return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
 
 
-def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> Adjusted:
+def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> AdjustedDifference:
     """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
 
     Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from

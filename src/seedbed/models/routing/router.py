@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
 from seedbed.models.cards import Card, Model, Registry
-from seedbed.stats.bandits import Belief, Seen, chances, drawn, expectation, follow, level, mixed
+from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
 
 __all__ = ["Considered", "ModelChoice", "QualityLevel", "Router", "RoutingPolicy"]
 
@@ -117,8 +117,8 @@ class _Record:
     latency_seconds: float | None = None
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.score, self.weight)
+    def seen(self) -> ArmOutcomes:
+        return ArmOutcomes(self.score, self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +295,12 @@ class Router:
             return only, "no other model fits", {only: 1.0}
         firm = {name: belief.sharpened(self.policy.sharpness) for name, belief in beliefs.items()}
         best = chances(firm, penalties)
-        odds = mixed(best, self.policy.explore)
+        odds = mix(best, self.policy.explore)
         # The choice is drawn from the computed chances, not from the beliefs: so the propensity is exact.
         if _uniform("explore", seed, task_type) < self.policy.explore:
-            chosen = drawn(dict.fromkeys(best, 1 / len(best)), _uniform("choose", seed, task_type))
+            chosen = draw(dict.fromkeys(best, 1 / len(best)), _uniform("choose", seed, task_type))
             return chosen, f"chosen blindly out of {len(best)}, as {self.policy.explore:.0%} of all are", odds
-        chosen = drawn(best, _uniform("choose", seed, task_type))
+        chosen = draw(best, _uniform("choose", seed, task_type))
         expected = f"expected {beliefs[chosen].mean:.2f}, less {penalties[chosen]:.2f} for cost and latency"
         return chosen, f"{expected}: the best of {len(best)} with chance {best[chosen]:.2f}", odds
 
