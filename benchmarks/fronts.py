@@ -27,8 +27,8 @@ from seedbed.evolution.optimizers.map_elites import Archive
 from seedbed.evolution.optimizers.nsga2 import NSGA2, standing
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation import selection
 from seedbed.evolution.variation.numbers import polynomial, sbx
-from seedbed.evolution.variation.operators import selection
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.pareto import survivors
 

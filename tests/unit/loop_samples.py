@@ -76,7 +76,7 @@ async def searched(start: Playbook, tasks: Dataset, optimizer: Optimizer, its_be
     watch = given.pop("watch", None)
     plan = Plan(start=start, select=tasks, optimizer=optimizer, **{"allocation": Uniform(), **given})
     library = Library(its_bench.store, "ada")
-    return await evolve(plan, RunEvaluator(its_bench, [ExactMatch()]), library, because=because, watch=watch)
+    return await evolve(plan, RunEvaluator(its_bench, [ExactMatch()]), library, because=because, on_event=watch)
 
 
 def count(store: Store, kind: str) -> int:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.evaluate import Watcher as CellWatcher
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.evolution.evolve import Evolution, Optimizer
-    from seedbed.evolution.evolve import Watcher as EvolutionWatcher
-    from seedbed.evolution.training import Trained
+    from seedbed.evolution.evolve import Evolution
+    from seedbed.evolution.evolve import OnProgress as EvolutionWatcher
+    from seedbed.evolution.protocols import Optimizer
+    from seedbed.evolution.training import TrainingStep
     from seedbed.experiments.verdict import Verdict
     from seedbed.release.assignment import Choice
     from seedbed.release.gates.gate import Gate
@@ -228,7 +229,7 @@ class Workspace(Comparing):
         )
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         arena = RunEvaluator(self.bench_on(parallel), metrics)
-        return await evolve(plan, arena, self.library, because=because, watch=watch)
+        return await evolve(plan, arena, self.library, because=because, on_event=watch)
 
     async def train(
         self,
@@ -237,13 +238,13 @@ class Workspace(Comparing):
         expected: Any,
         *,
         metric: Metric | Sequence[Metric],
-        optimizer: str = "portfolio",
+        optimizer: Optimizer | str = "portfolio",
         bank: Sequence[str] = (),
         reflector: str | None = None,
         enough: int = 40,
         budget: Budget | str = "400 runs",
         parallel: str | int | None = None,
-    ) -> Trained:
+    ) -> TrainingStep:
         """One step of a live system that learns: a branch answers a task whose answer is known.
 
         When `enough` such examples are in, a search over them within the `budget` moves the branch to what it found, if
@@ -251,20 +252,16 @@ class Workspace(Comparing):
         """
         from seedbed.evaluation.datasets.dataset import Task
         from seedbed.evolution.evaluators import RunEvaluator
-        from seedbed.evolution.optimizers.registry import SearchInputs
-        from seedbed.evolution.optimizers.registry import optimizer as named
         from seedbed.evolution.training import Training, train
         from seedbed.spending.account import Budget
         from seedbed.storage.store import digest
-
-        def searching(start: Playbook, tasks: Sequence[Task]) -> Optimizer:
-            return named(optimizer, SearchInputs(start, bank=tuple(bank), tasks=tasks, reflector=reflector))
 
         limit = Budget.parse(budget) if isinstance(budget, str) else budget
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         example = Task(digest("example", dict(task))[3:19], task, expected)
         arena = RunEvaluator(self.bench_on(parallel), metrics)
-        return await train(Training(line, searching, enough, limit), example, arena, self.library)
+        training = Training(line, optimizer, tuple(bank), reflector, enough, limit)
+        return await train(training, example, arena, self.library)
 
     async def release(
         self,

@@ -13,7 +13,7 @@ from seedbed.cli.output import line, money
 
 if TYPE_CHECKING:
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.evolution.searches import Past
+    from seedbed.evolution.searches import PastSearch
     from seedbed.storage.store import Json
     from seedbed.workspace import Workspace
 
@@ -28,14 +28,14 @@ def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = 
     """
     from itertools import islice
 
-    from seedbed.evolution.searches import searches
+    from seedbed.evolution.searches import list_searches
     from seedbed.reports.scorecard import number
     from seedbed.reports.search_summary import gain_text
     from seedbed.spending.account import Budget
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
-        found = list(islice(searches(space.store), limit))
+        found = list(islice(list_searches(space.store), limit))
         documents = [document(space, each) for each in found]
     rows = []
     for each, told in zip(found, documents, strict=True):
@@ -76,13 +76,13 @@ def show(
     """
     from seedbed.cli.views import search as evolving
     from seedbed.evaluation.metrics.metric import better
-    from seedbed.evolution.searches import past, recalled
+    from seedbed.evolution.searches import find_search, recall_search
 
     options.new_report(report)
     with options.opened(workspace) as space:
-        found = past(space.store, name)
+        found = find_search(space.store, name)
         metrics = _metrics(space, found)
-        evolution = recalled(space.store, found, {metric.name: better(metric) for metric in metrics})
+        evolution = recall_search(space.store, found, {metric.name: better(metric) for metric in metrics})
     summary = evolving.summary_of(evolution, found.plan, metrics)
     if report:
         evolving.write_report(summary, report)
@@ -92,7 +92,7 @@ def show(
         output.show(None, False, line(("✓ ", "bold green"), f"wrote {report}"))
 
 
-def document(space: Workspace, found: Past) -> Json:
+def document(space: Workspace, found: PastSearch) -> Json:
     from seedbed.evaluation.metrics.metric import better
 
     first = next(iter(_metrics(space, found)), None)
@@ -115,7 +115,7 @@ def document(space: Workspace, found: Past) -> Json:
     }
 
 
-def _metrics(space: Workspace, found: Past) -> list[Metric]:
+def _metrics(space: Workspace, found: PastSearch) -> list[Metric]:
     """The metrics of a search, as far as this workspace knows them: a function of somebody's own it may not."""
     names = found.begun.body["options"].get("metric") or [each.get("metric") for each in found.plan["metrics"]]
     known = []

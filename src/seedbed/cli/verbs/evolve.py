@@ -154,17 +154,17 @@ def evolve(
 def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
     """The plan that the options make, and how its candidates are scored."""
     from seedbed.errors import PlaybookError, SettingsError
-    from seedbed.evolution.optimizers.registry import SearchInputs, optimizer
-    from seedbed.evolution.plan import Plan, parted
+    from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
+    from seedbed.evolution.plan import Plan, split_tasks
     from seedbed.spending.account import Budget
 
     start, seed, confirm = space.playbook(given["playbook"]), given["seed"], given["confirm"]
     reads = given["optimizer"] != "best_of" or bool(given["demos"])
-    tasks = parted(options.dataset(space, given["dataset"]), seed, reads=reads, confirms=confirm is None)
+    tasks = split_tasks(options.dataset(space, given["dataset"]), seed, reads=reads, confirms=confirm is None)
     others = options.dataset(space, confirm) if confirm not in (None, NONE) else None
     means = SearchInputs(
         start,
-        bank=tuple(given["bank"]),
+        instructions=tuple(given["bank"]),
         gene=given["gene"],
         tasks=tasks.only(split="reflect").tasks if "reflect" in tasks.splits else (),
         demos=given["demos"],
@@ -172,7 +172,7 @@ def planned(space: Workspace, given: Json) -> tuple[Plan, list[Metric]]:
         seed=seed,
     )
     try:
-        chosen, limit = optimizer(given["optimizer"], means), Budget.parse(given["budget"])
+        chosen, limit = make_optimizer(given["optimizer"], means), Budget.parse(given["budget"])
     except SettingsError as wrong:
         option = wrong.problems[0].path.partition(" ")[0]
         raise typer.BadParameter(str(wrong), param_hint=f"--{option}") from None
@@ -193,7 +193,7 @@ def evolved(space: Workspace, plan: Plan, metrics: list[Metric], given: Json, pa
 
     arena, because = RunEvaluator(space.bench_on(parallel), metrics), f"by {given['optimizer']}"
     with evolving.watched(plan, metrics) as watch:
-        work = evolve(plan, arena, space.library, because=because, options=_named(space, plan, given), watch=watch)
+        work = evolve(plan, arena, space.library, because=because, options=_named(space, plan, given), on_event=watch)
         return options.complete(work)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.evolution.evolve import Evolution, Told
+    from seedbed.evolution.evolve import Evolution, SearchProgress
     from seedbed.evolution.plan import Plan
     from seedbed.reports.search_summary import Member, Summary
     from seedbed.storage.store import Json
@@ -58,7 +58,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 @contextmanager
-def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[Told], None]]:
+def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[SearchProgress], None]]:
     """A watcher of a search, live where somebody looks; nothing is printed elsewhere, and nothing stays."""
     from rich.live import Live
 
@@ -69,7 +69,7 @@ def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[To
     with Live(plan_view(plan), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
         live.refresh()
 
-        def heard(told: Told) -> None:
+        def heard(told: SearchProgress) -> None:
             nonlocal told_at
             if time.monotonic() - told_at >= EVERY_SECONDS:
                 live.update(progress_view(so_far(told, metrics)), refresh=True)
@@ -78,7 +78,7 @@ def watched(plan: Plan, metrics: Sequence[Metric] = ()) -> Iterator[Callable[[To
         yield heard
 
 
-def so_far(told: Told, metrics: Sequence[Metric] = ()) -> Summary:
+def so_far(told: SearchProgress, metrics: Sequence[Metric] = ()) -> Summary:
     """A search that has not ended, as it stands."""
     from seedbed.evolution.evolve import Evolution
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.offspring import Offspring
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, greedy, level, mix, ucb1
@@ -24,7 +23,7 @@ EXPLORE: Mapping[Policy, float] = {"thompson": 0.0, "ucb1": 0.0, "epsilon-greedy
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BanditChoice:
     """One choice as it was made: the chances that all playbooks had, what was expected of them, and how it went.
 
     `score` is the mean over its tasks, turned so that higher is better; None as long as there is none.
@@ -72,7 +71,7 @@ class Bandit:
         self.policy: Policy = policy
         self.explore = EXPLORE[policy] if explore is None else explore
         self.at_once, self.tasks_each, self.strength, self.children = at_once, tasks_each, strength, children
-        self.log: list[Choice] = []
+        self.log: list[BanditChoice] = []
         self._operators = operators
         self._arms: dict[Digest, Playbook] = {}
 
@@ -119,7 +118,7 @@ class Bandit:
                 waiting[arm] = rest
             self._asked.setdefault(arm, set()).update(tasks)
             self._open.append(len(self.log))
-            self.log.append(Choice(arm, tasks, odds, guesses))
+            self.log.append(BanditChoice(arm, tasks, odds, guesses))
             before = chosen[arm].tasks or () if arm in chosen else ()
             how = f"{self.policy}, chance {odds[arm]:.3f}"
             parents = (start,) if arm != (start := self._search.start.digest) else ()
