@@ -25,10 +25,10 @@ from typing import Any
 from scipy.stats import binomtest
 
 from seedbed.playbooks.conditions import Until
-from seedbed.stage.dialogue.adaptation import Outcome, Round, standing
+from seedbed.stage.dialogue.adaptation import ConvergenceOutcome, Round, assess
 
 LABELLED = Path(__file__).parents[1] / "tests/stories/labelled/dialogues.jsonl"
-Rule = Callable[[Sequence[Round], int], Outcome]
+Rule = Callable[[Sequence[Round], int], ConvergenceOutcome]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Stop:
 
     dialogue: dict[str, Any]
     rounds: int
-    outcome: Outcome
+    outcome: ConvergenceOutcome
 
     @property
     def early(self) -> bool:
@@ -67,12 +67,12 @@ def replay(dialogue: dict[str, Any], rule: Rule) -> Stop:
 
 def ours(**rule: Any) -> Rule:
     return lambda rounds, at_most: (
-        standing(Until.model_validate({**rule, "at_most": at_most}, strict=False), rounds).outcome
+        assess(Until.model_validate({**rule, "at_most": at_most}, strict=False), rounds).outcome
     )
 
 
 def peer(alike: Callable[[str, str], float]) -> Rule:
-    def rule(rounds: Sequence[Round], at_most: int) -> Outcome:
+    def rule(rounds: Sequence[Round], at_most: int) -> ConvergenceOutcome:
         if len(rounds) < 2:
             return "going on"
         own = min(alike(text, rounds[-2][step]) for step, text in rounds[-1].items())

@@ -23,9 +23,9 @@ from scipy.special import ndtri
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.allocation import Allocation, Halving
-from seedbed.evolution.function_evaluator import Measure
-from seedbed.evolution.offer import Offer
+from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

@@ -24,8 +24,8 @@ from seedbed.errors import BudgetSpent
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
-from seedbed.evolution.evolve import Evolution, Told, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure
+from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def _optimizer(chance: random.Random) -> Optimizer:
-    ways = operators(START, bank=BANK)
+    ways = operators(START, instructions=BANK)
     candidates = list(reworded(START, TEXT, BANK))
     some = BestOf(candidates[: chance.randint(1, 6)], brood=chance.choice([8, 2]))
     more = BestOf(operators=ways, brood=chance.randint(1, 6))
@@ -133,7 +133,7 @@ async def by_runs(number: int) -> Outcome:
     drawn, store, steps = chance.getstate(), MemoryStore(), []
     lives = chance.choice([1, 1, 1, 2])
 
-    def watch(told: Told) -> None:
+    def watch(told: SearchProgress) -> None:
         steps.append((told.pool.best(), told.pool.table()))
 
     found = None
@@ -144,7 +144,7 @@ async def by_runs(number: int) -> Outcome:
         arena = FunctionEvaluator(asked, store, "ann", [Measure(better=better)], at_once)
         steps.clear()
         try:
-            found = await evolve(plan, arena, Library(store, "ann"), because="a budget", watch=watch)
+            found = await evolve(plan, arena, Library(store, "ann"), because="a budget", on_event=watch)
             lives = life + 1
             break
         except BudgetSpent:

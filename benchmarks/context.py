@@ -20,25 +20,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seedbed.stage.dialogue.context import Said, condensed, tokens, total
+from seedbed.stage.dialogue.context import Statement, condensed, tokens, total
 
-Shorten = Callable[[Sequence[Said], str, int], list[Said]]
+Shorten = Callable[[Sequence[Statement], str, int], list[Statement]]
 
 
-def newest(said: Sequence[Said], about: str, at_most_tokens: int) -> list[Said]:
-    kept: list[Said] = []
+def newest(said: Sequence[Statement], about: str, at_most_tokens: int) -> list[Statement]:
+    kept: list[Statement] = []
     for each in reversed(said):
         if total([each, *kept]) <= at_most_tokens:
             kept.insert(0, each)
             continue
         words = each.text.split()
-        while words and total([Said(each.name, " ".join(words)), *kept]) > at_most_tokens:
+        while words and total([Statement(each.name, " ".join(words)), *kept]) > at_most_tokens:
             words.pop(0)
-        return [Said(each.name, " ".join(words)), *kept] if words else kept
+        return [Statement(each.name, " ".join(words)), *kept] if words else kept
     return kept
 
 
-def by_chance(said: Sequence[Said], about: str, at_most_tokens: int) -> list[Said]:
+def by_chance(said: Sequence[Statement], about: str, at_most_tokens: int) -> list[Statement]:
     drawn = [(turn, text) for turn, each in enumerate(said) for text in re.split(r"(?<=[.!?])\s+", each.text)]
     random.Random(about).shuffle(drawn)
     kept: dict[int, list[str]] = {}
@@ -46,7 +46,7 @@ def by_chance(said: Sequence[Said], about: str, at_most_tokens: int) -> list[Sai
         tried = {**kept, turn: [*kept.get(turn, []), text]}
         if sum(tokens(f"{said[at].name}:\n{' '.join(texts)}") for at, texts in tried.items()) <= at_most_tokens:
             kept = tried
-    return [Said(said[at].name, " ".join(texts)) for at, texts in sorted(kept.items())]
+    return [Statement(said[at].name, " ".join(texts)) for at, texts in sorted(kept.items())]
 
 
 def stories() -> ModuleType:
@@ -87,7 +87,7 @@ def main() -> None:
             print()
     text = " ".join(f"Sentence {at} says that {at * 37 % 1000} belongs to Item{at % 50}." for at in range(21_000))
     began = time.process_time()
-    condensed([Said("long", text)], "What belongs to Item7?", 1000)
+    condensed([Statement("long", text)], "What belongs to Item7?", 1000)
     print(f"{len(text) / 1e6:.1f} MB condensed to 1,000 tokens in {time.process_time() - began:.2f} s of CPU")
 
 

@@ -49,12 +49,11 @@ from seedbed.evaluation.metrics.metric import FunctionMetric
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.operator import Operator
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.optimizers.registry import SearchInputs, optimizer
+from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Optimizer, Search
+from seedbed.evolution.protocols import Operator, Optimizer, Search
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
@@ -79,7 +78,7 @@ class Ways(SearchInputs):
 
     def candidates(self) -> list[Playbook]:
         return SearchInputs(
-            self.start, bank=self.bank, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
+            self.start, instructions=self.bank, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
         ).candidates()
 
     def operators(self) -> list[Operator]:
@@ -107,7 +106,7 @@ class World:
 
     @cached_property
     def means(self) -> Ways:
-        given = {"bank": self.family.bank, "tasks": self.tasks["train"].tasks, "models": tuple(MODELS)}
+        given = {"instructions": self.family.bank, "tasks": self.tasks["train"].tasks, "models": tuple(MODELS)}
         return Ways(self.start, demos=SHOTS, seed=self.seed, **given)
 
     def answer(self, playbook: Playbook, task: Task) -> str:
@@ -179,7 +178,7 @@ def by_best_of_n(world: World) -> dict[str, Outcome]:
 
 
 def by_seedbed(world: World) -> dict[str, Outcome]:
-    return {"seedbed": searched(world, optimizer("portfolio", world.means))}
+    return {"seedbed": searched(world, make_optimizer("portfolio", world.means))}
 
 
 def searched(world: World, chosen: Optimizer, allocation: Allocation | None = None) -> Outcome:

@@ -33,12 +33,12 @@ from gepa.core.adapter import EvaluationBatch
 from simulator import GENES, SETTINGS, Evaluator, Setting, Texts, World
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evolution.evolve import Told, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator
-from seedbed.evolution.learning.lessons import Failure
+from seedbed.evolution.evaluators import FunctionEvaluator
+from seedbed.evolution.evolve import SearchProgress, evolve
+from seedbed.evolution.learning.lessons import PoorCase
 from seedbed.evolution.optimizers.reflection import Reflection
 from seedbed.evolution.optimizers.registry import SearchInputs
-from seedbed.evolution.optimizers.registry import optimizer as named
+from seedbed.evolution.optimizers.registry import make_optimizer as named
 from seedbed.evolution.plan import Plan
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.library import Library
@@ -80,12 +80,12 @@ def by_seedbed(world: World, budget: int, *, alone: bool = False) -> Outcome:
     start = _playbook(world.start)
 
     def propose(
-        parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: object, chance: np.random.Generator
+        parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: object, chance: np.random.Generator
     ) -> list[str]:
         outcome.proposals += 1
         return [world.reflect(gene.value, gene.path, [int(each.task.id) for each in poor], chance)]
 
-    def watch(told: Told) -> None:
+    def watch(told: SearchProgress) -> None:
         if told.account.runs <= budget:
             outcome.found(told.account.runs, _texts(told.pool.playbooks[told.best]))
 
@@ -103,7 +103,7 @@ def by_seedbed(world: World, budget: int, *, alone: bool = False) -> Outcome:
         arena = FunctionEvaluator(
             lambda each, task, replicate: evaluator(_texts(each), int(task.id), replicate), store, "me"
         )
-        evolution = asyncio.run(evolve(plan, arena, Library(store, "me"), because="benchmark", watch=watch))
+        evolution = asyncio.run(evolve(plan, arena, Library(store, "me"), because="benchmark", on_event=watch))
     best = evolution.pool.playbooks[evolution.pool.place(evolution.best)]
     outcome.found(budget, _texts(best))
     confirmed = evolution.confirmed

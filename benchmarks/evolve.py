@@ -28,11 +28,10 @@ from zlib import crc32
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
+from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator
-from seedbed.evolution.offer import Offer
 from seedbed.evolution.plan import Plan
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+import moocore
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
@@ -28,10 +27,10 @@ from seedbed.evolution.optimizers.map_elites import Archive
 from seedbed.evolution.optimizers.nsga2 import NSGA2, standing
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.variation import selection
 from seedbed.evolution.variation.numbers import polynomial, sbx
-from seedbed.evolution.variation.operators import selection
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.pareto import hypervolume, survivors
+from seedbed.stats.pareto import survivors
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -60,17 +59,6 @@ def table(title: str, columns: list[str], rows: Iterable[list[str]]) -> None:
 # Survival
 
 
-@contextmanager
-def without_moocore() -> Iterator[None]:
-    kept = sys.modules.get("moocore")
-    sys.modules["moocore"] = None  # type: ignore[assignment]
-    yield
-    if kept:
-        sys.modules["moocore"] = kept
-    else:
-        del sys.modules["moocore"]
-
-
 def pymoo_survival(points: Floats) -> Callable[[], object] | None:
     if not find_spec("pymoo"):
         return None
@@ -93,15 +81,11 @@ def survival() -> None:
 
         times = 9 if size < 50_000 else 3
         mine = fastest(ours, times)
-        plain = None
-        if objectives == 2 or size <= 10_000:
-            with without_moocore():
-                plain = fastest(ours, 2)
         peer = pymoo_survival(points)
         theirs = fastest(peer, times) if peer else None
         ratio = f"{theirs / mine:.1f}×" if theirs else ""
-        rows.append([f"{size:,} × {objectives}", ms(mine), ms(plain), ms(theirs), ratio])
-    table("survival, ms", ["seedbed", "without moocore", "pymoo RankAndCrowding", "ratio"], rows)
+        rows.append([f"{size:,} × {objectives}", ms(mine), ms(theirs), ratio])
+    table("survival, ms", ["seedbed", "pymoo RankAndCrowding", "ratio"], rows)
 
 
 # Selection
@@ -231,7 +215,7 @@ def _volumes(seeds: int, generations: int, peer: bool) -> Iterator[list[str]]:
                 begun = time.process_time()
                 front = search(number, generations, seed)
                 seconds[name] += time.process_time() - begun
-                volumes[name].append(hypervolume(front, [1.1, 1.1], ["lower", "lower"]))
+                volumes[name].append(moocore.hypervolume(front, ref=[1.1, 1.1]))
         mine = float(np.median(volumes["ours"]))
         row = [f"ZDT{number}", f"{mine:.4f}"]
         if peer:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from seedbed.stats.adjusted import cuped, ppi
 from seedbed.stats.effects import risk_difference
-from seedbed.stats.estimates import Interval, mean_interval
-from seedbed.stats.power import after_stopping
-from seedbed.stats.resampling import bootstrap_interval
+from seedbed.stats.estimates import Interval, after_stopping, mean_interval
 
 EFFECT, TERNARY = 0.1, (0.2, 0.1, 0.7)
 PAIRED = "better, worse, equal"
@@ -39,6 +39,11 @@ def holds(interval: Interval, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
+def bootstrap(sample: Sequence[float], method: Literal["percentile", "bca"]) -> Interval:
+    ends = stats.bootstrap((sample,), np.mean, n_resamples=1_999, method=method, rng=0).confidence_interval
+    return Interval(float(np.mean(sample)), ends.low, ends.high, 0.95, len(sample))
+
+
 def tell(title: str, head: str, rows: Iterator[list[str]]) -> None:
     columns = head.split(" | ")
     print(f"\n{title}\n\n| {head} |\n|---|{'---:|' * (len(columns) - 1)}")
@@ -53,8 +58,8 @@ def plain(runs: int) -> Iterator[list[str]]:
             samples = [draw(rng, n).tolist() for _ in range(runs)]
             cells = [share([holds(mean_interval(sample), truth) for sample in samples])]
             some = samples[: max(1, runs // 4)]
-            cells.append(share([holds(bootstrap_interval(sample, draws=1_999), truth) for sample in some]))
-            bca = [holds(bootstrap_interval(one, method="bca", draws=1_999), truth) for one in some if n >= 50]
+            cells.append(share([holds(bootstrap(sample, "percentile"), truth) for sample in some]))
+            bca = [holds(bootstrap(one, "bca"), truth) for one in some if n >= 50]
             cells.append(share(bca) if bca else "refused")
             score = [holds(risk_difference(one.count(1), one.count(-1), n), truth) for one in some if name == PAIRED]
             cells.append(share(score) if score else "")

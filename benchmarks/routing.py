@@ -23,7 +23,7 @@ from typing import get_args
 import numpy as np
 
 from seedbed.models.cards import Card, Model
-from seedbed.models.routing.router import Quality, Router
+from seedbed.models.routing.router import QualityLevel, Router
 
 TOKENS = 1_000
 """What every prompt is taken to have, as the files count money and not tokens."""
@@ -86,7 +86,7 @@ def best(rows: Sequence[Row], at_most: float) -> str:
     return max(fitting, key=lambda model: average(rows, model)[0])
 
 
-def routed(among: dict[str, Model], quality: Quality = "balanced", learns: bool = True, **limits: float) -> Player:
+def routed(among: dict[str, Model], quality: QualityLevel = "balanced", learns: bool = True, **limits: float) -> Player:
     def play(rows: Sequence[Row], seed: int) -> Played:
         router = Router(among)
         chosen = []
@@ -189,7 +189,7 @@ def share_of_best(train: Sequence[Row], test: Sequence[Row], seeds: int) -> None
     alone = {model: {kind: everything[model][kind] for kind in top if top[kind] == model} for model in top.values()}
     print("\n| declared | quality | learning | to the declared best | 95 % interval |\n|---|---|---|---:|---:|")
     for (what, declared), quality, learns in product(
-        (("one model", alone), ("all models", everything)), get_args(Quality), (False, True)
+        (("one model", alone), ("all models", everything)), get_args(QualityLevel), (False, True)
     ):
         player = routed(models(train, declared), quality, learns)
         shares = np.array(

@@ -16,8 +16,8 @@ from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.learning.lessons import Lesson
 from seedbed.evolution.optimizers.portfolio import Portfolio
-from seedbed.evolution.optimizers.reflection import Failure, Reflection
-from seedbed.evolution.optimizers.registry import SearchInputs, names, optimizer
+from seedbed.evolution.optimizers.reflection import PoorCase, Reflection
+from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer, names
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import Gene, with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -32,11 +32,11 @@ WITHOUT_A_MODEL = [name for name in names() if name not in ("reflection", "gepa"
 class TestByName(OptimizerContract):
     @pytest.fixture
     def make(self, name: str) -> Make:
-        return lambda means: optimizer(name, means)
+        return lambda means: make_optimizer(name, means)
 
 
 def proposed(
-    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[Lesson], chance: np.random.Generator
+    parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[Lesson], chance: np.random.Generator
 ) -> list[str]:
     """Whatever failed, another sentence will do."""
     return [f"{gene.value} {chance.choice(BANK)}"]
@@ -77,7 +77,7 @@ class TestAPortfolioWithReflection(OptimizerContract):
     @pytest.fixture
     def make(self) -> Make:
         def made(means: SearchInputs) -> Portfolio:
-            return Portfolio({"best_of": optimizer("best_of", means), "reflection": Reflection(propose=proposed)})
+            return Portfolio({"best_of": make_optimizer("best_of", means), "reflection": Reflection(propose=proposed)})
 
         return made
 

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from seedbed.playbooks.conditions import Until
-from seedbed.stage.dialogue.adaptation import Standing, standing
+from seedbed.stage.dialogue.adaptation import Convergence, assess
 
 LABELLED = Path(__file__).parent / "labelled" / "dialogues.jsonl"
 TALK: dict[str, Any] = {"any": [{"agreement": 0.5, "stable": 2}, {"stable": 4}]}
 ALONE: dict[str, Any] = {"settled": 0.75, "rounds": 2}
 
 
-def stopped(dialogue: dict[str, Any]) -> tuple[int, Standing]:
+def stopped(dialogue: dict[str, Any]) -> tuple[int, Convergence]:
     """After how many rounds the recommended rule ends it."""
     rounds = dialogue["rounds"]
     rule = {**(TALK if len(rounds[0]) > 1 else ALONE), "at_most": len(rounds)}
     until = Until.model_validate_json(json.dumps(rule))
-    ends = ((end, standing(until, rounds[:end])) for end in range(1, len(rounds) + 1))
+    ends = ((end, assess(until, rounds[:end])) for end in range(1, len(rounds) + 1))
     return next((end, now) for end, now in ends if now.outcome != "going on")
 
 

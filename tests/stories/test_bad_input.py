@@ -15,7 +15,7 @@ from seedbed.errors import ActionForbidden, ModelUnavailable, PlaybookError, Run
 from seedbed.models.calling.limits import ModelLimits, Retry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
-from seedbed.runs.run import Heard, Run
+from seedbed.runs.run import Run, RunEvent
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
@@ -44,7 +44,7 @@ class Spaces:
 
     def __call__(self, **models: Json) -> Workspace:
         space = Workspace(Settings.model_validate({"by": "ada", "models": models}), open_store(self.url))
-        space.house.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+        space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
         self.opened.append(space)
         return space
 
@@ -164,10 +164,10 @@ async def test_half_a_character_in_an_answer_loses_neither_it_nor_the_run(spaces
         answer = Answer(body=body, headers={"Content-Type": "text/event-stream"})
     else:
         answer = Answer(body=f'{{"choices": [{{"message": {{"content": "{content}"}}}}]}}'.encode())
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
     with serving(script=lambda _: answer) as server:
         space = spaces(good=FINE, odd=over(server))
-        run = await space.run(TWO_STEPS, q="why", hear=heard.append if streamed else None)
+        run = await space.run(TWO_STEPS, q="why", on_event=heard.append if streamed else None)
     assert run.status == "completed"
     assert run.output.startswith("half ")
     assert run.output.endswith(" of it")
@@ -187,10 +187,10 @@ async def test_an_answer_of_a_megabyte_is_kept_whole_and_can_be_quoted(spaces: S
             ],
         }
     )
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
     with serving(Answer(long)) as server:
         space = spaces(good=FINE, odd=over(server))
-        run = await space.run(plan, q="why", hear=heard.append if streamed else None)
+        run = await space.run(plan, q="why", on_event=heard.append if streamed else None)
     assert run.status == "completed"
     assert run.turns[0].text == long
     assert run.turns[1].messages[-1][1] == f"in short: {long}"

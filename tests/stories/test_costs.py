@@ -167,7 +167,7 @@ def playbook(chance: random.Random) -> Playbook:
 def workspace(models: dict[str, Any], store: MemoryStore | None = None) -> Workspace:
     space = Workspace(Settings.model_validate({"models": models, "by": "ada"}), store or MemoryStore())
     patient = Tolerance(failures=1_000_000, share=1.1)
-    space.house.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
+    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
     return space
 
 
@@ -209,11 +209,11 @@ async def one_case(number: int) -> str:
     chance = random.Random(f"costs {number}")
     space = workspace(cards(chance, number))
     plan, limit = playbook(chance), 10 ** chance.uniform(-6, 1)
-    hear = chance.choice([None, None, lambda _: None])
-    run, wrong = await outcome(space, space.run(plan, q="why", seed=number, max_cost_usd=limit, hear=hear))
+    on_event = chance.choice([None, None, lambda _: None])
+    run, wrong = await outcome(space, space.run(plan, q="why", seed=number, max_cost_usd=limit, on_event=on_event))
     turns, paid = all_turns(space), paid_usd(space)
     assert paid <= limit + A_TRIFLE
-    if hear is None:  # what a stream that broke off will be charged nobody knows
+    if on_event is None:  # what a stream that broke off will be charged nobody knows
         assert charged_usd(space) <= paid + A_TRIFLE, "nothing is charged that is in no fact"
     assert charged_usd(space) <= limit + A_TRIFLE
     at_most = {step.name: step.max_cost_usd for step in plan.all_steps()}
@@ -326,7 +326,7 @@ def late(**quota: Any) -> Workspace:
     args = {"habits": "late", "usd_per_million": (0.0, 10.0)}
     model = {"use": f"{__name__}.Late", "args": args, "usd_per_million": (0.0, 10.0)}
     space = Workspace(Settings.model_validate({"models": {"one": model}, "by": "ada", "quota": quota}), MemoryStore())
-    space.house.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
     return space
 
 

@@ -120,7 +120,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.spending.account import Budget
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.function_evaluator import Measured
+from seedbed.evolution.evaluators import Measured
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
@@ -163,7 +163,7 @@ def scoring(log=None, random_scores=False):
 
 
 async def searched(store, score, seed):
-    ways = operators(START, bank=BANK)
+    ways = operators(START, instructions=BANK)
     arms = {"best_of": BestOf(operators=ways, brood=5), "population": Population(operators=ways, size=5, offspring=4)}
     plan = Plan(
         start=START, select=tasks(12, "s"), reflect=tasks(3, "r"), confirm=tasks(6, "c"),

@@ -33,7 +33,7 @@ def space(**card: Any) -> Workspace:
 
 
 def reference(space: Workspace) -> Reference:
-    return Reference(perform=space.house.perform, identify=space.house.identity)
+    return Reference(perform=space.runner.perform, identify=space.runner.model_identities)
 
 
 def test_the_labels_are_half_and_half() -> None:
@@ -67,7 +67,7 @@ class FewWords(Reference):
 @pytest.mark.xdist_group("embedded model")
 async def test_so_small_a_model_as_the_embedded_one_is_no_judge_and_is_refused() -> None:
     here = space(use="embedded", args={"template": "raw"})
-    judge = FewWords(perform=here.house.perform, identify=here.house.identity)
+    judge = FewWords(perform=here.runner.perform, identify=here.runner.model_identities)
     agreement = (await calibrated(judge, labelled())).keep(here.store, here.by)
     assert agreement.n + agreement.unscored == 40
     assert agreement.kappa is not None

@@ -111,8 +111,10 @@ async def test_what_judges_cost_is_within_the_money(where: str, tmp_path: Path) 
 
 async def test_a_judge_made_by_hand_is_paid_from_the_same_money(tmp_path: Path) -> None:
     with serving(script=script) as server, opened(tmp_path, server) as space:
-        house = space.house
-        judge = Rubric(["Is it short?"], perform=house.perform, identify=house.identity, model="j", max_tokens=4)
+        runner = space.runner
+        judge = Rubric(
+            ["Is it short?"], perform=runner.perform, identify=runner.model_identities, model="j", max_tokens=4
+        )
         result = await space.evaluate(ECHO, numbers(40), judge, max_cost_usd=50.0)
         assert result.cost_usd == paid(space) <= 50.0
         assert result.unpaid

@@ -13,7 +13,7 @@ import pytest
 
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.variation.operators import demonstrated, reworded
 from seedbed.experiments import evidence
 from seedbed.experiments.verdict import Verdict
@@ -159,7 +159,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     words = list(reworded(START, world.gene, world.bank))
     shown = demonstrated(words[-1], "demos.label", train.tasks, count=2, seed=1)
     search = BestOf([*words, shown])
-    about: Any = {"metric": metric, "optimizer": search, "confirm": NONE, "because": "other words"}
+    about: Any = {"metric": metric, "optimizer": search, "confirm": NO_TASKS, "because": "other words"}
     found = await space.evolve(START, train, budget="60 runs", **about)
     assert found.best != START.digest
     assert 0 < found.spent["runs"] <= 60

@@ -12,7 +12,7 @@ import asyncio, json, os, signal, sys
 from pathlib import Path
 
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import Mode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.recorder import recall
 from seedbed.settings import Settings
 from seedbed.stage.tools import tool
@@ -62,8 +62,8 @@ def killed_at(write, before, name, run, mode):
             os.kill(os.getpid(), signal.SIGKILL)
         return added
 
-    space.house.journal.store.append = appended
-    asyncio.run(space.house.replay(name, book, run, mode))
+    space.runner.journal.store.append = appended
+    asyncio.run(space.runner.replay(name, book, run, mode))
     os._exit(0)
 
 
@@ -85,8 +85,8 @@ run, kills, outcomes, expected = recorded(), 0, set(), set()
 plan = [(mode, write, before) for mode in ("strict", "fork:2") for write in range(1, 8) for before in (True, False)]
 for number, (mode, write, before) in enumerate(plan):
     name = f"{number:032x}"
-    kills += killed_at(write, before, name, run, Mode.parse(mode))
-    done = asyncio.run(workspace().house.replay(name, book, run, Mode.parse(mode)))
+    kills += killed_at(write, before, name, run, ReplayMode.parse(mode))
+    done = asyncio.run(workspace().runner.replay(name, book, run, ReplayMode.parse(mode)))
     if mode == "strict":
         outcomes.add(told(done))
 then = recall(workspace().store, run)

@@ -11,7 +11,7 @@ import pytest
 
 from model_server import Answer, ModelServer, echo, serving
 from seedbed.errors import ModelUnavailable
-from seedbed.models.calling.fallback import Answered, Discard, answered, streamed
+from seedbed.models.calling.fallback import Discard, ModelAnswer, ask_chain, stream_chain
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
 from seedbed.models.cards import Registry
 from seedbed.models.chat import Message
@@ -50,20 +50,20 @@ def card(server: ModelServer, **more: Any) -> dict[str, Any]:
     return {"use": "openai", "args": {"model": "m", "base_url": server.url}, **more}
 
 
-async def turn(models: Registry, talk: list[Message], lines: ModelLimits, *, streaming: bool) -> Answered:
+async def turn(models: Registry, talk: list[Message], lines: ModelLimits, *, streaming: bool) -> ModelAnswer:
     """One turn; what a listener pieces together is what the reply says."""
     if not streaming:
-        return await answered(models.__getitem__, "main", talk, lines=lines)
+        return await ask_chain(models.__getitem__, "main", talk, lines=lines)
     text = ""
-    async for heard in streamed(models.__getitem__, "main", talk, lines=lines):
-        if isinstance(heard, Answered):
+    async for heard in stream_chain(models.__getitem__, "main", talk, lines=lines):
+        if isinstance(heard, ModelAnswer):
             assert heard.reply.text == text
             return heard
         text = "" if isinstance(heard, Discard) else text + heard
     raise AssertionError
 
 
-async def dialogue(models: Registry, lines: ModelLimits, number: int) -> list[Answered]:
+async def dialogue(models: Registry, lines: ModelLimits, number: int) -> list[ModelAnswer]:
     talk, turns = [Message("system", "Repeat what you hear.")], []
     for each in range(TURNS):
         prompt = f"dialogue {number} turn {each} says something of more than one word"
@@ -81,7 +81,7 @@ async def test_a_hundred_dialogues_survive_an_endpoint_that_fails_one_request_in
     with serving(script=unsteady) as server:
         models = Registry({"main": card(server, timeout_seconds=1.5)})
 
-        async def whole(number: int) -> list[Answered]:
+        async def whole(number: int) -> list[ModelAnswer]:
             return await dialogue(models, lines, number)
 
         dialogues = [each async for each in in_order(range(DIALOGUES), whole, at_once=40)]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 
 from seedbed.errors import ActionForbidden, RunError
-from seedbed.evolution.optimizers.registry import names, optimizer
+from seedbed.evolution.optimizers.registry import make_optimizer, names
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.operators import operators
@@ -177,7 +177,7 @@ async def test_no_operator_evolves_a_playbook_past_a_never_rule() -> None:
         return await space.run(playbook, **inputs)
 
     search = Search(START, READ.tasks, Pool([], []), 0, perform)
-    ways = [*operators(START, bank=[*BANK, HOSTILE], tasks=READ.tasks), *rewriters(START, "fast")]
+    ways = [*operators(START, instructions=[*BANK, HOSTILE], tasks=READ.tasks), *rewriters(START, "fast")]
     silent = []
     for way in ways:
         children = [await way(START, [mate], search, f"e{number}") for number in range(4)]
@@ -191,7 +191,7 @@ async def test_no_operator_evolves_a_playbook_past_a_never_rule() -> None:
 @pytest.mark.parametrize("name", [name for name in names() if name not in ("reflection", "gepa", "dspy")])
 async def test_no_optimizer_evolves_a_playbook_past_a_never_rule(name: str) -> None:
     store = MemoryStore()
-    await OptimizerContract().search(lambda means: optimizer(name, means), World(), store)
+    await OptimizerContract().search(lambda means: make_optimizer(name, means), World(), store)
     tried = {fact.subject for fact in store.facts(Query(kind="trial"))} - {START.digest}
     assert tried
     for each in tried:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seedbed.stage.dialogue.context import Said, condensed, summarised, total
+from seedbed.stage.dialogue.context import Statement, condensed, summarised, total
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Conversation:
     turns: dict[str, str]
     questions: tuple[Question, ...]
 
-    def said(self, *names: str) -> list[Said]:
-        return [Said(name, text) for name, text in self.turns.items() if not names or name in names]
+    def said(self, *names: str) -> list[Statement]:
+        return [Statement(name, text) for name, text in self.turns.items() if not names or name in names]
 
 
 OFFICE = Conversation(
@@ -496,7 +496,7 @@ ASKED = [
 ]
 
 
-def shown(said: list[Said]) -> str:
+def shown(said: list[Statement]) -> str:
     """What is seen, however its lines are broken."""
     return " ".join(" ".join(map(str, said)).split())
 

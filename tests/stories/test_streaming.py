@@ -12,7 +12,7 @@ from seedbed.errors import ModelUnavailable
 from seedbed.models.calling.limits import ModelLimits, Retry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
-from seedbed.runs.run import Heard, Turn
+from seedbed.runs.run import RunEvent, Turn
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
@@ -26,7 +26,7 @@ def workspace(server: ModelServer, store: MemoryStore | None = None, **cards: An
     main = {"use": "openai", "args": args, "usd_per_million": [1, 1], "then": list(cards)}
     settings = Settings.model_validate({"by": "ada", "models": {"main": main, **cards}})
     space = Workspace(settings, store or MemoryStore())
-    space.house.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
     return space
 
 
@@ -35,7 +35,7 @@ def steps(**prompts: str) -> Playbook:
     return Playbook.from_document({"roles": ROLES, "steps": listed})
 
 
-def words(heard: list[Heard]) -> dict[tuple[str, str], str]:
+def words(heard: list[RunEvent]) -> dict[tuple[str, str], str]:
     """What a listener has of each step of each run, who forgets what does not count."""
     said: defaultdict[tuple[str, str], str] = defaultdict(str)
     for each in heard:
@@ -45,7 +45,7 @@ def words(heard: list[Heard]) -> dict[tuple[str, str], str]:
     return said
 
 
-def kinds(heard: list[Heard], step: str) -> list[str]:
+def kinds(heard: list[RunEvent], step: str) -> list[str]:
     """What came of a step, in order, with pieces in a row told once."""
     found: list[str] = []
     for each in heard:
@@ -56,10 +56,10 @@ def kinds(heard: list[Heard], step: str) -> list[str]:
 
 
 async def test_the_pieces_of_every_turn_are_its_text_and_come_before_it_is_done() -> None:
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
     with serving() as server:
         plan = steps(first="one two three – ünïcödé 🎈 and {thing}", second="what comes after: {first}")
-        run = await workspace(server).run(plan, thing="a last word", hear=heard.append)
+        run = await workspace(server).run(plan, thing="a last word", on_event=heard.append)
     assert all(request["stream"] for request in server.requests)
     assert words(heard) == {(run.id, turn.step): turn.text for turn in run.turns}
     assert run.turns[0].text == "one two three – ünïcödé 🎈 and a last word"
@@ -70,10 +70,10 @@ async def test_the_pieces_of_every_turn_are_its_text_and_come_before_it_is_done(
 
 
 async def test_an_answer_that_breaks_off_is_discarded_and_comes_again_in_full() -> None:
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
     cut = Answer("this is never heard to its very end", cut=True)
     with serving(echo({"messages": [{"content": "fine"}]}), cut, cut, Answer("this is heard to its end")) as server:
-        run = await workspace(server).run(steps(one="say", two="say {one}"), hear=heard.append)
+        run = await workspace(server).run(steps(one="say", two="say {one}"), on_event=heard.append)
     assert kinds(heard, "one") == ["piece", "turn"]
     assert kinds(heard, "two") == ["piece", "discarded", "piece", "discarded", "piece", "turn"]
     assert all("broke off" in each.discarded for each in heard if each.discarded)
@@ -86,10 +86,10 @@ async def test_an_answer_that_breaks_off_is_discarded_and_comes_again_in_full() 
 
 
 async def test_if_the_model_keeps_breaking_off_another_one_is_heard_in_its_place() -> None:
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
     spare = {"use": "scripted", "args": {"replies": {".": "said by somebody else"}}}
     with serving(script=lambda _: Answer("this is never heard to its end", cut=True)) as server:
-        run = await workspace(server, spare=spare).run(steps(one="say"), hear=heard.append)
+        run = await workspace(server, spare=spare).run(steps(one="say"), on_event=heard.append)
     assert kinds(heard, "one") == ["piece", "discarded"] * 3 + ["piece", "turn"]
     assert words(heard)[run.id, "one"] == run.output == "said by somebody else"
     assert run.turns[0].model == "spare"
@@ -97,7 +97,7 @@ async def test_if_the_model_keeps_breaking_off_another_one_is_heard_in_its_place
 
 
 async def test_a_turn_that_fails_is_heard_to_fail_and_those_beside_it_are_heard_to_the_end() -> None:
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
 
     def script(request: dict[str, Any]) -> Answer:
         bad = request["messages"][-1]["content"].startswith("bad")
@@ -109,7 +109,7 @@ async def test_a_turn_that_fails_is_heard_to_fail_and_those_beside_it_are_heard_
     with serving(script=script) as server:
         space = workspace(server)
         with pytest.raises(ModelUnavailable, match="out of order"):
-            await space.run(plan, hear=heard.append)
+            await space.run(plan, on_event=heard.append)
     assert kinds(heard, "bad") == ["failed"]
     assert "out of order" in next(each.failed for each in heard if each.failed)
     assert kinds(heard, "good") == ["piece", "turn"]
@@ -120,7 +120,7 @@ async def test_a_turn_that_fails_is_heard_to_fail_and_those_beside_it_are_heard_
 
 
 async def test_runs_opened_at_the_same_time_are_told_apart() -> None:
-    heard: list[Heard] = []
+    heard: list[RunEvent] = []
 
     def script(request: dict[str, Any]) -> Answer:
         prompt = request["messages"][-1]["content"]
@@ -138,7 +138,7 @@ async def test_runs_opened_at_the_same_time_are_told_apart() -> None:
     )
     with serving(script=script) as server:
         space = workspace(server)
-        run = await space.run(plan, topic="time", hear=heard.append)
+        run = await space.run(plan, topic="time", on_event=heard.append)
     children = [recall(space.store, child.run) for child in run.children]
     assert {child.inputs["topic"] for child in children} == {"day", "night"}
     turns: dict[tuple[str, str], Turn] = {
@@ -157,8 +157,8 @@ async def test_what_was_said_before_an_interruption_is_heard_as_turns_and_only_t
         with pytest.raises(ModelUnavailable):
             await workspace(server, store).run(plan)
         (start,) = store.facts(Query(kind="start"))
-        heard: list[Heard] = []
-        run = await workspace(server, store).resume(start.key, hear=heard.append)
+        heard: list[RunEvent] = []
+        run = await workspace(server, store).resume(start.key, on_event=heard.append)
     assert kinds(heard, "one") == ["turn"]
     assert kinds(heard, "two") == ["piece", "turn"]
     assert run.output == "then this first"

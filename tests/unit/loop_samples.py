@@ -60,12 +60,12 @@ def bench(
 ) -> Bench:
     """A bench whose runs are real; `before` is called at the beginning of each."""
     settings = Settings(by="ada", models=dict(models or {"oracle": oracle}))
-    house = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
+    runner = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         if before:
             await before(playbook, task, seed)
-        return await house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
+        return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
     return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
 
@@ -76,7 +76,7 @@ async def searched(start: Playbook, tasks: Dataset, optimizer: Optimizer, its_be
     watch = given.pop("watch", None)
     plan = Plan(start=start, select=tasks, optimizer=optimizer, **{"allocation": Uniform(), **given})
     library = Library(its_bench.store, "ada")
-    return await evolve(plan, RunEvaluator(its_bench, [ExactMatch()]), library, because=because, watch=watch)
+    return await evolve(plan, RunEvaluator(its_bench, [ExactMatch()]), library, because=because, on_event=watch)
 
 
 def count(store: Store, kind: str) -> int:

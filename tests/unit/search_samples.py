@@ -8,12 +8,12 @@ from hashlib import blake2b
 from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
-from seedbed.evolution.plan import NONE, Plan
+from seedbed.evolution.plan import NO_TASKS, Plan
 from seedbed.evolution.protocols import Optimizer, Search
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
@@ -75,7 +75,7 @@ START = playbook()
 
 
 def planned(**given: Any) -> Plan:
-    about = {"reflect": NONE, "confirm": tasks(40, "c"), "budget": Budget(runs=900), "seed": 1, **given}
+    about = {"reflect": NO_TASKS, "confirm": tasks(40, "c"), "budget": Budget(runs=900), "seed": 1, **given}
     optimizer = about.pop("optimizer", None) or portfolio()
     return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **about)
 
@@ -99,4 +99,4 @@ async def searched(
     """A search from START; with `several` metrics there is a front."""
     into = store or MemoryStore()
     by = (right_and_long, into, "ada", (SCORE, LENGTH)) if several else (scoring, into, "ada")
-    return await evolve(planned(**given), arena(*by), Library(into, "ada"), because="try words", watch=watch)
+    return await evolve(planned(**given), arena(*by), Library(into, "ada"), because="try words", on_event=watch)

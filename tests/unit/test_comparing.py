@@ -10,7 +10,7 @@ from loop_samples import ORACLE, agent, count, numbers
 from seedbed.errors import DatasetError, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.plan import NO_TASKS
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
@@ -27,7 +27,7 @@ def space() -> Workspace:
 
 async def test_tasks_that_a_candidate_was_evolved_on_are_refused_before_anything_runs(space: Workspace) -> None:
     seen, metric = numbers(9), ExactMatch()
-    found = await space.evolve(WRONG, seen, metric=metric, optimizer=BestOf([RIGHT]), confirm=NONE)
+    found = await space.evolve(WRONG, seen, metric=metric, optimizer=BestOf([RIGHT]), confirm=NO_TASKS)
     assert found.best == RIGHT.digest
     runs = count(space.store, "start")
     with pytest.raises(DatasetError, match="9 of 9 that the candidate was evolved on"):

@@ -387,7 +387,9 @@ async def test_a_new_key_pays_no_cell_again_and_no_key_is_kept(monkeypatch: pyte
 
 
 def test_no_key_takes_part_in_what_a_model_is_even_if_it_was_given_in_python() -> None:
-    one, other = (space(models=keyed(api_key=f"{name}-secret")).house.identity(agent("a")) for name in ("one", "other"))
+    one, other = (
+        space(models=keyed(api_key=f"{name}-secret")).runner.model_identities(agent("a")) for name in ("one", "other")
+    )
     assert one == other
     assert "secret" not in canonical(one)
 
@@ -405,7 +407,11 @@ async def test_another_argument_or_class_pays_anew_and_another_price_does_not(mo
 async def test_only_the_models_of_a_playbook_take_part_and_a_run_says_what_they_were() -> None:
     its = space(models={"oracle": ORACLE, "unused": ORACLE})
     run = await its.run(agent(".*"), n=1)
-    assert run.models == its.house.identity(agent(".*")) == {"oracle": {"use": "scripted", "args": ORACLE["args"]}}
+    assert (
+        run.models
+        == its.runner.model_identities(agent(".*"))
+        == {"oracle": {"use": "scripted", "args": ORACLE["args"]}}
+    )
 
 
 EMBEDDED = """
@@ -422,7 +428,7 @@ models = {
 space = Workspace(Settings(models=models), MemoryStore())
 roles = {name: {"model": name} for name in models}
 steps = [{"name": f"say_{name}", "role": name, "prompt": "{q}"} for name in models]
-print(json.dumps(space.house.identity(Playbook.from_document({"roles": roles, "steps": steps}))))
+print(json.dumps(space.runner.model_identities(Playbook.from_document({"roles": roles, "steps": steps}))))
 print(*sys.modules)
 """
 
@@ -594,7 +600,7 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
     late = [fact.body["model"] for fact in its.store.facts(Query(kind="routing"))][-20:]
     assert late.count("modest") > late.count("praised")
     again = Workspace(its.settings, its.store)
-    assert again.house.router.state() == its.house.router.state()
+    assert again.runner.router.state() == its.runner.router.state()
 
 
 async def never(task: Mapping[str, Any], stage: Stage) -> str:

@@ -40,8 +40,8 @@ class Allocation(Protocol):
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         """Rounds at the end of a search, to be sure of the best."""
 
-    def kept(self, pool: Pool) -> int:
-        """How many runs to keep for the finals."""
+    def final_runs(self, pool: Pool) -> int:
+        """How many runs to reserve for the final rounds."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Halving:
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         return _finals(lambda: best_of(range(len(pool)), pool)[: self.finalists], self.first, pool)
 
-    def kept(self, pool: Pool) -> int:
+    def final_runs(self, pool: Pool) -> int:
         finalists = best_of(range(len(pool)), pool)[: self.finalists]
         missing = sum(int((pool.counts()[place] == 0).sum()) for place in finalists)
         return missing + 2 * min(self.first, len(pool.select))
@@ -140,7 +140,7 @@ class Uniform:
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         return iter(())
 
-    def kept(self, pool: Pool) -> int:
+    def final_runs(self, pool: Pool) -> int:
         return 0
 
 
@@ -194,7 +194,7 @@ class Pooling:
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         return _finals(lambda: self._finalists(pool), self.first, pool)
 
-    def kept(self, pool: Pool) -> int:
+    def final_runs(self, pool: Pool) -> int:
         return (1 + self.finalists) * len(pool.select) if len(pool) > 1 else 0
 
     def _finalists(self, pool: Pool) -> list[int]:

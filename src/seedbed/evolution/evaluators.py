@@ -1,39 +1,47 @@
-"""Arena: where a search pays for cells. Benched: by runs on a bench."""
+"""Evaluators: they pay for the cells of a search. RunEvaluator performs runs, FunctionEvaluator calls a function."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+import gc
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
-from seedbed.errors import NotFound
+from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Asked, Cell, Naming, recorded, run_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import Bench, Item, cells_of, seed_of
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.metric import Better, Metric, Score
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store
 
 Work: TypeAlias = tuple[Playbook, Sequence[Item]]
-Spot: TypeAlias = tuple[Digest, str, int]
-"""A playbook at a task, and which of its replicates."""
-Paid: TypeAlias = dict[Spot, Sequence[Cell]]
-"""The cells of each spot, one for each metric."""
-Fails: TypeAlias = Callable[[Sequence[Cell]], None]
-"""Is told cells of which some have no value, the moment that is known."""
+"""A playbook, and the tasks and replicates to score it on."""
+
+RunKey: TypeAlias = tuple[Digest, str, int]
+"""A playbook, a task and a replicate."""
+
+PaidCells: TypeAlias = dict[RunKey, Sequence[Cell]]
+"""The cells of each run, one for each metric."""
+
+OnFailure: TypeAlias = Callable[[Sequence[Cell]], None]
+"""Receives the cells of a run at once if some of them have no value."""
 
 
 class Evaluator(Protocol):
-    """Pays for cells, each a fact the moment it is paid."""
+    """Pays for cells. Each cell is stored as a fact as soon as it is paid."""
 
     @property
     def store(self) -> Store: ...
@@ -51,40 +59,53 @@ class Evaluator(Protocol):
     def clock(self) -> Callable[[], datetime]: ...
 
     def identity(self, playbook: Playbook) -> Json:
-        """What is behind a playbook: its cells are known only while that stays."""
+        """The models behind a playbook. Its cells are reused only while these stay the same."""
 
     def present(self) -> AbstractAsyncContextManager[None]:
-        """A block in which others are told that we are at work."""
+        """A block in which other processes see that this one is working."""
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
-        """The cells of all work, of which none is known; one whose run failed has no value, and `failed` is told."""
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        """Score all work, of which no cell is known. A cell whose run failed has no value; `failed` receives it."""
 
     async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
-        """The run of that name: recorded, or performed now."""
+        """The run of that name: the recorded one, or one performed now."""
 
 
-def known(arena: Evaluator, work: Iterable[Work], lapses: FailedRuns | None = None) -> Paid:
-    """The cells that were paid before, where all of a spot were; with those that failed for good."""
-    found: Paid = {}
+def known_cells(evaluator: Evaluator, work: Iterable[Work], failures: FailedRuns | None = None) -> PaidCells:
+    """The cells that were paid before, for each run of which all are; with `failures`, also those that failed."""
+    paid: PaidCells = {}
     for playbook, items in work:
-        naming = naming_of(arena, playbook)
-        names = {(playbook.digest, task.id, replicate): naming(task, replicate).cells for task, replicate in items}
+        naming = naming_of(evaluator, playbook)
+        names = {run_key(playbook, item): naming(*item).cells for item in items}
         keys = [key for cells in names.values() for key in cells]
-        cells = {cell.key: cell for cell in recorded(arena.store, playbook.digest, keys)}
-        if lapses:
-            cells |= {key: lapses[key] for key in keys if key in lapses}
-        found |= {spot: [cells[key] for key in own] for spot, own in names.items() if all(key in cells for key in own)}
-    return found
+        cells = {cell.key: cell for cell in recorded(evaluator.store, playbook.digest, keys)}
+        if failures:
+            cells |= {key: failures[key] for key in keys if key in failures}
+        paid |= {run: [cells[key] for key in own] for run, own in names.items() if all(key in cells for key in own)}
+    return paid
 
 
-def naming_of(arena: Evaluator, playbook: Playbook) -> Naming:
-    identities = [metric.identity for metric in arena.metrics]
-    return Naming(playbook.digest, arena.identity(playbook), identities, arena.asked)
+def naming_of(evaluator: Evaluator, playbook: Playbook) -> Naming:
+    """Names the cells of a playbook."""
+    identities = [metric.identity for metric in evaluator.metrics]
+    return Naming(playbook.digest, evaluator.identity(playbook), identities, evaluator.asked)
+
+
+def run_key(playbook: Playbook, item: Item) -> RunKey:
+    return playbook.digest, item[0].id, item[1]
+
+
+def cost_of(cells: Sequence[Cell]) -> tuple[float, int]:
+    """What a run and its scores cost, in US dollars and tokens. Each cell has the cost of the run plus its own."""
+    if len(cells) == 1:
+        return cells[0].cost_usd, cells[0].tokens
+    usd, tokens = min(cell.cost_usd for cell in cells), min(cell.tokens for cell in cells)
+    return usd + sum(cell.cost_usd - usd for cell in cells), tokens + sum(cell.tokens - tokens for cell in cells)
 
 
 @dataclass(frozen=True)
 class RunEvaluator:
-    """Cells are paid for by runs on a bench: in this loop, in other processes, or on a cluster."""
+    """Pays for cells by runs on a bench: in this event loop, in other processes, or on a cluster."""
 
     bench: Bench
     metrics: Sequence[Metric]
@@ -113,14 +134,14 @@ class RunEvaluator:
         task = Task(run, inputs)
         return await self.bench.perform(run, playbook, task, seed_of(task, 0), ledger)
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: Fails) -> Paid:
-        paid: Paid = {}
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        paid: PaidCells = {}
 
         def add(playbook: Playbook, item: Item, cells: Sequence[Cell]) -> None:
             if any(cell.value is None for cell in cells):
                 cells = self._with_costs(cells)
                 failed(cells)
-            paid[_spot(playbook, item)] = cells
+            paid[run_key(playbook, item)] = cells
 
         if elsewhere := self.bench.elsewhere:
 
@@ -134,7 +155,7 @@ class RunEvaluator:
         pays = await asyncio.to_thread(
             lambda: [cells_of(each, items, self.metrics, self.bench, ledger) for each, items in work]
         )
-        # Task by task, so that all candidates get on together and none has to wait for the last.
+        # Task by task, so that all candidates advance together and none waits for the last.
         turns = [(place, number) for number, (_, items) in enumerate(work) for place in range(len(items))]
         turns.sort()
 
@@ -149,7 +170,7 @@ class RunEvaluator:
         return paid
 
     def _with_costs(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """With what a run did cost that failed, which its cells do not know."""
+        """The cells of a failed run with what the run cost, which they do not know themselves."""
         if any(cell.run for cell in cells):
             return cells
         with suppress(NotFound):
@@ -159,24 +180,182 @@ class RunEvaluator:
         return cells
 
 
-def cost_of(cells: Sequence[Cell]) -> tuple[float, int]:
-    """What a run and its scores did cost, in US dollars and tokens. Each cell has that of the run, and its own."""
-    if len(cells) == 1:
-        return cells[0].cost_usd, cells[0].tokens
-    usd, tokens = min(cell.cost_usd for cell in cells), min(cell.tokens for cell in cells)
-    return usd + sum(cell.cost_usd - usd for cell in cells), tokens + sum(cell.tokens - tokens for cell in cells)
-
-
-def _spot(playbook: Playbook, item: Item) -> Spot:
-    return playbook.digest, item[0].id, item[1]
-
-
 async def _together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All at the same time; if one fails the others are ended, so that nothing is spent that nobody waits for."""
-    doing = [asyncio.ensure_future(work) for work in works]
+    """Await all at the same time. If one fails the others are cancelled: nothing is spent that nobody waits for."""
+    tasks = [asyncio.ensure_future(work) for work in works]
     try:
-        await asyncio.gather(*doing)
+        await asyncio.gather(*tasks)
     finally:
-        for each in doing:
-            each.cancel()
-        await asyncio.gather(*doing, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Scores: TypeAlias = Score | float | Sequence[Score | float]
+"""The score, or one for each metric."""
+
+ScoringFunction: TypeAlias = Callable[[Playbook, Task, int], Scores | Awaitable[Scores]]
+"""Scores a playbook at a task, in one of its replicates."""
+
+NamedItem: TypeAlias = tuple[Playbook, Item, Sequence[str]]
+"""What to score, and the names of its cells."""
+
+BATCH_SECONDS = 0.03
+"""Scores of a function are stored together, at the latest after this time."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The metric that a scoring function measures. Change `version` whenever its scores might change."""
+
+    name: str = "score"
+    version: int = 1
+    better: Better = "higher"
+
+    @property
+    def identity(self) -> Json:
+        return {"metric": self.name, "version": self.version}
+
+    async def __call__(self, run: Run, task: Task) -> Score:
+        raise SeedbedError(f"{self.name}: found a run; expected its scores from the function that measures it")
+
+
+@dataclass(frozen=True)
+class FunctionEvaluator:
+    """Pays for cells by calling a function, sync or async; no run is performed or recorded. If it raises, the run
+    failed."""
+
+    score: ScoringFunction
+    store: Store
+    by: str
+    metrics: Sequence[Metric] = (Measure(),)
+    at_once: int = 8
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    asked: Asked = field(default_factory=Asked)
+    journal: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "journal", Journal(self.store))
+
+    def identity(self, playbook: Playbook) -> Json:
+        return {}
+
+    def present(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
+        remedy = "Give the optimizer a function that proposes, or search in a workspace, which has models."
+        raise SettingsError([Problem("optimizer", "one that asks a model", "one that needs none", remedy)])
+
+    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        waits = inspect.iscoroutinefunction(self.score) or inspect.iscoroutinefunction(type(self.score).__call__)
+        return await (self._one_by_one(work, ledger, failed) if waits else self._in_batches(work, ledger, failed))
+
+    async def _in_batches(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        items, paid = self._named(work), PaidCells()
+        while new := self._next_batch(items, ledger, failed):
+            paid |= new
+            await asyncio.sleep(0)
+        return paid
+
+    def _next_batch(self, items: Iterator[NamedItem], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        """Score the next items, as many as there is time for; nothing if there are no more."""
+        new: PaidCells = {}
+        begun = time.perf_counter()
+        for playbook, item, names in items:
+            try:
+                scores = self._scores(self.score(playbook, *item))  # type: ignore[arg-type]
+            except SettingsError:
+                raise
+            except Exception as wrong:  # noqa: BLE001 - as when an agent crashes
+                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            new[run_key(playbook, item)] = self._cells(playbook, item, names, scores)
+            if time.perf_counter() - begun > BATCH_SECONDS:
+                break
+        return self._store(new, ledger, failed) if new else new
+
+    async def _one_by_one(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+        paid: PaidCells = {}
+
+        async def one(named: NamedItem) -> None:
+            playbook, item, names = named
+            try:
+                scores = self._scores(await self.score(playbook, *item))  # type: ignore[misc]
+            except SettingsError:
+                raise
+            except Exception as wrong:  # noqa: BLE001 - as when an agent crashes
+                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            cells: Sequence[Cell] = self._cells(playbook, item, names, scores)
+            ledger.spend(*cost_of(cells))
+            facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
+            if not all([await self.journal.add(fact) for fact in facts]):
+                cells = self._agreed(cells)
+            if len(facts) < len(cells):
+                failed(cells)
+            paid[run_key(playbook, item)] = cells
+
+        async with aclosing(in_order(self._named(work), one, at_once=self.at_once)) as coming:
+            async for _ in coming:
+                pass
+        return paid
+
+    def _named(self, work: Iterable[Work]) -> Iterator[NamedItem]:
+        for playbook, items in work:
+            naming = naming_of(self, playbook)
+            for item in items:
+                yield playbook, item, naming(*item).cells
+
+    def _scores(self, returned: Scores) -> list[Score]:
+        every = [returned] if isinstance(returned, float) or not isinstance(returned, Sequence) else returned
+        if len(every) != len(self.metrics):
+            expected = f"{len(self.metrics)}, one for each metric"
+            raise SettingsError([Problem("the scoring function", f"{len(every)} scores", expected)])
+        return [score if isinstance(score, Score) else Score(float(score)) for score in every]
+
+    def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Sequence[Score]) -> list[Cell]:
+        return [
+            Cell(
+                key=name,
+                playbook=playbook.digest,
+                task=item[0].id,
+                replicate=item[1],
+                metric=metric.name,
+                value=score.value,
+                reason=score.reason,
+                answer=score.answer,
+                cost_usd=score.cost_usd,
+                tokens=score.tokens,
+            )
+            for name, metric, score in zip(names, self.metrics, scores, strict=True)
+        ]
+
+    def _store(self, new: PaidCells, ledger: Ledger, failed: OnFailure) -> PaidCells:
+        """Store new cells as facts, and return them."""
+        at, by = self.clock(), self.by
+        every = [cell for cells in new.values() for cell in cells]
+        with _no_garbage_collection():
+            facts = [cell.fact(at, by) for cell in every if cell.value is not None]
+            known = len(facts) - self.store.append(facts)
+        if len(facts) < len(every):
+            failed([cell for cell in every if cell.value is None])
+        costs = [cost_of(cells) for cells in new.values()]
+        ledger.spend(sum(usd for usd, _ in costs), sum(tokens for _, tokens in costs))
+        return {run: self._agreed(cells) for run, cells in new.items()} if known else new
+
+    def _agreed(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """The stored cells where another process was quicker: all processes see the same scores."""
+        stored = {cell.key: cell for cell in recorded(self.store, cells[0].playbook, [cell.key for cell in cells])}
+        return [stored.get(cell.key, cell) for cell in cells]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Python's collector would look through thousands of facts again and again, all of them needed until they are
+    written."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

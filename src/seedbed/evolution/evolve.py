@@ -1,7 +1,7 @@
-"""evolve(): ask, allocate, evaluate, tell, until the budget is spent; the store is the checkpoint.
+"""evolve(): ask, allocate, evaluate, tell, until the budget is spent. The store is the checkpoint.
 
-A search that was interrupted is taken up by running it again: every cell, every run and every reservation of it is a
-fact, and all chance is drawn by name, so it comes to the same point without paying twice, and goes on from there.
+Run an interrupted search again to resume it. Its cells, runs and reservations are facts, and its random numbers do not
+depend on earlier draws. So it reaches the same point without paying twice, and continues from there.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
 from seedbed.evolution.evaluators import Evaluator, Work
-from seedbed.evolution.learning.surrogate_filter import Skipping
+from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Optimizer, Search
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account, Budget
 from seedbed.storage.store import Digest, Fact, Json, digest, short
 
-LAST = 0.25
-"""The share of the runs of a search that is kept at most to be sure of the best at its end."""
+FINAL_SHARE = 0.25
+"""At most this share of the runs is reserved for the final rounds, which make sure of the best candidate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One turn of a search: what was offered, how many runs it took, and what was believed to be best after it."""
+class SearchStep:
+    """One step of a search: what was offered, how many runs it took, and the estimated best after it."""
 
     number: int
     offered: tuple[Digest, ...]
@@ -46,18 +46,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Evolution:
-    """What a search tried and what it kept.
+    """The result of a search: the best playbook, all that was tried, and what it cost.
 
-    What the search believes of its best is the best of many: expect less on other tasks, by about its `optimism`;
-    `confirmed` is what those say that were kept for it. `ended` says why the search came to an end. `skips` are facts
-    of candidates that a surrogate thought hopeless.
+    The score of the best is the highest of many, so it is too high by about `optimism`, its selection bias. `confirmed`
+    is its score on tasks that the search did not see. `ended` says why the search ended. `skips` are the facts of
+    candidates that the surrogate considered hopeless.
     """
 
     search: Digest
     start: Digest
     best: Digest
     pool: Pool = field(repr=False)
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[SearchStep, ...] = field(repr=False)
     budget: Budget
     spent: Json
     ended: str
@@ -92,69 +92,76 @@ class Evolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What whoever watches a search is told after each round and each step of it."""
+class SearchProgress:
+    """The state of a search after a round or a step of it."""
 
     pool: Pool
     account: Account
-    steps: Sequence[Step]
+    steps: Sequence[SearchStep]
     cells: int
     best: int
     skips: Sequence[Fact] = ()
 
 
-Watcher = Callable[[Told], None]
+OnProgress = Callable[[SearchProgress], None]
 
 
 async def evolve(
     plan: Plan,
-    arena: Evaluator,
+    evaluator: Evaluator,
     library: Library,
     *,
     because: str,
     options: Json | None = None,
-    watch: Watcher | None = None,
+    on_event: OnProgress | None = None,
 ) -> Evolution:
-    """Search for a better playbook. Every candidate is kept with its parents; the result is the best, or the start.
+    """Search for a better playbook. Every candidate is stored with its parents; the result is the best, or the start.
 
-    Nothing is launched that the budget has no room for: runs are reserved, durably, before the first of them. The runs
-    that confirm are kept apart from the beginning. Raises BudgetSpent if nothing is left for the search. `options` are
-    kept with it, for whoever wants to plan the same again.
+    No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
+    confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search. `options`
+    are stored with the search, to plan it again (see SearchOptions).
     """
-    return await _Searching(plan, arena, library, because, options or {}, watch).done()
+    return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 
-class _Searching:
+class _SearchLoop:
     def __init__(
-        self, plan: Plan, arena: Evaluator, library: Library, because: str, options: Json, watch: Watcher | None
+        self,
+        plan: Plan,
+        evaluator: Evaluator,
+        library: Library,
+        because: str,
+        options: Json,
+        on_event: OnProgress | None,
     ) -> None:
-        self.plan, self.arena, self.library, self.because, self.watch = plan, arena, library, because, watch
+        self.plan, self.evaluator, self.library, self.because = plan, evaluator, library, because
+        self.on_event = on_event
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
-        self.steps: list[Step] = []
-        self._known, self._found = -1, 0
+        self.steps: list[SearchStep] = []
+        self._best_at, self._best_place = -1, 0
         self.account = Account(plan.budget)
-        self.till = Payments(self._registered(options), arena, self.account)
+        self.payments = Payments(self._register(options), evaluator, self.account)
         self.search = Search(
-            plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.till.perform, self._transcript
+            plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.payments.perform, self._transcript
         )
         self.pool = self.search.pool
-        self.skipping = Skipping(self.pool, plan.seed) if plan.surrogate else None
+        self.surrogate_filter = SurrogateFilter(self.pool, plan.seed) if plan.surrogate else None
         self.skips: list[Fact] = []
 
-    async def done(self) -> Evolution:
+    async def run(self) -> Evolution:
         plan = self.plan
         confirming = 3 * len(plan.confirm)
         self._expect_room(confirming)
         plan.optimizer.begin(self.search)
         try:
-            async with self.arena.present():
-                ended = await self._searched(confirming)
-                best = await self._last(confirming)
-                confirmed = await self._confirmed(best)
+            async with self.evaluator.present():
+                ended = await self._search(confirming)
+                best = await self._finish(confirming)
+                confirmed = await self._confirm(best)
         finally:
             getattr(plan.optimizer, "close", lambda: None)()
         evolution = Evolution(
-            self.till.name,
+            self.payments.name,
             plan.start.digest,
             self.pool.playbooks[best].digest,
             self.pool,
@@ -169,35 +176,35 @@ class _Searching:
         self._record(evolution)
         return evolution
 
-    async def _last(self, confirming: int) -> int:
-        """The best, after all that was kept to be sure of it."""
-        self.till.kept = confirming
+    async def _finish(self, confirming: int) -> int:
+        """The best candidate, after the final rounds that make sure of it."""
+        self.payments.reserved = confirming
         try:
             await self._rounds(self.plan.allocation.finals(self.pool))
         except QuotaSpent:
             raise
         except BudgetSpent:
             pass
-        self.till.kept = 0
+        self.payments.reserved = 0
         return self._best()
 
     # Before the first run
 
-    def _registered(self, options: Json) -> Digest:
+    def _register(self, options: Json) -> Digest:
         for tasks in (self.plan.select, self.plan.reflect, self.plan.confirm):
-            self.arena.store.put("dataset", tasks.content())
+            self.evaluator.store.put("dataset", tasks.content())
         self.library.keep(self.plan.start, because=self.because)
-        plan, named = self.plan, self.arena.store.put("search", self.plan.content(self.arena))
+        plan, named = self.plan, self.evaluator.store.put("search", self.plan.content(self.evaluator))
         body = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
-        self.arena.store.append([self._fact("search", named, plan.start.digest, {**body, "options": options})])
+        self.evaluator.store.append([self._fact("search", named, plan.start.digest, {**body, "options": options})])
         return named
 
     def _pool(self) -> Pool:
-        """The table of the search, with the tasks that decide in the order in which all candidates meet them."""
+        """The table of the search, with the select tasks in the order in which all candidates are tried on them."""
         plan = self.plan
-        order = Search(plan.start, (), Pool(self.arena.metrics, ()), plan.seed).chance("order")
+        order = Search(plan.start, (), Pool(self.evaluator.metrics, ()), plan.seed).chance("order")
         select = [plan.select.tasks[number].id for number in order.permutation(len(plan.select))]
-        pool = Pool(self.arena.metrics, select, [task.id for task in plan.reflect])
+        pool = Pool(self.evaluator.metrics, select, [task.id for task in plan.reflect])
         pool.add(Offer(plan.start, how="start"))
         return pool
 
@@ -210,39 +217,39 @@ class _Searching:
 
     # Steps
 
-    async def _searched(self, confirming: int) -> str:
-        """Ask and tell until there is a reason to stop, which it gives."""
+    async def _search(self, confirming: int) -> str:
+        """Ask and tell until there is a reason to stop, which is returned."""
         idle, over = 0, "the budget was spent"
         room = self.account.runs_left(confirming)
         while True:
-            last = self.plan.allocation.kept(self.pool)
-            self.till.kept = confirming + (last if room is None else min(last, int(LAST * room)))
-            if self.till.is_empty(len(self.steps)):
+            last = self.plan.allocation.final_runs(self.pool)
+            self.payments.reserved = confirming + (last if room is None else min(last, int(FINAL_SHARE * room)))
+            if self.payments.is_empty(len(self.steps)):
                 return over
             before, runs = self._best(), self.account.runs
             try:
                 offers = await self.plan.optimizer.ask()
             except QuotaSpent:
-                raise  # which no budget of ours can tell: tomorrow it goes on
+                raise  # not this search's budget: it can go on when the quota allows
             except BudgetSpent:
                 return over
             if not offers:
                 return "the optimizer had nothing more to offer"
-            cells, short = await self._tried(offers)
-            self._step(offers, self.account.runs - runs)
+            cells, short = await self._try(offers)
+            self._record_step(offers, self.account.runs - runs)
             await self.plan.optimizer.tell(cells)
             if short:
                 return over
-            if any(offer.tasks is None for offer in offers):  # who only looks cannot find anything
+            if any(offer.tasks is None for offer in offers):  # a step that only looks at tasks cannot improve anything
                 idle = 0 if self._best() != before else idle + 1
             if self.plan.patience is not None and idle >= self.plan.patience:
                 return f"{idle} steps brought nothing better"
             if self.plan.enough is not None and self.steps[-1].score >= self.plan.enough:
                 return f"{self.plan.enough:g} was enough"
 
-    async def _tried(self, offers: Sequence[Offer]) -> tuple[list[Cell], bool]:
-        """The cells of what was offered, as far as they were paid, and whether the budget ended that."""
-        self._keep(offers)
+    async def _try(self, offers: Sequence[Offer]) -> tuple[list[Cell], bool]:
+        """The cells of the offers that were paid, and whether the budget ran out."""
+        self._store(offers)
         places = [self.pool.add(offer) for offer in offers]
         cells: list[Cell] = []
         wishes = list(zip(places, offers, strict=True))
@@ -251,101 +258,103 @@ class _Searching:
         looked = self._work(certain)
         try:
             if certain:
-                cells += self.till.paid_before(looked)
+                cells += self.payments.paid_before(looked)
                 await self._rounds([certain], cells)
-            for rivals in self.skipping.groups(racing) if self.skipping else [racing]:
-                if self.skipping:
-                    rivals = await self._promising(rivals, self.skipping, cells)
+            surrogate = self.surrogate_filter
+            for rivals in surrogate.groups(racing) if surrogate else [racing]:
+                if surrogate:
+                    rivals = await self._promising(rivals, surrogate, cells)
                 if rivals:
-                    await self._rounds(self.plan.allocation.race(rivals, self.pool, self.till.room), cells)
+                    await self._rounds(self.plan.allocation.race(rivals, self.pool, self.payments.room), cells)
         except QuotaSpent:
             raise
         except BudgetSpent:
             return cells, True
         return cells, False
 
-    async def _promising(self, racing: list[int], skipping: Skipping, cells: list[Cell]) -> list[int]:
-        """Those that are worth a race. Of the others some are evaluated all the same, on as many tasks as any; when
-        there is no room for that, nothing is skipped: a search that pays for nothing would never end."""
-        room, tasks = self.till.room, [(task, 0) for task in skipping.tasks]
-        skips = skipping.skips(racing, self._best()) if room is None or room >= len(tasks) else []
+    async def _promising(self, racing: list[int], surrogate: SurrogateFilter, cells: list[Cell]) -> list[int]:
+        """Those that the surrogate does not consider hopeless. Some of the others are evaluated all the same. Without
+        room for that nothing is skipped: a search that pays for nothing would never end."""
+        room, tasks = self.payments.room, [(task, 0) for task in surrogate.tasks]
+        skips = surrogate.skips(racing, self._best()) if room is None or room >= len(tasks) else []
         if not skips:
             return racing
-        facts = [skip.fact(self.arena.clock(), self.arena.by, self.till.name) for skip in skips]
-        self.arena.store.append(facts)
+        facts = [skip.fact(self.evaluator.clock(), self.evaluator.by, self.payments.name) for skip in skips]
+        self.evaluator.store.append(facts)
         self.skips += facts
         hopeless = [self.pool.place(skip.playbook) for skip in skips]
         audited = [place for place, skip in zip(hopeless, skips, strict=True) if skip.audited]
-        some = audited if room is None else audited[: room // len(tasks)]  # in part they would tell nothing
+        # Tried on some of the tasks only, a candidate would show nothing.
+        some = audited if room is None else audited[: room // len(tasks)]
         await self._rounds([[(place, tasks) for place in some]], cells)
         return [place for place in racing if place not in hopeless]
 
     async def _rounds(self, rounds: Iterable[Wanted], cells: list[Cell] | None = None) -> None:
         for wanted in rounds:
-            paid = await self.till.pay(self._work(wanted))
+            paid = await self.payments.pay(self._work(wanted))
             self.pool.tell(paid)
             if cells is not None:
                 cells += paid
             if paid:
-                self._tell(len(paid))
+                self._report(len(paid))
 
     def _work(self, wanted: Wanted) -> list[Work]:
         once = {id(own): own for _, own in wanted}  # most rounds give all candidates one and the same list
         items = {name: [(self.tasks[task], replicate) for task, replicate in own] for name, own in once.items()}
         return [(self.pool.playbooks[place], items[id(own)]) for place, own in wanted]
 
-    def _keep(self, offers: Sequence[Offer]) -> None:
-        """Keep what is offered before its first score: whoever takes a candidate from a search that was interrupted
-        has chosen it, too."""
+    def _store(self, offers: Sequence[Offer]) -> None:
+        """Store offers before their first score: a candidate taken from an interrupted search counts as chosen by
+        these tasks too."""
         new = {offer.playbook.digest: offer for offer in offers if offer.playbook.digest not in self.pool}
         if not new:
             return
         grown = [(offer.playbook, offer.parents, offer.how) for offer in new.values()]
-        self.till.fresh |= self.library.keep_all(grown, because=self.because)
+        self.payments.fresh |= self.library.keep_all(grown, because=self.because)
         seen = [tasks.digest for tasks in (self.plan.select, self.plan.reflect) if len(tasks)]
-        self.arena.store.append(self._trial(named, tasks) for named in new for tasks in seen)
+        self.evaluator.store.append(self._trial(named, tasks) for named in new for tasks in seen)
 
     def _trial(self, candidate: Digest, tasks: Digest) -> Fact:
         return self._fact("trial", digest("trial", [candidate, tasks]), candidate, {"dataset": tasks})
 
     def _fact(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> Fact:
-        at, by = self.arena.clock(), self.arena.by
+        at, by = self.evaluator.clock(), self.evaluator.by
         return Fact(kind=kind, key=key, subject=subject, at=at, by=by, body=body, value=value)
 
-    def _step(self, offers: Sequence[Offer], runs: int) -> None:
-        """A step is a fact when all of it is paid: whole, or not at all."""
+    def _record_step(self, offers: Sequence[Offer], runs: int) -> None:
+        """Store the step as a fact, once all of it is paid."""
         best = self._best()
         standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
         offered = tuple(offer.playbook.digest for offer in offers)
-        step = Step(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
+        step = SearchStep(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
         self.steps.append(step)
         body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
         body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
-        if self.skipping:
+        if self.surrogate_filter:
             skipped = {skip.subject for skip in self.skips}
             body["skipped"] = [each for each in offered if each in skipped]
-        self.arena.store.append([self.till.fact("step", step.number, body, standing.mean)])
-        self._tell(0)
+        self.evaluator.store.append([self.payments.fact("step", step.number, body, standing.mean)])
+        self._report(0)
 
     def _best(self) -> int:
-        """What is believed to be best now; found again only when something was told since."""
-        if self._known != self.pool.told:
-            self._known, self._found = self.pool.told, self.plan.allocation.best(self.pool)
-        return self._found
+        """The place of the estimated best, computed again only after new scores."""
+        if self._best_at != self.pool.updates:
+            self._best_at, self._best_place = self.pool.updates, self.plan.allocation.best(self.pool)
+        return self._best_place
 
-    def _tell(self, cells: int) -> None:
-        if self.watch:
-            self.watch(Told(self.pool, self.account, self.steps, cells, self._best(), self.skips))
+    def _report(self, cells: int) -> None:
+        if self.on_event:
+            self.on_event(SearchProgress(self.pool, self.account, self.steps, cells, self._best(), self.skips))
 
     def _transcript(self, run: str) -> Run | None:
         with suppress(NotFound):
-            return recall(self.arena.store, run)
+            return recall(self.evaluator.store, run)
         return None
 
     # The end
 
-    async def _confirmed(self, best: int) -> Confirmation | None:
-        """How good the best is on tasks that are opened now. Nothing, if it is the start or there are none."""
+    async def _confirm(self, best: int) -> Confirmation | None:
+        """The scores of the best on the confirm tasks. None if the best is the start, or if there are no such tasks."""
         tasks = self.plan.confirm
         if not best or not len(tasks):
             return None
@@ -353,12 +362,12 @@ class _Searching:
         chosen = dict.fromkeys(place for place in (0, best, sampled) if place is not None)
         playbooks = [self.pool.playbooks[place] for place in chosen]
         try:
-            cells = await self.till.pay([(playbook, [(task, 0) for task in tasks]) for playbook in playbooks])
+            cells = await self.payments.pay([(playbook, [(task, 0) for task in tasks]) for playbook in playbooks])
         except QuotaSpent:
             raise
         except BudgetSpent:  # of the money; there are always runs for that
             return None
-        first = self.arena.metrics[0]
+        first = self.evaluator.metrics[0]
         own = {
             each.digest: [cell for cell in cells if cell.playbook == each.digest and cell.metric == first.name]
             for each in playbooks
@@ -373,7 +382,7 @@ class _Searching:
             "start": evolution.start,
             "best": evolution.best,
             "dataset": self.plan.select.digest,
-            "metric": self.arena.metrics[0].name,
+            "metric": self.evaluator.metrics[0].name,
             "tried": len(self.pool) - 1,
             "ended": evolution.ended,
             "optimism": evolution.optimism,
@@ -381,7 +390,7 @@ class _Searching:
             **evolution.spent,
         }
         fact = self._fact("evolution", evolution.search, evolution.best, body, standing.mean)
-        self.arena.store.append([fact])
+        self.evaluator.store.append([fact])
 
 
-__all__ = ["Evolution", "Optimizer", "Plan", "Step", "Told", "Watcher", "evolve"]
+__all__ = ["Evolution", "OnProgress", "SearchProgress", "SearchStep", "evolve"]

@@ -1,39 +1,58 @@
-"""Plan: all that decides a search."""
+"""Plan: everything that decides a search. SearchOptions: what a person asks for, from which a plan is made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
 
-from seedbed.errors import DatasetError, Problem, SettingsError, shown
+from seedbed import documents
+from seedbed.errors import DatasetError, PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.allocation import Allocation, Pooling
 from seedbed.evolution.evaluators import Evaluator
+from seedbed.evolution.optimizers.reflection import Propose
+from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
 from seedbed.evolution.protocols import Optimizer
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json
 
-NONE = Dataset(())
+NO_TASKS = Dataset(())
 NO_LIMIT = Budget()
 PARTS = ("reflect", "select", "confirm")
+
+NO_CONFIRMATION = "none"
+"""In place of a dataset: nothing confirms what the search found."""
+
+
+class PlanLimits(TypedDict, total=False):
+    """The fields of a Plan that say how much is tried."""
+
+    budget: Budget
+    allocation: Allocation
+    patience: int | None
+    enough: float | None
+    surrogate: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that decides a search. Its digest names it: the same plan is the same search.
+    """Everything that decides a search. Its digest names the search: the same plan is the same search.
 
-    `select` are the tasks that decide what is kept, `reflect` those that may be read, `confirm` those that are opened
-    once at the end. A search ends early after `patience` steps that brought nothing better, and when it has `enough`.
-    With a `surrogate` candidates that seem hopeless are skipped (see Skipping).
+    The scores of `select` tasks decide which candidates are kept, optimizers may read `reflect` tasks, and `confirm`
+    tasks are used once, at the end. A search ends early after `patience` steps without an improvement, or at a score
+    of `enough`. With `surrogate`, candidates that seem hopeless are skipped (see SurrogateFilter).
     """
 
     start: Playbook
     select: Dataset
     optimizer: Optimizer
-    reflect: Dataset = NONE
-    confirm: Dataset = NONE
+    reflect: Dataset = NO_TASKS
+    confirm: Dataset = NO_TASKS
     budget: Budget = NO_LIMIT
     allocation: Allocation = field(default_factory=Pooling)
     seed: int = 0
@@ -43,7 +62,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not len(self.select):
-            raise DatasetError([Problem("tasks", "none that decide", "at least one to choose by")])
+            raise DatasetError([Problem("tasks", "no select tasks", "at least one to choose by")])
         if self.patience is not None and self.patience < 1:
             raise SettingsError([Problem("patience", shown(self.patience), "a number of steps, at least 1")])
         parts: dict[str, str] = {}
@@ -52,7 +71,7 @@ class Plan:
             for task in getattr(self, part):
                 other = parts.setdefault(task.id, part)
                 if other != part:
-                    remedy = "Tasks that are read, that decide and that confirm have to be different ones."
+                    remedy = "The reflect, select and confirm tasks of a search must not overlap."
                     problems.append(Problem(f"task {shown(task.id)}", f"in {other} and in {part}", "in one", remedy))
         if problems:
             raise DatasetError(problems)
@@ -66,24 +85,25 @@ class Plan:
         *,
         confirm: Dataset | None = None,
         seed: int = 0,
-        **more: Any,
+        **limits: Unpack[PlanLimits],
     ) -> Self:
-        """A plan whose tasks are `parted`; with others that `confirm`, none of these do."""
+        """A plan over one dataset, split by `split_tasks`. With other tasks to `confirm`, none of these do."""
         reads = getattr(optimizer, "reads", True)
-        split = parted(tasks, seed, reads=reads, confirms=confirm is None)
-        reading, deciding, confirming = (split.only(split=name) if name in split.splits else NONE for name in PARTS)
-        last = confirming if confirm is None else confirm
-        return cls(start=start, optimizer=optimizer, seed=seed, reflect=reading, select=deciding, confirm=last, **more)
+        split = split_tasks(tasks, seed, reads=reads, confirms=confirm is None)
+        reflect, select, own = (split.only(split=name) if name in split.splits else NO_TASKS for name in PARTS)
+        last = own if confirm is None else confirm
+        return cls(start=start, optimizer=optimizer, seed=seed, reflect=reflect, select=select, confirm=last, **limits)
 
-    def content(self, arena: Evaluator) -> Json:
+    def content(self, evaluator: Evaluator) -> Json:
+        """What is stored of the plan, and what its digest is taken of."""
         return {
             "start": self.start.digest,
             "select": self.select.digest,
             "reflect": self.reflect.digest,
             "confirm": self.confirm.digest,
-            "metrics": [metric.identity for metric in arena.metrics],
-            "better": [better(metric) for metric in arena.metrics],
-            "models": arena.identity(self.start),
+            "metrics": [metric.identity for metric in evaluator.metrics],
+            "better": [better(metric) for metric in evaluator.metrics],
+            "models": evaluator.identity(self.start),
             "optimizer": self.optimizer.identity,
             "allocation": self.allocation.identity,
             "budget": self.budget.body(),
@@ -94,11 +114,11 @@ class Plan:
         }
 
 
-def parted(tasks: Dataset, seed: int, *, reads: bool = True, confirms: bool = True) -> Dataset:
-    """The same tasks with splits: those to be read, those that decide, and those that confirm.
+def split_tasks(tasks: Dataset, seed: int, *, reads: bool = True, confirms: bool = True) -> Dataset:
+    """The same tasks with the splits `reflect`, `select` and `confirm`.
 
-    Splits that are named already stay as they are. Else a quarter confirms, and a third of the rest is read. Of a very
-    few tasks none may be left for either.
+    A dataset that has a `select` split stays as it is. Otherwise a quarter of the tasks confirms, and the optimizer may
+    read a third of the rest. With very few tasks either split may be empty.
     """
     if "select" in tasks.splits:
         return tasks
@@ -108,3 +128,144 @@ def parted(tasks: Dataset, seed: int, *, reads: bool = True, confirms: bool = Tr
     if reads:
         splits["reflect"], left = left.split(1 / 3, seed)
     return tasks.with_splits({name: part for name, part in {**splits, "select": left}.items() if len(part)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What a search is asked for, by the names that people give.
+
+    `playbook`, `dataset`, `confirm` and `metrics` name things of a workspace. `confirm` is None for a quarter of the
+    dataset, or "none" for no confirmation. `instructions`, `gene`, `demos` and `reflector` are what the optimizer makes
+    candidates from (see SearchInputs). An optimizer or a reflector may be an object; such a search can be resumed
+    only by the program that has the object.
+    """
+
+    playbook: str = ""
+    dataset: str = ""
+    optimizer: str | Optimizer = "portfolio"
+    budget: str | Budget = "500 runs"
+    confirm: str | None = None
+    instructions: tuple[str, ...] = ()
+    gene: str | None = None
+    demos: int = 0
+    reflector: str | Propose | None = None
+    patience: int | None = None
+    surrogate: bool = False
+    seed: int = 0
+    metrics: tuple[str, ...] = ("exact_match",)
+
+    def pin(self, plan: Plan, library: Library) -> Self:
+        """The options with digests in place of names, all of it stored: files may change before the search resumes."""
+        parts = {name: part for name, part in (("reflect", plan.reflect), ("select", plan.select)) if len(part)}
+        whole, store = Dataset((*plan.reflect, *plan.select)).with_splits(parts), library.store
+        return replace(
+            self,
+            playbook=library.keep(plan.start, because="evolved"),
+            dataset=store.put("dataset", whole.content()),
+            confirm=store.put("dataset", plan.confirm.content()) if len(plan.confirm) else NO_CONFIRMATION,
+        )
+
+    def to_json(self) -> Json:
+        """The options as they are stored with a search; nothing if one of them is an object without a name."""
+        if not isinstance(self.optimizer, str) or not isinstance(self.reflector, str | None):
+            return {}
+        return {
+            "playbook": self.playbook,
+            "dataset": self.dataset,
+            "optimizer": self.optimizer,
+            "budget": str(self.budget),
+            "confirm": self.confirm,
+            "bank": list(self.instructions),
+            "gene": self.gene,
+            "demos": self.demos,
+            "reflector": self.reflector,
+            "patience": self.patience,
+            "surrogate": self.surrogate,
+            "seed": self.seed,
+            "metric": list(self.metrics),
+        }
+
+    @classmethod
+    def from_json(cls, body: Json) -> Self:
+        return cls(
+            playbook=body["playbook"],
+            dataset=body["dataset"],
+            optimizer=body["optimizer"],
+            budget=body["budget"],
+            confirm=body["confirm"],
+            instructions=tuple(body["bank"]),
+            gene=body["gene"],
+            demos=body["demos"],
+            reflector=body["reflector"],
+            patience=body["patience"],
+            surrogate=body.get("surrogate", False),  # searches from before there was one have no such option
+            seed=body["seed"],
+            metrics=tuple(body["metric"]),
+        )
+
+
+def plan_search(start: Playbook, tasks: Dataset, options: SearchOptions, confirm: Dataset | None = None) -> Plan:
+    """The plan of a search from `start` over `tasks`; `confirm` are the tasks that `options.confirm` names.
+
+    Raises SettingsError whose first problem is at `optimizer` or `budget`, or PlaybookError at `gene`, if one of these
+    options is wrong.
+    """
+    confirms = confirm is None and options.confirm is None
+    split = split_tasks(tasks, options.seed, reads=_reads(options), confirms=confirms)
+    inputs = SearchInputs(
+        start,
+        instructions=options.instructions,
+        gene=options.gene,
+        tasks=split.only(split="reflect").tasks if "reflect" in split.splits else (),
+        demos=options.demos,
+        reflector=options.reflector,
+        seed=options.seed,
+    )
+    optimizer = make_optimizer(options.optimizer, inputs)
+    budget = Budget.parse(options.budget) if isinstance(options.budget, str) else options.budget
+    return Plan.of(
+        start,
+        split,
+        optimizer,
+        confirm=confirm,
+        seed=options.seed,
+        budget=budget,
+        patience=options.patience,
+        surrogate=options.surrogate,
+    )
+
+
+def _reads(options: SearchOptions) -> bool:
+    """Whether some tasks are set apart for the optimizer to read."""
+    if isinstance(options.optimizer, str):
+        return options.optimizer != "best_of" or bool(options.demos)
+    return getattr(options.optimizer, "reads", True)
+
+
+def read_instructions(source: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """Instructions to try: a list of texts, or a file of them, one on each line or a YAML or JSON list.
+
+    Raises PlaybookError if there are none.
+    """
+    if not isinstance(source, str | Path):
+        name, texts = "instructions", list(source)
+    else:
+        name, texts = str(source), _read_texts(Path(source))
+    if not all(isinstance(text, str) for text in texts):
+        raise PlaybookError([Problem("document", "other values", "a list of texts")], name)
+    texts = [text.strip() for text in texts if text.strip()]
+    if not texts:
+        raise PlaybookError([Problem("file", "no texts", "at least one")], name)
+    return tuple(texts)
+
+
+def _read_texts(path: Path) -> list[str]:
+    if path.suffix in (".yaml", ".yml", ".json"):
+        texts = documents.read(path, PlaybookError).value
+        if not isinstance(texts, list):
+            raise PlaybookError([Problem("document", type(texts).__name__, "a list of texts")], str(path))
+        return texts
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise PlaybookError([Problem("file", str(wrong), "a readable file of texts")], str(path)) from None

@@ -14,7 +14,6 @@ import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import Metric, better
-from seedbed.evolution.offer import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest
 
@@ -25,8 +24,24 @@ DOUBT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is believed of a playbook's score by one metric over all select tasks: its mean, and how unsure that is."""
+class Offer:
+    """A playbook that an optimizer wants to try, what it was made from, and how, in a few words.
+
+    With `tasks` it is tried on these; otherwise the allocation decides on which, and whether it is worth all of them. A
+    playbook may be offered again: known cells are free.
+    """
+
+    playbook: Playbook
+    parents: tuple[Digest, ...] = ()
+    how: str = "varied"
+    tasks: tuple[str, ...] | None = None
+    arm: str = ""
+    """Which optimizer of a portfolio made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStanding:
+    """The estimated mean score of a playbook over all select tasks, by one metric, and its standard deviation."""
 
     mean: float
     deviation: float
@@ -65,8 +80,8 @@ class Pool:
         return playbook in self._places
 
     @property
-    def told(self) -> int:
-        """How often something was told of a playbook."""
+    def updates(self) -> int:
+        """How often the scores of a playbook were added to."""
         return len(self._log)
 
     def place(self, playbook: Digest) -> int:
@@ -130,10 +145,10 @@ class Pool:
         """How often each playbook was scored on each select task."""
         return self._counts[metric, : len(self), : len(self.select)]
 
-    def standing(self, place: int, metric: int = 0) -> Standing:
+    def standing(self, place: int, metric: int = 0) -> PoolStanding:
         """What is believed of a playbook, as `standings` says."""
         means, deviations, tasks = self.standings(metric, [place])
-        return Standing(float(means[0]), float(deviations[0]), int(tasks[0]))
+        return PoolStanding(float(means[0]), float(deviations[0]), int(tasks[0]))
 
     def standings(
         self, metric: int = 0, places: Sequence[int] | None = None
@@ -157,10 +172,10 @@ class Pool:
         """Places of which something was told since; all of them if it was of the start, which the others are seen
         from."""
         believed.grow(len(self))
-        told = self._log[believed.read :]
+        changed = self._log[believed.read :]
         fresh = range(believed.known, len(self))
         believed.read, believed.known = len(self._log), len(self)
-        return list(range(len(self))) if 0 in told else sorted({*told, *fresh})
+        return list(range(len(self))) if 0 in changed else sorted({*changed, *fresh})
 
     def is_noisy(self, places: Sequence[int]) -> bool:
         """Whether replicates of a cell of these playbooks differed."""

@@ -1,33 +1,33 @@
-"""Optimizer: offers playbooks, learns from their cells. Search: all that it may know and use."""
+"""What a search is made of: Search, all that an optimizer may use; Optimizer, which offers playbooks; Operator, which
+makes children of them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.offer import Offer
-from seedbed.evolution.pool import Pool
+from seedbed.evolution.pool import Offer, Pool
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
 Performs = Callable[[str, Playbook, Mapping[str, Any]], Awaitable[Run]]
-"""Performs a playbook that helps with the search, such as one that proposes edits: recorded, paid from the budget,
-and under the same name never paid twice. Raises BudgetSpent."""
+"""Performs a playbook that helps with the search, such as one that proposes edits. The run is recorded and paid from
+the budget; a run of the same name is never paid twice. Raises BudgetSpent."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What an optimizer may know and use: the start, the tasks it may read, all that was tried, and chance.
+    """What an optimizer may use: the start, the tasks it may read, all candidates so far, and random numbers.
 
-    `reflect` are tasks whose inputs, answers and transcripts may be read; `pool` also has scores of others, which only
-    decide what is kept.
+    `reflect` are the tasks whose inputs, answers and transcripts it may read. `pool` also has the scores of select
+    tasks, which decide between candidates.
     """
 
     start: Playbook
@@ -36,35 +36,54 @@ class Search:
     seed: int = 0
     perform: Performs | None = None
     transcript: Callable[[str], Run | None] = field(default=lambda run: None)
-    """The run of a cell, turn by turn, if there is one."""
+    """The recorded run of a cell, if there is one."""
 
     def chance(self, *event: object) -> np.random.Generator:
-        """Random numbers that depend on the seed and the event alone, not on what was drawn before: a search that is
-        taken up again draws the same."""
-        named = blake2b(repr((self.seed, *event)).encode(), digest_size=16).digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(named, "little")))
+        """Random numbers that depend on the seed and the event alone, not on earlier draws: a search that resumes
+        draws the same."""
+        key = blake2b(repr((self.seed, *event)).encode(), digest_size=16).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
 
+@runtime_checkable
 class Optimizer(Protocol):
     """Offers playbooks until it has none left, and learns from their cells.
 
-    It is told of all that it was last asked for before it is asked again, and decides by that, by `Search.chance` and
-    by recorded runs alone: the same answers make the same search. One that does not look at tasks says so by
-    `reads = False`: then none is kept for that.
+    A search calls `tell` with the cells of all offers before it calls `ask` again. An optimizer decides by these cells,
+    by `Search.chance` and by recorded runs alone, so that the same cells make the same search. An optimizer that reads
+    no tasks sets `reads = False`; then all tasks are for selection.
     """
 
     @property
     def identity(self) -> Json:
-        """Its name and settings: a search by others is another search."""
+        """Its name under `optimizer`, and its settings. Other settings make another search."""
 
     def begin(self, search: Search) -> None:
-        """Get ready for a search. Raises PlaybookError or SettingsError if it cannot search from there."""
+        """Begin a search, the first or another. Raises PlaybookError or SettingsError if it cannot search from it."""
 
     async def ask(self) -> Sequence[Offer]:
-        """What to try next; nothing if it has no more to offer."""
+        """What to try next; empty if there is nothing more to offer."""
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        """The cells of what was offered, as far as they were paid; the pool has them already."""
+        """Learn from the cells of the last offers that were paid. The pool has them already."""
 
 
-__all__ = ["Offer", "Optimizer", "Performs", "Search"]
+class Operator(Protocol):
+    """One way to make a child of a playbook, or of several where mates are given.
+
+    Its name says what it does to which gene, such as `drop a sentence of roles.writer.system`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def __call__(
+        self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
+    ) -> Playbook | None:
+        """A valid child that differs from its parent, or None. All randomness comes from `search.chance(event)`.
+
+        Locked genes and rules stay as they are: children are made by `with_genes`.
+        """
+
+
+__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search"]

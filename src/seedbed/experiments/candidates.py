@@ -16,7 +16,7 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.multiplicity import e_bh, holm
-from seedbed.stats.sequential import Answer
+from seedbed.stats.rule import Answer
 from seedbed.storage.store import Json, short
 
 FEW = 10

@@ -24,7 +24,7 @@ from seedbed.experiments.verdict import Verdict, begin, evidence_of, kept
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import Ledger, dollars
-from seedbed.stats.sequential import Answer
+from seedbed.stats.rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest
 
 Watcher = Callable[[Answer], None]

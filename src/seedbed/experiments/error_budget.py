@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from seedbed.errors import SeedbedError, shown
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Verdict, facts_by_key
+from seedbed.stats.betting import Betting
 from seedbed.stats.multiplicity import ELond, ErrorBudget, Lord, e_from_p, p_for_e
-from seedbed.stats.sequential import Betting
 from seedbed.storage.store import Fact, Query, Store
 
 Rule: TypeAlias = str | Mapping[str, Any] | None

@@ -18,7 +18,7 @@ from seedbed.experiments.reading import Reading
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
-from seedbed.stats.sequential import Answer
+from seedbed.stats.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 

@@ -11,7 +11,11 @@ from typing import Any
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better, Metric, better
-from seedbed.stats.sequential import RULES, Betting, ExactMcNemar, Gsprt, StoppingRule, rule_from_state
+from seedbed.stats.betting import Betting
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.gsprt import Gsprt
+from seedbed.stats.rule import StoppingRule
+from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.storage.store import Digest, Json, canonical, digest, short
 
 Unit = tuple[Task, ...]

@@ -9,7 +9,7 @@ from itertools import islice
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment
 from seedbed.stats.power import detectable_effect, sample_size
-from seedbed.stats.sequential import Plan, plan, power_curve
+from seedbed.stats.sequential import SamplePlan, plan, power_curve
 from seedbed.storage.store import Json, Query, Store
 
 USUAL = 0.3
@@ -35,7 +35,7 @@ class Forecast:
     runs_per_unit: float
     effect: float
     discordance: float
-    expected: Plan
+    expected: SamplePlan
     curve: tuple[tuple[float, float], ...]
     fixed: int
     detectable: float

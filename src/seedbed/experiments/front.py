@@ -10,7 +10,7 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.metrics.metric import Better
 from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.stats.estimates import Interval, mean_interval
-from seedbed.stats.pareto import Standing, standings
+from seedbed.stats.pareto import FrontPosition, standings
 from seedbed.storage.store import Digest, Json
 
 RUNS = ("cost_usd", "latency_seconds")
@@ -26,7 +26,7 @@ class Front:
 
     better: Mapping[str, Better]
     measured: Mapping[str, Mapping[str, Interval]]
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, FrontPosition]
     playbooks: Mapping[str, Digest]
     unscored: Mapping[str, int]
 

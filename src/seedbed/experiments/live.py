@@ -24,8 +24,9 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.reading import Reading
 from seedbed.experiments.verdict import Verdict, begin, facts_by_key, kept, line_of
-from seedbed.stats.sequential import Answer, Betting
-from seedbed.stats.watching import SampleRatio
+from seedbed.stats.betting import Betting
+from seedbed.stats.monitors import SampleRatio
+from seedbed.stats.rule import Answer
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}

@@ -10,11 +10,11 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import Cell, Item
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Finding, Verdict
-from seedbed.stats.estimates import Interval, paired_interval
-from seedbed.stats.exact import Futility
-from seedbed.stats.power import after_ratio_test, after_stopping
-from seedbed.stats.rule import SIGNS
-from seedbed.stats.sequential import Answer, Betting, ExactMcNemar, Gsprt, Sprt
+from seedbed.stats.betting import Betting
+from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, paired_interval
+from seedbed.stats.exact import ExactMcNemar, Futility
+from seedbed.stats.gsprt import Gsprt, Sprt
+from seedbed.stats.rule import SIGNS, Answer
 from seedbed.storage.store import Digest, Json
 
 UNSCORED = 0.05

@@ -25,9 +25,9 @@ from seedbed.stats.offpolicy import (
     ESTIMATORS,
     REMEDY,
     Decisions,
-    Estimate,
+    PolicyValue,
     Screen,
-    guessed,
+    guess_rewards,
     screen,
 )
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
@@ -176,7 +176,7 @@ class Screening:
     logged: Interval
     """What the runs scored as they were decided."""
     finding: Finding
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, PolicyValue]
     refusals: tuple[Problem, ...]
     notices: tuple[str, ...]
 
@@ -235,7 +235,7 @@ def screened(log: Log, policy: Policy) -> Screening:
             refusals.insert(0, problem)
         else:
             notices.append(str(problem))
-    estimates: dict[str, Estimate] = {}
+    estimates: dict[str, PolicyValue] = {}
     finding: Finding = "refused"
     if not refusals:
         names = ["sndr", *(name for name in ESTIMATORS if name != "sndr")] if single else ["snips", "ips", "clipped"]
@@ -298,7 +298,7 @@ def _single(log: Log, chances: Sequence[Rows]) -> Decisions:
         actions.append(columns.index(made.action))
     rewards, units = [scored.score for scored, _ in log.runs], [scored.unit for scored, _ in log.runs]
     kinds = [scored.task.tags for scored, _ in log.runs]
-    guesses = guessed(kinds, actions, rewards, len(columns) + 1, units)
+    guesses = guess_rewards(kinds, actions, rewards, len(columns) + 1, units)
     return Decisions(actions, rewards, logged, target, guesses, units)
 
 

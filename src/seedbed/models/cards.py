@@ -5,22 +5,29 @@ models:
   fast:   {use: embedded, args: {template: raw, max_tokens: 8}, can: [classification]}
   strong: {use: openai, args: {model: large, api_key: {env: OPENAI_API_KEY}}, skill: {reasoning: 0.9}, then: [fast]}
 ```
-Reading cards imports no model library and loads no weights; a model is built when it is first spoken to.
+Reading cards imports no model library and loads no weights; a model is built when it is first asked. Python code may
+register a live LangChain model in the place of a card: `Registry({"fast": ChatOpenAI(model="small")})`.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr, ValidationError
+
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.models.prices import look_up
+from seedbed.plugins import load, suggestion
+from seedbed.settings import revealed, without_secrets
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -35,21 +42,24 @@ OURS = {
 }
 """Short names for the models that come with seedbed."""
 
+BASE_FIELDS = ("cache", "callbacks", "custom_get_token_ids", "metadata", "name", "rate_limiter", "tags", "verbose")
+"""Fields of every LangChain model that do not decide what it answers."""
+
 _FREE = {name for short in ("embedded", "scripted", "table") for name in (short, OURS[short])}
-"""Those that answer inside this process, so that nobody asks to be paid."""
+"""Models that answer inside this process, at no cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What is known of a model before it speaks.
+    """What is known of a model before it is called.
 
-    `then` names the models that answer in its place, in this order, if it cannot. The two prices are for prompt and
-    completion tokens; None leaves them to be looked up. An answer may take `timeout_seconds` in all; one that takes
-    longer than this share of the latest ones is asked for a second time (`hedge`), which costs. `skill` says how good
-    it is at a type of task, from 0 to 1.
+    `then` names its fallbacks: the models that answer, in this order, if it cannot. The two prices are for prompt and
+    completion tokens; None means that they are looked up. An answer may take `timeout_seconds` in all. `hedge` is a
+    share of the latest answers: a call that takes longer than they did is sent a second time, which costs. `skill` is
+    how good the model is at a type of task, from 0 to 1.
 
-    In place of secrets, arguments hold references as the workspace file has them. Whoever writes a secret out all the
-    same shall not see it again: arguments are kept out of its `repr` and of every error message.
+    Arguments hold references to secrets, as in the workspace file. Some users write the secret itself there, so
+    arguments never appear in `repr` or in an error message.
     """
 
     use: str
@@ -71,14 +81,18 @@ class Card:
 
 @dataclass(frozen=True)
 class Model:
-    """A named LangChain chat model and its card. `folder` is where the files lie that its arguments refer to."""
+    """A named LangChain chat model and its card.
+
+    `folder` is the folder of the files that its arguments refer to. `live` is a model that Python code built itself.
+    """
 
     name: str
     card: Card
     folder: Path = Path()
+    live: BaseChatModel | None = None
 
     def price(self, prompt_tokens: int = 0) -> tuple[float, float] | None:
-        """Dollars per million prompt and completion tokens, for a prompt that long; None if nobody knows.
+        """Dollars per million prompt and completion tokens, for a prompt of that length; None if it is unknown.
 
         The card decides; models inside this process are free; others are looked up by their class and arguments.
         """
@@ -86,8 +100,6 @@ class Model:
             return self.card.usd_per_million
         if self.card.use in _FREE:
             return (0.0, 0.0)
-        from seedbed.models.prices import look_up
-
         return look_up(self.card.use, self.card.args, prompt_tokens)
 
     @cached_property
@@ -96,52 +108,48 @@ class Model:
 
         Raises SettingsError if the card does not lead to one.
         """
-        from langchain_core.language_models import BaseChatModel
-
-        path = OURS.get(self.card.use, self.card.use)
-        kind = self._find(path)
-        if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
-            raise self._wrong("use", path, "a LangChain chat model class")
+        if self.live is not None:
+            return self.live
+        kind = self._load_class()
         args = dict(self._revealed)
-        if "folder" in kind.model_fields:  # it reads files, whose paths are seen from the workspace file
+        if "folder" in kind.model_fields:  # it reads files, whose paths are relative to the workspace file
             args.setdefault("folder", self.folder)
         try:
             return kind(**args)
         except Exception as error:  # noqa: BLE001 - raised anew without its cause, which may quote the arguments
             remedy = "Correct args, or set what it asks for"
-            raise self._wrong("args", _told(error), f"arguments that {path} accepts", remedy) from None
+            expected = f"arguments that {OURS.get(self.card.use, self.card.use)} accepts"
+            raise self._error("args", _describe(error), expected, remedy) from None
 
-    def discreet(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
-        from pydantic import SecretStr
-
-        from seedbed.settings import without_secrets
-
-        kept = [value.get_secret_value() for value in vars(self.chat).values() if isinstance(value, SecretStr)]
-        known = set(_texts(without_secrets(self.card.args)))
-        for secret in {*kept, *(text for text in _texts(self._revealed) if text not in known)}:
+        secrets = {value.get_secret_value() for value in vars(self.chat).values() if isinstance(value, SecretStr)}
+        secrets |= {*_texts(self._revealed)} - {*_texts(without_secrets(self.card.args))}
+        for secret in secrets:
             text = text.replace(secret, "…") if secret else text
         return text
 
     @cached_property
     def _revealed(self) -> dict[str, Any]:
-        from seedbed.settings import revealed
-
         return dict(revealed(self.card.args, os.environ, f"models.{self.name}.args", self.folder))
 
-    def _find(self, path: str) -> object:
+    def _load_class(self) -> type[BaseChatModel]:
+        path = OURS.get(self.card.use, self.card.use)
         module, _, name = path.rpartition(".")
         try:
-            return getattr(importlib.import_module(module), name)
+            kind = getattr(import_module(module), name)
         except ImportError as error:
             package = (error.name or module).partition(".")[0].replace("_", "-")
-            raise self._wrong(
-                "use", path, "a class that can be imported", f"Run: pip install {package}, or correct the path"
-            ) from error
+            remedy = f"Run: pip install {package}, or correct the path"
+            raise self._error("use", path, "a class that can be imported", remedy) from error
         except AttributeError as error:
-            raise self._wrong("use", path, f"a class in {module}", "Check its spelling") from error
+            remedy = suggestion(name, dir(sys.modules[module])) or "Check its spelling"
+            raise self._error("use", path, f"a class in {module}", remedy) from error
+        if not (isinstance(kind, type) and issubclass(kind, _base_class())):
+            raise self._error("use", path, "a LangChain chat model class")
+        return kind
 
-    def _wrong(self, key: str, found: str, expected: str, remedy: str = "") -> SettingsError:
+    def _error(self, key: str, found: str, expected: str, remedy: str = "") -> SettingsError:
         return SettingsError([Problem(f"models.{self.name}.{key}", found, expected, remedy)])
 
 
@@ -149,39 +157,53 @@ class Registry:
     """The models of a workspace by name; iterating gives the names."""
 
     def __init__(self, models: Mapping[str, Any], source: str = "") -> None:
-        """Read the `models:` mapping of `source`. Raises SettingsError with everything that is wrong in it."""
+        """Read the `models:` mapping of `source`; a value is a card or a live LangChain model.
+
+        Raises SettingsError with everything that is wrong in it.
+        """
         if not isinstance(models, Mapping):
             raise SettingsError([Problem("models", shown(models), "a mapping of names to cards")], source)
         self._models: dict[str, Model] = {}
         problems: list[Problem] = []
         for name, card in models.items():
             try:
-                self._models[name] = Model(name, _read(f"models.{name}", card), Path(source).parent)
+                self._models[name] = _read_model(name, card, Path(source).parent)
             except SettingsError as error:
                 problems.extend(error.problems)
         problems += _wrong_fallbacks({name: model.card.then for name, model in self._models.items()}, list(models))
         if problems:
             raise SettingsError(problems, source)
 
+    def require_portable(self) -> None:
+        """Raise SettingsError if there are live models, which other processes cannot build from the settings."""
+        expected, remedy = "a card, from which other processes build it", "Use parallel: loop, or write a card for it."
+        problems = [
+            Problem(f"models.{name}", f"a live {type(model.live).__name__}", expected, remedy)
+            for name, model in self._models.items()
+            if model.live is not None
+        ]
+        if problems:
+            raise SettingsError(problems)
+
     def __getitem__(self, name: str) -> Model:
         try:
             return self._models[name]
         except KeyError:
             known = ", ".join(self._models) or "none"
-            raise SettingsError(
-                [Problem("models", f"no model named {shown(name)}", f"one of: {known}", "Add it, or use a known name")]
-            ) from None
+            remedy = suggestion(str(name), self._models) or "Add it, or use a known name"
+            problem = Problem("models", f"no model named {shown(name)}", f"one of: {known}", remedy)
+            raise SettingsError([problem]) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._models)
 
     def best(self, capability: str) -> Model:
-        """The model that is most skilled in something, as the cards say; of equals the cheaper one."""
-        return max(self._able(capability), key=lambda it: (it.card.skill.get(capability, 0.0), -_dearness(it)))
+        """The model with the highest declared skill in something; of equals the cheaper one."""
+        return max(self._able(capability), key=lambda it: (it.card.skill.get(capability, 0.0), -_total_price(it)))
 
     def cheapest(self, capability: str) -> Model:
-        """The cheapest model that can do something. One whose price nobody knows counts as the dearest."""
-        return min(self._able(capability), key=_dearness)
+        """The cheapest model that can do something. One without a known price counts as the most expensive."""
+        return min(self._able(capability), key=_total_price)
 
     def _able(self, capability: str) -> list[Model]:
         able = [model for model in self._models.values() if model.card.masters(capability)]
@@ -193,7 +215,34 @@ class Registry:
         return able
 
 
-def _dearness(model: Model) -> float:
+def _base_class() -> type[BaseChatModel]:
+    """LangChain's class, loaded when a model is built: most commands need no model, and it takes a while to load."""
+    kind: type[BaseChatModel] = load("langchain_core.language_models:BaseChatModel", "models")
+    return kind
+
+
+def _read_model(name: str, card: object, folder: Path) -> Model:
+    # A live model cannot exist before its library is loaded, so reading cards alone need not load it.
+    if not isinstance(card, Mapping) and "langchain_core" in sys.modules and isinstance(card, _base_class()):
+        return Model(name, _describe_live(card), folder, card)
+    return Model(name, _read_card(f"models.{name}", card), folder)
+
+
+def _describe_live(model: BaseChatModel) -> Card:
+    """The card of a live model: its class, and what its parameters are where they differ from the defaults.
+
+    Secrets, clients and callbacks are left out: a new key or connection does not make it another model.
+    """
+    kind = type(model)
+    hidden = {name for name, value in model if isinstance(value, SecretStr)} | {*BASE_FIELDS}
+    values = model.model_dump(
+        mode="json", by_alias=True, exclude=hidden, exclude_defaults=True, exclude_none=True, fallback=lambda _: None
+    )
+    args = {name: value for name, value in without_secrets(values).items() if value is not None}
+    return Card(use=f"{kind.__module__}.{kind.__qualname__}", args=args)
+
+
+def _total_price(model: Model) -> float:
     price = model.price()
     return math.inf if price is None else sum(price)
 
@@ -206,22 +255,22 @@ def _wrong_fallbacks(fallbacks: Mapping[str, tuple[str, ...]], names: Iterable[s
                 yield Problem(f"models.{name}.then", shown(other), f"one of: {', '.join(map(str, known))}")
     circular: set[str] = set()
     for name in fallbacks:
-        way = _way_back(name, fallbacks)
-        if way and not circular & set(way):
-            circular.update(way)
-            yield Problem(f"models.{name}.then", " → ".join(way), "fallbacks that do not lead back")
+        cycle = _shortest_cycle(name, fallbacks)
+        if cycle and not circular & set(cycle):
+            circular.update(cycle)
+            yield Problem(f"models.{name}.then", " → ".join(cycle), "fallbacks that do not lead back")
 
 
-def _way_back(start: str, fallbacks: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The shortest way from a model over its fallbacks to itself, if there is one."""
-    ways, seen = [[start]], set[str]()
-    for way in ways:  # grows while it is read
-        for other in fallbacks.get(way[-1], ()):
+def _shortest_cycle(start: str, fallbacks: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The shortest path from a model along its fallbacks back to itself; empty if there is none."""
+    paths, seen = [[start]], set[str]()
+    for path in paths:  # grows while it is read
+        for other in fallbacks.get(path[-1], ()):
             if other == start:
-                return [*way, other]
+                return [*path, other]
             if other not in seen:
                 seen.add(other)
-                ways.append([*way, other])
+                paths.append([*path, other])
     return []
 
 
@@ -270,13 +319,14 @@ _KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
 """The keys of a card: what belongs there, in words and as a check."""
 
 
-def _read(path: str, card: object) -> Card:
+def _read_card(path: str, card: object) -> Card:
     if not isinstance(card, Mapping):
         raise SettingsError([Problem(path, type(card).__name__, f"a mapping with the keys {', '.join(_KEYS)}")])
     problems = [] if "use" in card else [Problem(f"{path}.use", "nothing", _KEYS["use"][0])]
     for key, value in card.items():
         if key not in _KEYS:
-            problems.append(Problem(f"{path}.{key}", "an unknown key", f"one of: {', '.join(_KEYS)}"))
+            expected, remedy = f"one of: {', '.join(_KEYS)}", suggestion(str(key), _KEYS)
+            problems.append(Problem(f"{path}.{key}", "an unknown key", expected, remedy))
             continue
         expected, fits = _KEYS[key]
         if not fits(value):
@@ -288,14 +338,12 @@ def _read(path: str, card: object) -> Card:
     return Card(**fields)
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What an error says about arguments, without quoting them."""
-    from pydantic import ValidationError
-
     if isinstance(error, ValidationError):
-        wrongs = error.errors(include_input=False, include_url=False)
-        told = (f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].removeprefix('Value error, ')}" for wrong in wrongs)
-        return "; ".join(each.removeprefix(": ") for each in told)
+        details = error.errors(include_input=False, include_url=False)
+        lines = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in details)
+        return "; ".join(line.removeprefix(": ") for line in lines)
     return f"{type(error).__name__}: {shown(str(error), 300)}"
 
 

@@ -208,7 +208,7 @@ def _failures(model: Model) -> Iterator[None]:
         raise
     except Exception as error:
         because, wait_seconds = why(error)
-        found = f"{type(error).__name__}: {shown(model.discreet(str(error)), 300)}"
+        found = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
         if isinstance(error, TimeoutError):
             found += f", with timeout_seconds: {model.card.timeout_seconds:g}"
         raise ModelUnavailable(

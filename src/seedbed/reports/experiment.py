@@ -14,9 +14,11 @@ from seedbed.experiments.replay.coverage import STEPS, rows, summary
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.plots import shortened
 from seedbed.reports.scorecard import inert, number, table
+from seedbed.stats.betting import Betting
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
 from seedbed.stats.estimates import Interval, paired_interval
-from seedbed.stats.sequential import RULES, Betting, ExactMcNemar
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.sequential import RULES
 from seedbed.storage.store import canonical, short
 
 Names = tuple[str, str]

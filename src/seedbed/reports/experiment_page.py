@@ -14,8 +14,10 @@ from seedbed.reports.experiment_plots import STYLE, strip
 from seedbed.reports.page import document, figure, grid, safe, tiles
 from seedbed.reports.plots import Line, Point, chart, forest
 from seedbed.reports.scorecard import number
+from seedbed.stats.betting import Betting
 from seedbed.stats.estimates import Interval
-from seedbed.stats.sequential import Answer, Betting, ExactMcNemar
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.rule import Answer
 from seedbed.storage.store import short
 
 SHOWN = 50

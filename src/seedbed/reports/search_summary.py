@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from seedbed.evaluation.metrics.metric import Better
-from seedbed.evolution.evolve import Evolution, Step
-from seedbed.evolution.learning.surrogate_filter import Skipped
+from seedbed.evolution.evolve import Evolution, SearchStep
+from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import distance
@@ -47,7 +47,7 @@ class Earned:
     candidates: int = 0
 
 
-def earned(steps: Sequence[Step], pool: Pool) -> dict[str, Earned]:
+def earned(steps: Sequence[SearchStep], pool: Pool) -> dict[str, Earned]:
     """What each way of searching has earned. A gain is how much more is believed of a new best than of the one before
     it; the first is seen from the start."""
     arms: dict[str, Earned] = {}
@@ -220,10 +220,10 @@ class Summary:
         ]
 
     @cached_property
-    def skipped(self) -> Skipped | None:
+    def skipped(self) -> SkippedCandidates | None:
         """What a surrogate has skipped, and how often that was wrong; None where nobody asked one."""
         asked = self.found.skips or self.plan.get("surrogate")
-        return Skipped.of(self.found.skips, self.pool) if asked else None
+        return SkippedCandidates.of(self.found.skips, self.pool) if asked else None
 
     @cached_property
     def arms(self) -> dict[str, Earned]:

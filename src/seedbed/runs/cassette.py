@@ -38,7 +38,7 @@ class Missed(RunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class ReplayMode:
     """How close a replay keeps to its recording.
 
     `strict`: what was not recorded is missed. `lenient`: the nearest recording of the same kind and name answers, or
@@ -50,7 +50,7 @@ class Mode:
     live_from: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Mode:
+    def parse(cls, text: str) -> ReplayMode:
         """A mode as it is written. Raises SettingsError."""
         if text in ("strict", "lenient"):
             return cls("strict" if text == "strict" else "lenient")
@@ -69,7 +69,7 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CassetteEntry:
     """Something that a run was told: for which request, the how manieth time of the same words."""
 
     kind: str
@@ -107,8 +107,8 @@ class Cassette:
         self.models: Json = start.body["models"]
         self._how = how
         self._opened = opened
-        self._entries: dict[tuple[str, str, str, int], Entry] = {}
-        self._of: dict[tuple[str, str], list[Entry]] = {}
+        self._entries: dict[tuple[str, str, str, int], CassetteEntry] = {}
+        self._of: dict[tuple[str, str], list[CassetteEntry]] = {}
         for fact in entries:
             self._add(fact)
 
@@ -153,7 +153,7 @@ class Cassette:
             others[known.place - 1] = entry
         else:
             place = len(others) + 1
-            entry = Entry(kind=kind, name=name, request=request, time=time, body=fact.body, place=place)
+            entry = CassetteEntry(kind=kind, name=name, request=request, time=time, body=fact.body, place=place)
             others.append(entry)
         self._entries[kind, name, request, time] = entry
 
@@ -174,20 +174,20 @@ class Cassette:
         read = [entry.body["value"] for entry in self._of.get(("reading", "now"), ())]
         return datetime.fromisoformat(read[-1]) if read else self.started
 
-    def find(self, kind: str, name: str, request: str, time: int) -> Entry | None:
+    def find(self, kind: str, name: str, request: str, time: int) -> CassetteEntry | None:
         """What was told for the same words."""
         return self._entries.get((kind, name, request, time))
 
-    def differs(self, entry: Entry, asked: Json) -> Difference | None:
+    def differs(self, entry: CassetteEntry, asked: Json) -> Difference | None:
         """Where what was asked for an entry differs first from what is asked now; None if nowhere."""
         return first_difference(asked, self._asked(entry, asked))
 
-    def nearest(self, kind: str, name: str, asked: Json) -> Entry | None:
+    def nearest(self, kind: str, name: str, asked: Json) -> CassetteEntry | None:
         """The recording of the same kind and name that is most like what is asked now; of equals the earlier one."""
         found = self._of.get((kind, name), ())
         return min(found, key=lambda entry: _distance(asked, self._asked(entry, asked)), default=None)
 
-    def chosen(self, entry: Entry) -> str | None:
+    def chosen(self, entry: CassetteEntry) -> str | None:
         """The model that a router chose for a turn."""
         name = entry.body["step"] or entry.body["role"]
         tries = (self.find("routing", name, entry.request, time) for time in (entry.time, 1))
@@ -199,7 +199,7 @@ class Cassette:
         told = ", ".join(kinds[:6]) + (", …" if len(kinds) > 6 else "")
         return told or "nothing"
 
-    def _asked(self, entry: Entry, now: Json) -> Json:
+    def _asked(self, entry: CassetteEntry, now: Json) -> Json:
         """What was asked for an entry, in the form of what is asked `now`."""
         body, asked = entry.body, Json()
         if entry.kind == "turn":

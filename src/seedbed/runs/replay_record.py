@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, NamedTuple
 
-from seedbed.runs.cassette import MISSED, Cassette, Difference, Entry, Label, Missed, Mode
+from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Label, Missed, ReplayMode
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import How, Recorder, kept
 from seedbed.runs.run import Child, Run, Status
@@ -21,12 +21,12 @@ class Inner(NamedTuple):
     """What a run that a replay opens is answered by: the recording of that id, if there is one, in that mode."""
 
     recording: str | None
-    mode: Mode
+    mode: ReplayMode
 
 
-class _Answer(NamedTuple):
+class _ReplayAnswer(NamedTuple):
     label: Label
-    entry: Entry | None = None
+    entry: CassetteEntry | None = None
     body: Json | None = None
 
 
@@ -49,7 +49,7 @@ class ReplayRecord(Recorder):
         inputs: Json,
         *,
         cassette: Cassette,
-        mode: Mode,
+        mode: ReplayMode,
         above: ReplayRecord | None = None,
         **about: Any,
     ) -> None:
@@ -84,7 +84,7 @@ class ReplayRecord(Recorder):
         if kind == "reading":
             answer = self._reading(name, words, time)
         elif kind == "routing":  # it is asked for by a turn that is live
-            answer = _Answer("live")
+            answer = _ReplayAnswer("live")
         else:
             asked = {**self._told(kind, name, request, how, words, time), "time": time}
             closed = risky or person or (kind == "call" and name in self.cassette.changing)
@@ -105,9 +105,9 @@ class ReplayRecord(Recorder):
         asked = {"playbook": playbook or self.playbook, "inputs": inputs, "time": time}
         answer = self._answer("child", step, words, asked, closed=False)
         self._count("child", answer.label, key)
-        mode = Mode("fork", 1) if answer.label == "live" and self.mode.name == "fork" else self.mode
+        mode = ReplayMode("fork", 1) if answer.label == "live" and self.mode.name == "fork" else self.mode
         if mode is self.mode and mode.name == "fork":  # its steps are all before the one from which on this one is live
-            mode = Mode("strict")
+            mode = ReplayMode("strict")
         recording = answer.entry.body["run"] if answer.entry else None
         self.inner[uuid.uuid5(uuid.UUID(self.id), key).hex] = Inner(recording, mode)
         return await super().child(step, request, work)
@@ -157,35 +157,35 @@ class ReplayRecord(Recorder):
         asked["model"] = self._about["models"].get(model)
         return asked
 
-    def _answer(self, kind: str, name: str, words: str, asked: Json, *, closed: bool) -> _Answer:
+    def _answer(self, kind: str, name: str, words: str, asked: Json, *, closed: bool) -> _ReplayAnswer:
         """What answers a step: `closed` is what may not be done anew. Raises Missed."""
         live = self.mode.is_live(next(self._steps)) and not closed
         if live:
-            return _Answer("live")
+            return _ReplayAnswer("live")
         cassette = self.cassette
         entry = cassette.find(kind, name, words, asked["time"])
         if entry and (kind != "turn" or cassette.differs(entry, asked) is None):
-            return _Answer("exact", entry, entry.body)
+            return _ReplayAnswer("exact", entry, entry.body)
         nearest = cassette.nearest(kind, name, asked)
         differs = cassette.differs(nearest, asked) if nearest else None
         if self.mode.name == "lenient":
             if nearest:
-                return _Answer("substituted", nearest, _instead(nearest, asked, differs, cassette))
+                return _ReplayAnswer("substituted", nearest, _instead(nearest, asked, differs, cassette))
             if not closed:
-                return _Answer("live")
+                return _ReplayAnswer("live")
         self._count(kind, "missed")
         self.misses.append(_why(cassette, kind, name, nearest, differs, closed=closed))
         raise Missed(self.misses[-1])
 
-    def _reading(self, name: str, words: str, time: int) -> _Answer:
+    def _reading(self, name: str, words: str, time: int) -> _ReplayAnswer:
         """The clock and chance: as they were, and from there on by the seed."""
         if entry := self.cassette.find("reading", name, words, time):
-            return _Answer("exact", entry, entry.body)
+            return _ReplayAnswer("exact", entry, entry.body)
         if name != "now":
-            return _Answer("substituted")
+            return _ReplayAnswer("substituted")
         self._clock_ran += random.Random(f"{self.seed} now {time}").random()
         read = self.cassette.latest + timedelta(seconds=self._clock_ran)
-        return _Answer("substituted", body={"name": name, "value": read.isoformat()})
+        return _ReplayAnswer("substituted", body={"name": name, "value": read.isoformat()})
 
     def _count(self, kind: str, label: Label, key: str = "") -> None:
         self.labels.setdefault(kind, Counter())[label] += 1
@@ -219,7 +219,7 @@ def replay_of(store: Store, run: str) -> Json | None:
     return None
 
 
-def _instead(entry: Entry, asked: Json, differs: Difference | None, cassette: Cassette) -> Json:
+def _instead(entry: CassetteEntry, asked: Json, differs: Difference | None, cassette: Cassette) -> Json:
     """The recorded answer to another request, as the answer to this one; it says so."""
     body = dict(entry.body)
     if entry.kind == "call":
@@ -238,7 +238,7 @@ def _instead(entry: Entry, asked: Json, differs: Difference | None, cassette: Ca
 
 
 def _why(
-    cassette: Cassette, kind: str, name: str, nearest: Entry | None, differs: Difference | None, *, closed: bool
+    cassette: Cassette, kind: str, name: str, nearest: CassetteEntry | None, differs: Difference | None, *, closed: bool
 ) -> str:
     """Why a step is missed: the nearest recording, and where it differs first."""
     what = f"{MISSED}{f'run {cassette.run[:10]}' if cassette.run else 'a run that was not recorded'}, {kind} {name}"

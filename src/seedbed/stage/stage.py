@@ -12,16 +12,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
-from seedbed.models.calling.fallback import Answered, Discard, answered, streamed
+from seedbed.models.calling.fallback import Discard, ModelAnswer, ask_chain, stream_chain
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.chat import Message, Model
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission, strictest
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Call, Child, Decision, Failure, Heard, Run, Turn
+from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import Wish, chosen, most_prompt_tokens, price, wish
+from seedbed.stage.model_choice import ModelRequirements, choose_model, most_prompt_tokens, price, requirements_of
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
@@ -51,7 +51,7 @@ class Stage:
         ledger: Ledger | None = None,
         tools: Mapping[str, Tool] | None = None,
         confirm: Confirm | Person | None = None,
-        hear: Callable[[Heard], None] | None = None,
+        on_event: Callable[[RunEvent], None] | None = None,
         open_run: Open | None = None,
         depth: int = 0,
         above: Sequence[Playbook] = (),
@@ -68,7 +68,7 @@ class Stage:
         asked = confirm or Nobody()
         self._person = asked if isinstance(asked, Person) else Callback(asked)
         self._questions = Questions(recorder.id, playbook.digest)
-        self.hear = hear
+        self.on_event = on_event
         """Is told what is said, piece by piece."""
         self.depth = depth
         """How many runs are above this one."""
@@ -99,7 +99,7 @@ class Stage:
         may spend what was kept for it. Raises BudgetSpent, ModelUnavailable.
         """
         asked = self._role(role)
-        wished = wish(asked, step)
+        wished = requirements_of(asked, step)
         name = step if isinstance(step, str) else step.name
         if wished.model is None and self._router is None:
             remedy = "Name one, or say what it needs."
@@ -156,8 +156,8 @@ class Stage:
         return turn
 
     def _let_hear(self, step: str, role: str, model: str, **what: Any) -> None:
-        if self.hear:
-            self.hear(Heard(run=self.recorder.id, step=step, role=role, model=model, depth=self.depth, **what))
+        if self.on_event:
+            self.on_event(RunEvent(run=self.recorder.id, step=step, role=role, model=model, depth=self.depth, **what))
 
     def _role(self, name: str) -> Role:
         if name not in self.playbook.roles:
@@ -165,13 +165,15 @@ class Stage:
             raise PlaybookError([Problem(f"roles.{name}", "nothing", f"one of the roles: {known}")])
         return self.playbook.roles[name]
 
-    async def _chosen(self, place: str, wished: Wish, request: str, messages: Sequence[Message], last: bool) -> str:
+    async def _chosen(
+        self, place: str, wished: ModelRequirements, request: str, messages: Sequence[Message], last: bool
+    ) -> str:
         """The model for a turn that names none: chosen once, and recorded with the chance of it."""
         assert self._router is not None
         router, seed = self._router(), f"{self.seed}/{place}/{len(self.recorder.turns)}"
 
         async def choose() -> Json:
-            choice = await chosen(router, self.ledger, wished, place, messages, last=last, seed=seed)
+            choice = await choose_model(router, self.ledger, wished, place, messages, last=last, seed=seed)
             return {**choice.document(), "step": place}
 
         return str((await self.recorder.once("routing", place, request, choose))["model"])
@@ -180,13 +182,13 @@ class Stage:
         self,
         ledger: Ledger,
         role: Role,
-        wished: Wish,
+        wished: ModelRequirements,
         model: str,
         messages: Sequence[Message],
         last: bool,
         step: str,
         speaker: str,
-    ) -> Answered:
+    ) -> ModelAnswer:
         """An answer by the model, or by those that stand in for it; every try is paid from the ledger."""
 
         def reserve(
@@ -204,11 +206,11 @@ class Stage:
             "stop": role.stop,
             "seed": self.seed,
         }
-        if self.hear is None:
-            return await answered(self._models, model, messages, **wishes)
-        async with aclosing(streamed(self._models, model, messages, **wishes)) as pieces:
+        if self.on_event is None:
+            return await ask_chain(self._models, model, messages, **wishes)
+        async with aclosing(stream_chain(self._models, model, messages, **wishes)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Answered):
+                if isinstance(piece, ModelAnswer):
                     return piece
                 void = piece.because if isinstance(piece, Discard) else ""
                 said = piece if isinstance(piece, str) else None
@@ -236,7 +238,7 @@ class Stage:
         """
         if tool not in self._tools:
             raise RunError(f"found no tool {tool!r}; expected one of: {', '.join(self._tools) or 'none were given'}")
-        chosen = self._tools[tool]
+        choose_model = self._tools[tool]
         arguments = deepcopy(arguments)  # what is confirmed is what is done
         await self._permitted(tool, arguments, confidence)
 
@@ -244,7 +246,7 @@ class Stage:
             began = time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(arguments)
+                result = await choose_model.use(arguments)
             except RunError as wrong:
                 error = str(wrong)
             seconds = time.perf_counter() - began
@@ -253,11 +255,11 @@ class Stage:
                 arguments=arguments,
                 result=result,
                 error=error,
-                changes=chosen.changes,
+                changes=choose_model.changes,
                 latency_seconds=seconds,
             ).body()
 
-        call = Call(**await self.recorder.once("call", tool, arguments, used, risky=chosen.changes))
+        call = Call(**await self.recorder.once("call", tool, arguments, used, risky=choose_model.changes))
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)
@@ -350,7 +352,7 @@ class Stage:
         return (await self.recorder.once("reading", name, None, looked))["value"]
 
 
-def parameters(role: Role, wished: Wish) -> Json:
+def parameters(role: Role, wished: ModelRequirements) -> Json:
     """How a role is asked beyond the words: of which model, or of one with which abilities, and with what settings."""
     open_to = {"needs": list(wished.needs), "prefer": wished.prefer, "quality": wished.quality}
     return {
@@ -363,13 +365,13 @@ def parameters(role: Role, wished: Wish) -> Json:
     }
 
 
-def _notices(got: Answered) -> tuple[str, ...]:
+def _notices(got: ModelAnswer) -> tuple[str, ...]:
     told = tuple(map(str, got.substitutions))
     told += tuple(f"{each.model} was asked twice: {each.told}" for each in got.attempts if each.beaten)
     return told if got.reply.text.strip() else (*told, f"{got.reply.model} answered nothing")
 
 
-def _tell(role: str, got: Answered) -> None:
+def _tell(role: str, got: ModelAnswer) -> None:
     if not listeners:
         return
     for each in got.substitutions:

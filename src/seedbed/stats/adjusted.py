@@ -1,7 +1,7 @@
-"""Differences made more certain by something known besides: scores from before (CUPED), cheap replays (PPI++).
+"""Variance reduction: narrower intervals for a difference from earlier scores (CUPED) or cheap replays (PPI++).
 
-Neither moves what is estimated: what is known besides only takes away noise that it explains. If it explains nothing,
-the answer is that of the live scores alone.
+Neither changes what is estimated: the extra numbers only remove noise that they explain. If they explain nothing, the
+answer is that of the live scores alone.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from seedbed.stats.arrays import Floats, check_finite
 from seedbed.stats.estimates import Interval, check_confidence
 
 FEWEST = 20
-"""From how many scores on a weight is estimated. From fewer, chance would set it, and take away more than noise."""
+"""The fewest scores from which a weight is estimated. With fewer, chance would set it."""
 IMAGINED = 2
-"""Disagreements of replay and live run, one each way, added to those seen: few live runs may by luck have met none."""
+"""Disagreements of replay and live run, one each way, added to the observed ones: few live runs may have had none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adjusted:
+class AdjustedDifference:
     """A difference, candidate minus control, with its interval.
 
-    `weight` is how much what is known besides counted, 0 if not at all. `worth` is how many times as many scores would
-    have been needed without it, for an interval as narrow; NaN if there is no saying.
+    `weight` is how much the extra numbers counted, 0 if not at all. `worth` is how many times as many scores an equally
+    narrow interval would need without them; NaN if unknown.
     """
 
     interval: Interval
@@ -42,7 +42,7 @@ def cuped(
     a_before: Sequence[float],
     b_before: Sequence[float],
     confidence: float = 0.95,
-) -> Adjusted:
+) -> AdjustedDifference:
     """By how much `b` exceeds `a`, in two groups of different units, given what each unit scored before (CUPED).
 
     For live traffic, where no unit has both. `…_before` must be from before the experiment, or nothing that it could
@@ -54,16 +54,16 @@ def cuped(
     sizes = [len(scores) for scores, _ in arms]
     n = sum(sizes)
     if not all(sizes):
-        return Adjusted(Interval(math.nan, -math.inf, math.inf, confidence, n), 0.0, math.nan)
+        return AdjustedDifference(Interval(math.nan, -math.inf, math.inf, confidence, n), 0.0, math.nan)
     spread = sum(_squares(before, before) for _, before in arms)
     weight, imbalance = 0.0, float(arms[1][1].mean() - arms[0][1].mean())
     if n >= FEWEST and spread > 0:
         weight = sum(_squares(scores, before) for scores, before in arms) / spread
     mean = float(arms[1][0].mean() - arms[0][0].mean()) - weight * imbalance
     if min(sizes) < 2:
-        return Adjusted(Interval(mean, -math.inf, math.inf, confidence, n), weight, math.nan)
+        return AdjustedDifference(Interval(mean, -math.inf, math.inf, confidence, n), weight, math.nan)
     left = [scores - weight * before for scores, before in arms]
-    # A weight fitted to the scores explains a little of them by chance, and is itself unsure.
+    # A weight fitted to the scores explains a little of them by chance, and is itself uncertain.
     fitted = (n - 2) / (n - 3) if weight else 1.0
     variances = [fitted * _squares(each, each) / (len(each) - 1) / len(each) for each in left]
     pooled = fitted * sum(_squares(each, each) for each in left) / (n - 2)
@@ -71,17 +71,17 @@ def cuped(
     plain = sum(_squares(scores, scores) / (len(scores) - 1) / len(scores) for scores, _ in arms)
     parts = [(variance, size - 1) for variance, size in zip(variances, sizes, strict=True)]
     interval = _welch(mean, [*parts, (unsure, n - 3)], confidence, n)
-    return Adjusted(interval, weight, _worth(plain, sum(variances) + unsure))
+    return AdjustedDifference(interval, weight, _worth(plain, sum(variances) + unsure))
 
 
 def ppi(
     live: Sequence[float], replayed: Sequence[float], replayed_only: Sequence[float], confidence: float = 0.95
-) -> Adjusted:
+) -> AdjustedDifference:
     """The mean of live differences, from few live runs and many replays (prediction-powered inference, PPI++).
 
-    `live` and `replayed` are of the same tasks, in the same order, `replayed_only` of other tasks drawn alike. Replays
-    may be as wrong as they like: the live runs show by how much, and that is taken off. The weight, from 0 to 1, is the
-    one that leaves the narrowest interval. The interval is Student's, a little wider than the usual one of PPI++, whose
+    `live` and `replayed` are of the same tasks, in the same order, `replayed_only` of other tasks from the same source.
+    Replays may be wrong: the live runs show by how much, and that is subtracted. The weight, from 0 to 1, is the one
+    that leaves the narrowest interval. The interval is Student's, a little wider than the usual one of PPI++, whose
     coverage suffers where replays seldom err but always the same way. Fewer than two live tasks give an infinite
     interval; with fewer than 20, or without two other replays, replays have no weight.
     """
@@ -90,23 +90,23 @@ def ppi(
     others = check_finite("replayed_only", replayed_only)
     n, many = len(truth), len(others)
     if n == 0:
-        return Adjusted(Interval(math.nan, -math.inf, math.inf, confidence, 0), 0.0, math.nan)
+        return AdjustedDifference(Interval(math.nan, -math.inf, math.inf, confidence, 0), 0.0, math.nan)
     weight = 0.0
     if n >= FEWEST and many >= 2 and (spread := float(np.concatenate([same, others]).var(ddof=1))) > 0:
         weight = min(max(_squares(truth, same) / n / (spread * (1 + n / many)), 0.0), 1.0)
     mean = float(truth.mean())
     if n < 2:
-        return Adjusted(Interval(mean, -math.inf, math.inf, confidence, n), 0.0, math.nan)
+        return AdjustedDifference(Interval(mean, -math.inf, math.inf, confidence, n), 0.0, math.nan)
     plain = _squares(truth, truth) / (n - 1) / n
     if weight == 0:
-        return Adjusted(_welch(mean, [(plain, n - 1)], confidence, n), 0.0, 1.0)
+        return AdjustedDifference(_welch(mean, [(plain, n - 1)], confidence, n), 0.0, 1.0)
     left = truth - weight * same
     mean = weight * float(others.mean()) + float(left.mean())
-    # One degree of freedom went into the weight, which is unsure, and counts by how unlike the two sets of tasks are.
+    # One degree of freedom went into the weight. Its uncertainty counts by how unlike the two sets of tasks are.
     variance = (_squares(left, left) + IMAGINED * plain * n) / (n - 2)
     rest = variance / n + variance * float(same.mean() - others.mean()) ** 2 / _squares(same, same)
     known = weight**2 * _squares(others, others) / (many - 1) / many
-    return Adjusted(
+    return AdjustedDifference(
         _welch(mean, [(rest, n - 2), (known, many - 1)], confidence, n), weight, _worth(plain, rest + known)
     )
 
@@ -136,4 +136,4 @@ def _welch(mean: float, parts: list[tuple[float, int]], confidence: float, n: in
     return Interval(mean, mean - reach, mean + reach, confidence, n)
 
 
-__all__ = ["Adjusted", "cuped", "ppi"]
+__all__ = ["AdjustedDifference", "cuped", "ppi"]

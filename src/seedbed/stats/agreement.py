@@ -1,4 +1,4 @@
-"""How far two or more raters agree beyond chance, and how sure that is.
+"""How far two or more raters agree beyond chance, with intervals.
 
 A label is any text or number; None and NaN are labels that are missing. "Tie" is a label like any other.
 """
@@ -12,16 +12,15 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.stats.arrays import Floats
 from seedbed.stats.estimates import Interval, wilson
 
 Label: TypeAlias = Hashable
 Weights: TypeAlias = Literal["linear", "quadratic"]
-Method: TypeAlias = Literal["bootstrap", "analytic"]
-Array: TypeAlias = NDArray[np.float64]
+IntervalMethod: TypeAlias = Literal["bootstrap", "analytic"]
 
 DRAWS = 4_000
 IMAGINED = 2.0
@@ -41,7 +40,7 @@ class Confusion:
 
 
 def confusion(a: Sequence[Label], b: Sequence[Label], labels: Sequence[Label] | None = None) -> Confusion:
-    """The table of two raters of the same items, in the same order; its labels ascend unless they are given."""
+    """The table of two raters of the same items, in the same order. Its labels ascend, unless `labels` orders them."""
     pairs = _pairs(a, b)
     known = _in_order(chain.from_iterable(pairs)) if labels is None else list(labels)
     place = {label: number for number, label in enumerate(known)}
@@ -83,7 +82,7 @@ def cohen_interval(
     weights: Weights | None = None,
     labels: Sequence[Label] | None = None,
     confidence: float = 0.95,
-    method: Method = "bootstrap",
+    method: IntervalMethod = "bootstrap",
 ) -> Interval:
     """Cohen's kappa with its interval; from -1 to 1 where nothing can be said.
 
@@ -92,7 +91,7 @@ def cohen_interval(
     if all agree. So does a bootstrap of the items. "bootstrap" draws tables around the one seen and two further pairs
     that agree by chance only, weighted anew by Dirichlet's distribution. In simulations (2 to 13 labels, 20 to 100
     items, kappa from 0 to 0.95) its lower end was too high in 5 % of cases at worst, in most settings in less than 3 %,
-    where 2.5 % is meant; that is why it is the usual one. The same labels always give the same interval.
+    where 2.5 % is meant; so it is the default. The same labels always give the same interval.
     """
     if not 0 < confidence < 1:
         raise SeedbedError(f"confidence: found {shown(confidence)}; expected above 0 and below 1, such as 0.95")
@@ -115,8 +114,10 @@ def fleiss(ratings: Sequence[Sequence[Label]]) -> float:
     if not rows:
         return math.nan
     if len(sizes) > 1 or min(sizes) < 2:
-        found = f"found {min(sizes)} to {max(sizes)} labels per item"
-        raise SeedbedError(f"ratings: {found}; expected as many for each, at least 2. Use krippendorff for them")
+        raise SeedbedError(
+            f"ratings: found {min(sizes)} to {max(sizes)} labels per item; expected as many for each, at least 2. "
+            "Use krippendorff for them"
+        )
     (size,) = sizes
     counts = _counts_by_item(rows)
     by_item = (np.sum(counts**2, axis=1) - size) / (size * (size - 1))
@@ -127,7 +128,7 @@ def fleiss(ratings: Sequence[Sequence[Label]]) -> float:
 def krippendorff(ratings: Sequence[Sequence[Label]], level: Literal["nominal", "interval"] = "nominal") -> float:
     """Krippendorff's alpha: one row per item, one label per rater, any of them missing.
 
-    "interval" takes labels for numbers, whose squared distance counts. Items with fewer than two labels say nothing.
+    "interval" treats labels as numbers and counts squared distances. Items with fewer than two labels are ignored.
     NaN if nothing can be said.
     """
     rows = [row for items in ratings if len(row := [label for label in items if not is_missing(label)]) > 1]
@@ -141,9 +142,9 @@ def krippendorff(ratings: Sequence[Sequence[Label]], level: Literal["nominal", "
     sizes = counts.sum(axis=1)
     total, whole = counts.sum(axis=0), counts.sum()
     # The distance of a label from itself is 0, so that it does not matter that it is paired with itself here.
-    seen = float(np.sum(np.einsum("ui,uj,ij->u", counts, counts, distances) / (sizes - 1)))
+    observed = float(np.sum(np.einsum("ui,uj,ij->u", counts, counts, distances) / (sizes - 1)))
     expected = float(total @ distances @ total) / (whole - 1)
-    return math.nan if expected == 0 else 1 - seen / expected
+    return math.nan if expected == 0 else 1 - observed / expected
 
 
 def is_missing(label: Label) -> bool:
@@ -165,7 +166,7 @@ def _are_numbers(labels: Any) -> bool:
     return all(isinstance(label, int | float) and math.isfinite(label) for label in labels)
 
 
-def _counts_by_item(rows: Sequence[Sequence[Label]]) -> Array:
+def _counts_by_item(rows: Sequence[Sequence[Label]]) -> Floats:
     place = {label: number for number, label in enumerate(_in_order(chain.from_iterable(rows)))}
     counts = np.zeros((len(rows), len(place)))
     for number, row in enumerate(rows):
@@ -174,11 +175,11 @@ def _counts_by_item(rows: Sequence[Sequence[Label]]) -> Array:
     return counts
 
 
-def _counted(table: Confusion) -> Array:
+def _counted(table: Confusion) -> Floats:
     return np.array(table.counts, dtype=np.float64).reshape(len(table.labels), len(table.labels))
 
 
-def _distances(labels: Sequence[Label], weights: Weights | None, by_place: bool) -> Array:
+def _distances(labels: Sequence[Label], weights: Weights | None, by_place: bool) -> Floats:
     """How bad each disagreement is, from 0 to 1."""
     if weights and not by_place and not _are_numbers(labels):
         raise SeedbedError("labels: found none, and not only numbers; expected their order, as weights are by distance")
@@ -190,17 +191,17 @@ def _distances(labels: Sequence[Label], weights: Weights | None, by_place: bool)
     return apart / farthest if farthest else apart
 
 
-def _kappa(tables: Array, distances: Array) -> Array:
+def _kappa(tables: Floats, distances: Floats) -> Floats:
     """Of one table, or of many."""
     whole = tables.sum(axis=(-1, -2))
     rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
-    seen = np.einsum("...ij,ij->...", tables, distances) * whole
+    observed = np.einsum("...ij,ij->...", tables, distances) * whole
     by_chance = np.einsum("...i,...j,ij->...", rows, columns, distances)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(by_chance > 0, 1 - seen / by_chance, np.nan))
+        return np.asarray(np.where(by_chance > 0, 1 - observed / by_chance, np.nan))
 
 
-def _drawn(counts: Array, distances: Array, confidence: float) -> tuple[float, float]:
+def _drawn(counts: Floats, distances: Floats, confidence: float) -> tuple[float, float]:
     n = counts.sum()
     by_chance = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n**2
     shapes = (counts + IMAGINED * by_chance).ravel()
@@ -212,7 +213,7 @@ def _drawn(counts: Array, distances: Array, confidence: float) -> tuple[float, f
     return float(low), float(high)
 
 
-def _normal(counts: Array, distances: Array, confidence: float) -> tuple[float, float]:
+def _normal(counts: Floats, distances: Floats, confidence: float) -> tuple[float, float]:
     n, kappa, close = counts.sum(), float(_kappa(counts, distances)), 1 - distances
     shares = counts / n
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Choosing among arms while learning how good they are: beliefs, the chance to be best, and what chance would do."""
+"""Bandits: beliefs about arms, the chance that each is best, and how much better a choice was than a random one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class Belief:
 
     def __post_init__(self) -> None:
         if not (self.good > 0 and self.bad > 0 and math.isfinite(self.good + self.bad)):
-            found = f"{shown(self.good)} and {shown(self.bad)}"
-            raise SeedbedError(f"belief: found {found}; expected two finite numbers above 0")
+            raise SeedbedError(
+                f"belief: found {shown(self.good)} and {shown(self.bad)}; expected two finite numbers above 0"
+            )
 
     @classmethod
     def prior(cls, mean: float, strength: float) -> Belief:
         """As if `strength` outcomes with this mean had been seen. No prior is certain: means end at 0.02 and 0.98."""
-        held = min(max(mean, 0.02), 0.98)
-        return cls(held * strength, (1 - held) * strength)
+        likely = min(max(mean, 0.02), 0.98)
+        return cls(likely * strength, (1 - likely) * strength)
 
     @property
     def strength(self) -> float:
@@ -53,8 +54,8 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What an arm showed in one context: the sum of its scores and how many outcomes they are worth."""
+class ArmOutcomes:
+    """The outcomes of an arm in one context: the sum of its scores, and how many outcomes they count as."""
 
     score: float = 0.0
     weight: float = 0.0
@@ -69,26 +70,28 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean) and math.isfinite(self.deviation) and self.deviation > 0):
-            found = f"{shown(self.mean)} and {shown(self.deviation)}"
-            raise SeedbedError(f"belief: found {found}; expected a finite mean and a finite deviation above 0")
+            raise SeedbedError(
+                f"belief: found {shown(self.mean)} and {shown(self.deviation)}; "
+                "expected a finite mean and a finite deviation above 0"
+            )
 
     @classmethod
-    def after(cls, seen: Seen, noise: float, prior: float = 0.0, strength: float = 1.0) -> Gaussian:
-        """After what was seen, if scores deviate by `noise`; as if `strength` outcomes like `prior` had come first."""
-        weight = strength + seen.weight
+    def after(cls, outcomes: ArmOutcomes, noise: float, prior: float = 0.0, strength: float = 1.0) -> Gaussian:
+        """The belief after these outcomes, if scores deviate by `noise`; `prior` counts as `strength` outcomes more."""
+        weight = strength + outcomes.weight
         if not weight > 0:
-            raise SeedbedError(f"strength: found {shown(strength)} and nothing seen; expected a number above 0")
-        return cls((prior * strength + seen.score) / weight, noise / math.sqrt(weight))
+            raise SeedbedError(f"strength: found {shown(strength)} and no outcomes; expected a number above 0")
+        return cls((prior * strength + outcomes.score) / weight, noise / math.sqrt(weight))
 
 
-def level(seen: Iterable[Seen], strength: float, start: float = 0.5) -> float:
-    """What to expect in a context of an arm never tried, given those that were.
+def level(outcomes: Iterable[ArmOutcomes], strength: float, start: float = 0.5) -> float:
+    """The expected score of an untried arm in a context, from the outcomes of the arms that were tried.
 
     Every arm counts once, less so while it has few outcomes; `start` counts as one arm more. So a favourite that gets
-    nearly all the outcomes does not make strangers look as good as itself.
+    nearly all the outcomes does not make untried arms look as good as itself.
     """
     total, weights = start, 1.0
-    for each in seen:
+    for each in outcomes:
         if each.weight > 0:
             weight = each.weight / (each.weight + strength)
             total += weight * each.score / each.weight
@@ -96,16 +99,18 @@ def level(seen: Iterable[Seen], strength: float, start: float = 0.5) -> float:
     return total / weights
 
 
-def expectation(here: float, elsewhere: Iterable[tuple[Seen, float]], strength: float, borrowed: float) -> Belief:
-    """What to expect of an arm in a context where it was not seen: the level `here`, and how it did in others.
+def expectation(
+    here: float, elsewhere: Iterable[tuple[ArmOutcomes, float]], strength: float, borrowed: float
+) -> Belief:
+    """What to expect of an arm in a context where it was not tried: the level `here`, and how it did in others.
 
-    `elsewhere` is what it showed in each other context, with the level there: how far it was above or below counts,
-    all together at most as `borrowed` outcomes.
+    `elsewhere` has its outcomes in each other context, with the level there. How far it was above or below counts, all
+    together as at most `borrowed` outcomes.
     """
     above, weight = 0.0, 0.0
-    for seen, there in elsewhere:
-        above += seen.score - seen.weight * there
-        weight += seen.weight
+    for outcomes, there in elsewhere:
+        above += outcomes.score - outcomes.weight * there
+        weight += outcomes.weight
     taken = min(weight, borrowed)
     offset = above / weight * taken / (taken + strength) if weight else 0.0
     return Belief.prior(here + offset, strength + taken)
@@ -126,8 +131,8 @@ def chances(
     shift = np.array([off.get(name, 0.0) for name in names])
     if not np.isfinite(shift).all():
         raise SeedbedError(f"penalties: found {shown(dict(off))}; expected finite numbers")
-    held = [beliefs[name] for name in names]
-    nodes, below_at = _of_betas(held) if isinstance(held[0], Belief) else _of_gaussians(held)
+    ordered = [beliefs[name] for name in names]
+    nodes, below_at = _of_betas(ordered) if isinstance(ordered[0], Belief) else _of_gaussians(ordered)
     nodes = nodes - shift[:, None]
     # Below the highest of the lower ends no draw can be the best.
     edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
@@ -139,10 +144,10 @@ def chances(
     return dict(zip(names, mass.tolist(), strict=True))
 
 
-def _of_betas(held: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """Where to look at each belief, a row each, and the chances that draws are below given numbers."""
-    betas = [each for each in held if isinstance(each, Belief)]
-    _check_one_kind(held, betas)
+def _of_betas(beliefs: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
+    """Where to evaluate each belief, a row each, and the chance that its draws are below a number."""
+    betas = [each for each in beliefs if isinstance(each, Belief)]
+    _check_one_kind(beliefs, betas)
     good = np.array([[each.good] for each in betas])
     bad = np.array([[each.bad] for each in betas])
     means = good / (good + bad)
@@ -151,16 +156,16 @@ def _of_betas(held: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floa
     return nodes, lambda at: special.betainc(good, bad, np.clip(at, 0.0, 1.0))
 
 
-def _of_gaussians(held: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
-    normals = [each for each in held if isinstance(each, Gaussian)]
-    _check_one_kind(held, normals)
+def _of_gaussians(beliefs: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
+    normals = [each for each in beliefs if isinstance(each, Gaussian)]
+    _check_one_kind(beliefs, normals)
     means = np.array([[each.mean] for each in normals])
     deviations = np.array([[each.deviation] for each in normals])
     return means + deviations * NODES, lambda at: special.ndtr((at - means) / deviations)
 
 
-def _check_one_kind(held: Sequence[object], alike: Sequence[object]) -> None:
-    if len(alike) != len(held):
+def _check_one_kind(beliefs: Sequence[object], alike: Sequence[object]) -> None:
+    if len(alike) != len(beliefs):
         raise SeedbedError("beliefs: found both Belief and Gaussian; expected one kind for all arms")
 
 
@@ -173,7 +178,7 @@ def _product_of_others(values: Floats) -> Floats:
 
 
 def greedy(values: Mapping[str, float]) -> dict[str, float]:
-    """All chance to the arm with the highest value; equal ones share it. With `mixed`, the epsilon-greedy choice."""
+    """All chance to the arm with the highest value; equal ones share it. With `mix`, the epsilon-greedy choice."""
     if not values:
         raise SeedbedError("values: found none; expected at least one arm")
     highest = max(values.values())
@@ -181,28 +186,28 @@ def greedy(values: Mapping[str, float]) -> dict[str, float]:
     return {name: 1 / len(best) if name in best else 0.0 for name in values}
 
 
-def ucb1(seen: Mapping[str, Seen]) -> dict[str, float]:
+def ucb1(outcomes: Mapping[str, ArmOutcomes]) -> dict[str, float]:
     """All chance to the arm that might be best: the highest mean plus √(2 ln N / n), for scores between 0 and 1.
 
-    Arms never tried come first, sharing it. To begin with what is expected of an arm, add that to what was seen of it:
-    a prior of so many outcomes. Propensities are 0 or 1, so nothing can be learnt about other policies: use `mixed`.
+    Untried arms come first and share it. To start from a prior, add it to the outcomes. Propensities are 0 or 1, so
+    the choices say nothing about other policies: use `mix`.
     """
-    total = max(math.fsum(each.weight for each in seen.values()), 1.0)
+    total = max(math.fsum(each.weight for each in outcomes.values()), 1.0)
     bounds = {
         name: each.score / each.weight + math.sqrt(2 * math.log(total) / each.weight) if each.weight > 0 else math.inf
-        for name, each in seen.items()
+        for name, each in outcomes.items()
     }
     return greedy(bounds)
 
 
-def mixed(chances: Mapping[str, float], explore: float) -> dict[str, float]:
-    """The chances if a share `explore` of all choices is made blindly, every arm being equally likely."""
+def mix(chances: Mapping[str, float], explore: float) -> dict[str, float]:
+    """The chances if a share `explore` of all choices is uniformly random."""
     if not 0 <= explore <= 1:
         raise SeedbedError(f"explore: found {shown(explore)}; expected a share between 0 and 1")
     return {name: (1 - explore) * chance + explore / len(chances) for name, chance in chances.items()}
 
 
-def drawn(chances: Mapping[str, float], at: float) -> str:
+def draw(chances: Mapping[str, float], at: float) -> str:
     """The arm that a uniform number in [0, 1) falls on; arms lie side by side in the order of their names."""
     names = sorted(chances)
     place = 0.0
@@ -219,10 +224,10 @@ def follow(average: float | None, value: float, n: int, rate: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """One choice as it was made, and how it went.
+class LoggedChoice:
+    """One choice and its score.
 
-    `odds` are the chances that all arms had, `guesses` what was expected of them before `score` was known.
+    `odds` are the chances of all arms at that time, `guesses` the scores expected of them before `score` was known.
     """
 
     arm: str
@@ -232,20 +237,20 @@ class Logged:
 
     def __post_init__(self) -> None:
         if self.arm not in self.odds or self.odds.keys() != self.guesses.keys():
-            found = f"{shown(sorted(self.odds))} and {shown(sorted(self.guesses))}"
             raise SeedbedError(
-                f"odds and guesses: found {found}; expected both for the same arms, {shown(self.arm)} too"
+                f"odds and guesses: found {shown(sorted(self.odds))} and {shown(sorted(self.guesses))}; "
+                f"expected both for the same arms, {shown(self.arm)} too"
             )
         if not all(0 < chance <= 1 for chance in self.odds.values()):
             raise SeedbedError(f"odds: found {shown(dict(self.odds))}; expected chances above 0 and at most 1")
 
 
-def gain_over_uniform(choice: Logged) -> float:
-    """By how much the choice was better than a blind one would have been, without bias: average over many.
+def gain_over_uniform(choice: LoggedChoice) -> float:
+    """By how much the choice was better than a uniformly random one. Unbiased: average over many choices.
 
-    The doubly robust estimate: a blind choice is worth the average guess, put right by the error of the guess for the
-    arm that was seen, in proportion to how much likelier a blind choice would have shown it. Guesses only steady it;
-    wrong ones do no harm.
+    The doubly robust estimate: a random choice is worth the average guess, corrected by the error of the guess for the
+    chosen arm, in proportion to how much likelier a random choice would have been to take it. Guesses only reduce the
+    variance; wrong ones do no harm.
     """
     arms = len(choice.odds)
     blind = math.fsum(choice.guesses.values()) / arms
@@ -253,28 +258,28 @@ def gain_over_uniform(choice: Logged) -> float:
     return choice.score - blind - likelier * (choice.score - choice.guesses[choice.arm])
 
 
-def blind_worth(choices: Sequence[Logged]) -> float:
-    """How many blind choices these tell as much as: their number over the mean squared weight that was to be expected.
+def blind_worth(choices: Sequence[LoggedChoice]) -> float:
+    """How many uniformly random choices would say as much: their number over the expected mean squared weight.
 
-    Expected, not found: arms that were seldom chosen may by chance be missing, and then the weights look even.
+    Expected, not observed: by chance the rarely chosen arms may be missing, and then the observed weights look even.
     """
     squares = math.fsum(sum(1 / chance for chance in each.odds.values()) / len(each.odds) ** 2 for each in choices)
     return len(choices) ** 2 / squares if squares else 0.0
 
 
 __all__ = [
+    "ArmOutcomes",
     "Belief",
     "Gaussian",
-    "Logged",
-    "Seen",
+    "LoggedChoice",
     "blind_worth",
     "chances",
-    "drawn",
+    "draw",
     "expectation",
     "follow",
     "gain_over_uniform",
     "greedy",
     "level",
-    "mixed",
+    "mix",
     "ucb1",
 ]

@@ -1,8 +1,8 @@
-"""Betting: a test of graded scores that may go on for ever, and an interval that holds at every look.
+"""Betting: a test of graded scores without a fixed end, and an interval that holds at every look.
 
-Somebody who bets on every task, at fair odds were the mean no better than a given one, multiplies their money by K
-with chance at most 1/K, whenever they stop (Ville's inequality). So money is evidence. It is spread over several sizes
-of bet, as the best size is not known beforehand (Waudby-Smith and Ramdas 2024).
+A player bets on every task that the mean is above some value, at odds that would be fair if it were not. Then the
+player's money grows K-fold with chance at most 1/K, whenever they stop (Ville's inequality). So money is evidence. It
+is spread over several sizes of bet, as the best size is not known beforehand (Waudby-Smith and Ramdas 2024).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seedbed.stats.rule import (
     check_rate,
 )
 
-Side: TypeAlias = Literal["above", "below"]
+BetSide: TypeAlias = Literal["above", "below"]
 Goal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
 
 LARGEST = 0.9
@@ -48,7 +48,7 @@ def bets(effect: float | None = None) -> Floats:
 class Bet:
     """That the mean of numbers in [`least`, `most`] is above `mean`, or below it."""
 
-    def __init__(self, mean: float, side: Side, shares: Floats, least: float = -1.0, most: float = 1.0) -> None:
+    def __init__(self, mean: float, side: BetSide, shares: Floats, least: float = -1.0, most: float = 1.0) -> None:
         self._shares = shares
         self._origin, self._sign = (least, 1.0) if side == "above" else (most, -1.0)
         self._odds = (mean - self._origin) * self._sign
@@ -67,9 +67,9 @@ def evidence(money: Floats) -> Floats:
 
 
 def interval(differences: Mapping[float, int], shares: Floats, confidence: float = 0.95) -> tuple[float, float]:
-    """Where the mean of differences in [-1, 1] is: at no look will the true one ever be outside, so sure.
+    """A confidence sequence for the mean of differences in [-1, 1]: the true mean stays inside at all looks together.
 
-    They are told by how often each came: their order does not matter.
+    `differences` says how often each value came; their order does not matter.
     """
     check_between("confidence", confidence, 0, 1)
     if not differences:
@@ -77,11 +77,11 @@ def interval(differences: Mapping[float, int], shares: Floats, confidence: float
     values, counts = np.array(sorted(differences.items()), dtype=float).T
     enough = math.log(2 / (1 - confidence))
 
-    def excluded(mean: float, side: Side) -> bool:
+    def excluded(mean: float, side: BetSide) -> bool:
         return bool(evidence(counts @ Bet(mean, side, shares).growth(values)) >= enough)
 
     ends = []
-    sides: list[tuple[Side, float]] = [("above", -1.0), ("below", 1.0)]
+    sides: list[tuple[BetSide, float]] = [("above", -1.0), ("below", 1.0)]
     for side, outer in sides:
         inner = -outer
         for _ in range(50):
@@ -99,25 +99,25 @@ class _Claim:
     """A verdict, the bets that must each hold `enough` money for it, and whether only the last task may bring it."""
 
     verdict: Conclusion
-    bets: tuple[tuple[Side, float], ...]
+    bets: tuple[tuple[BetSide, float], ...]
     enough: float
     last_only: bool = False
 
-    def weigh(self, held: Mapping[tuple[Side, float], Floats]) -> Floats:
-        least: Floats = np.minimum.reduce([held[bet] for bet in self.bets])
+    def weigh(self, evidences: Mapping[tuple[BetSide, float], Floats]) -> Floats:
+        least: Floats = np.minimum.reduce([evidences[bet] for bet in self.bets])
         return least
 
-    def holds(self, held: Mapping[tuple[Side, float], Floats], last: bool) -> Bools:
-        reached: Bools = self.weigh(held) >= self.enough
+    def holds(self, evidences: Mapping[tuple[BetSide, float], Floats], last: bool) -> Bools:
+        reached: Bools = self.weigh(evidences) >= self.enough
         return reached & (last or not self.last_only)
 
 
 class Betting(StoppingRule):
     """Bets that the candidate is better than `d0`, and that it is worse, for differences in [-1, 1].
 
-    Each verdict has its own error rate, at most `alpha`, and `beta` for "futile", over any number of looks, for ever:
-    that is the chance ever to reach it if what it denies is true of each task's expected difference, whatever came
-    before that task. Tasks need not be alike or independent.
+    Each verdict has its own error rate, at most `alpha`, and `beta` for "futile", over any number of looks. That is the
+    chance ever to reach a verdict that is wrong about each task's expected difference, whatever came before that task.
+    Tasks need not be alike or independent.
 
     `goal` says what ends the test:
     - "superior": better than `d0`; also worse than `d0`, which is "inferior"; and with an `effect`, "futile": not
@@ -167,7 +167,7 @@ class Betting(StoppingRule):
         super().__init__()
 
     def _all_claims(self) -> list[_Claim]:
-        """What may be claimed, the first first."""
+        """The possible claims, in the order in which they are checked."""
         enough, d0, margin = math.log(1 / self.alpha), self.d0, self.margin or 0.0
         if self.goal == "equivalent":
             return [
@@ -180,7 +180,7 @@ class Betting(StoppingRule):
         if self.goal == "superior" and self.effect is not None:
             claims.append(_Claim("futile", (("below", d0 + self.effect),), math.log(1 / self.beta)))
         if self.goal == "superior" and self.margin is not None:
-            within: tuple[tuple[Side, float], ...] = (("above", d0 - margin), ("below", d0 + margin))
+            within: tuple[tuple[BetSide, float], ...] = (("above", d0 - margin), ("below", d0 + margin))
             claims.append(_Claim("equivalent", within, enough, last_only=True))
             claims.append(_Claim("non-inferior", within[:1], enough, last_only=True))
         return claims
@@ -198,12 +198,12 @@ class Betting(StoppingRule):
 
     def _judge(self, wins: int, ties: int, losses: int) -> Answer:
         n = wins + ties + losses
-        held = {key: evidence(money) for key, money in self._money.items()}
+        evidences = {key: evidence(money) for key, money in self._money.items()}
         verdict: Conclusion = "inconclusive" if n == self.at_most else "continue"
-        verdict = next((claim.verdict for claim in self._claims if claim.holds(held, n == self.at_most)), verdict)
+        verdict = next((claim.verdict for claim in self._claims if claim.holds(evidences, n == self.at_most)), verdict)
         sought = next(claim for claim in self._claims if claim.verdict == self.goal)
         against = [claim for claim in self._claims if claim.verdict == "futile"]
-        now = float(sought.weigh(held))
+        now = float(sought.weigh(evidences))
         self._most = max(self._most, now)
         return Answer(
             verdict,
@@ -216,14 +216,13 @@ class Betting(StoppingRule):
             p=math.exp(-self._most),
             evidence=now,
             high=sought.enough,
-            futility=float(against[0].weigh(held)) if against else None,
+            futility=float(against[0].weigh(evidences)) if against else None,
         )
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Where the mean difference is: at no look will the true one ever be outside, with this confidence.
+        """A confidence sequence for the mean difference: the true mean stays inside at all looks together.
 
-        This holds where each task's expected difference is the same, whatever came before it, as for tasks in a
-        random order.
+        It holds if each task's expected difference is the same, whatever came before it, as for tasks in random order.
         """
         return interval(Counter(self._taken), self._shares, confidence)
 
@@ -237,17 +236,17 @@ class Betting(StoppingRule):
         ended = np.full(rows, tasks)
         alive: Integers = np.arange(rows)
         for n in range(1, min(tasks, self.at_most or tasks) + 1):
-            held = {}
+            evidences = {}
             for key in money:
                 money[key] += growth[key][which[alive, n - 1]]
-                held[key] = evidence(money[key])
+                evidences[key] = evidence(money[key])
             going_on = np.ones(len(alive), dtype=bool)
             for claim in self._claims:
-                done = going_on & claim.holds(held, n == self.at_most)
+                done = going_on & claim.holds(evidences, n == self.at_most)
                 verdicts[alive[done]], ended[alive[done]] = claim.verdict, n
                 going_on &= ~done
             alive = alive[going_on]
-            money = {key: kept[going_on] for key, kept in money.items()}
+            money = {key: stakes[going_on] for key, stakes in money.items()}
         return Ends(verdicts, ended)
 
 

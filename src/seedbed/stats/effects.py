@@ -24,7 +24,7 @@ ROUNDING = 1e-12
 def cohen_d(a: Sequence[float], b: Sequence[float]) -> float:
     """Cohen's d: by how many standard deviations of the scores, pooled, the mean of `b` exceeds that of `a`.
 
-    The arms may have different tasks. NaN if nothing can be said: an arm is empty, or there are only two scores. Where
+    The arms may have different tasks. NaN if an arm is empty or there are only two scores. Where
     scores have no spread: 0 if the means are equal, else infinite.
     """
     control, candidate = check_finite("a", a), check_finite("b", b)
@@ -58,8 +58,8 @@ def cohen_g(wins: int, losses: int, confidence: float = 0.95) -> Interval:
 def odds_ratio(wins: int, losses: int, confidence: float = 0.95) -> Interval:
     """The matched odds ratio: how many wins there are for each loss, with its exact interval.
 
-    Infinite if nothing was lost, and so is then the upper end; the lower end stays finite. Without wins and losses it
-    is NaN, from 0 to infinity. Ties say nothing about it.
+    Without losses it is infinite, and so is its upper end; the lower end stays finite. Without wins and losses it is
+    NaN, from 0 to infinity. Ties do not count.
     """
     share = exact_rate(wins, _discordant(wins, losses), confidence)
     return replace(share, mean=_odds(share.mean), low=_odds(share.low), high=_odds(share.high))

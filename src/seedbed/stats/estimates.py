@@ -1,23 +1,26 @@
-"""How large an average or a difference is, and how sure that is, for a number of tasks fixed in advance."""
+"""Intervals for means, rates and differences: for a number of tasks fixed in advance, or after a sequential test."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import check_finite, number_clusters
+from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite, number_clusters
+
+OVERSHOOT = 0.583
+"""How far beyond a bound a motion is when first seen there, in standard deviations between looks (Siegmund 1985)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A mean over `n` units and the range that covers the true one with this confidence.
 
-    Where nothing can be said the range holds every possible value, so that no comparison with a bound passes by
+    Where the data say nothing the range holds every possible value, so that no comparison with a bound passes by
     mistake: from minus to plus infinity for means, from 0 to 1 for rates. The mean of no units is NaN.
     """
 
@@ -154,7 +157,7 @@ def mcnemar(wins: int, losses: int) -> float:
 
 
 def mcnemar_mid_p(wins: int, losses: int) -> float:
-    """The p-value of `mcnemar`, with half the chance of the very counts seen.
+    """The p-value of `mcnemar`, with half the chance of the observed counts.
 
     Less cautious: it is below alpha about as often as it should be, now and then a little more. For reports; decide by
     `mcnemar`.
@@ -163,6 +166,188 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
     fewer, n = min(wins, losses), wins + losses
     below = float(special.bdtr(fewer - 1, n, 0.5)) if fewer else 0.0
     return min(1.0, below + float(special.bdtr(fewer, n, 0.5)))
+
+
+def after_stopping(
+    differences: Sequence[float],
+    boundary: Sequence[int | None],
+    give_up: Sequence[int | None] | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    """The difference, candidate minus control, after a sequential test, without the bias that stopping adds.
+
+    A test that stops early does so on a lucky streak, so the plain mean is too large. This estimate is too large as
+    often as it is too small (median-unbiased): the middle of the effects for which an outcome at least as good, and
+    one that is better, has a chance of one half. Better is: stopped superior sooner, or as soon with more wins.
+
+    `differences` are those taken, -1, 0 or 1, in order. `boundary` has for each how many wins would have ended the test
+    superior there, and `give_up` at how many wins or fewer it would have ended otherwise; None where no number would.
+    Without `give_up` it ends inferior by as many losses as it takes wins. Exact given which tasks differed; how many do
+    in general is estimated from the same tasks, which the interval allows for.
+    """
+    check_confidence(confidence)
+    units = check_finite("differences", differences)
+    n = len(units)
+    for name, looks in (("boundary", boundary), ("give_up", give_up)):
+        if looks is not None and len(looks) != n:
+            raise SeedbedError(f"{name}: found {len(looks)} numbers; expected one for each of the {n} differences")
+    if n == 0:
+        return Interval(math.nan, -1.0, 1.0, confidence, 0)
+    if strange := set(units.tolist()) - {-1.0, 0.0, 1.0}:
+        raise SeedbedError(f"differences: found {shown(strange.pop())}; expected -1, 0 or 1")
+    differed, won = np.cumsum(units != 0), np.cumsum(units > 0)
+    upper = np.array([m + 1 if look is None else look for m, look in zip(differed, boundary, strict=True)])
+    lower = differed - upper
+    if give_up is not None:
+        lower = np.array([-1 if look is None else look for look in give_up])
+    for place in np.flatnonzero((won >= upper) | (won <= lower))[:1]:
+        if place < n - 1:
+            raise SeedbedError(f"differences: found {n}; expected {place + 1}, where the boundary ended the test")
+    if not differed[-1]:
+        reach = exact_rate(0, n, confidence).high
+        return Interval(0.0, -reach, reach, confidence, n)
+    if won[-1] <= lower[-1]:
+        # Seen from the other side: losses are wins, and what ended it inferior ends it superior.
+        swapped = _stopped(units < 0, differed, differed - lower, differed - upper, confidence)
+        return replace(swapped, mean=-swapped.mean, low=-swapped.high, high=-swapped.low)
+    return _stopped(units > 0, differed, upper, lower, confidence)
+
+
+def after_ratio_test(
+    differences: Sequence[float],
+    *,
+    d0: float = 0.0,
+    effect: float,
+    ratio: float,
+    low: float,
+    high: float,
+    confidence: float = 0.95,
+) -> Interval:
+    """As `after_stopping`, for a likelihood ratio test of "better by `d0` + `effect`" against "better by `d0`".
+
+    It ended with the log of the ratio at `ratio`, where `low` and `high` would have ended it. Approximate, as such
+    tests are: the log is taken for a Brownian motion, whose drift tells the difference. For any scores.
+    """
+    check_confidence(confidence)
+    units = check_finite("differences", differences)
+    if not 0 < effect < math.inf:
+        raise SeedbedError(f"effect: found {shown(effect)}; expected above 0")
+    if not low < 0 < high:
+        raise SeedbedError(f"low, high: found {shown(low)}, {shown(high)}; expected bounds below and above 0")
+    n = len(units)
+    spread = float(units.std(ddof=1)) if n > 1 else 0.0
+    if spread == 0:
+        return Interval(float(units.mean()) if n else math.nan, -math.inf, math.inf, confidence, n)
+    unit = effect / spread  # by which the log of the ratio varies in one task
+    below, above, observed = OVERSHOOT - low / unit, OVERSHOOT + high / unit, ratio / unit
+    widest = abs(observed) / n + 10 / math.sqrt(n) + 10 / below + 10 / above
+
+    def difference(chance: float) -> float:
+        """The difference for which an outcome at least as good has this chance."""
+
+        def good(drift: float) -> bool:
+            if ratio <= low:
+                return 1 - _passage(-drift, n, above, below) >= chance
+            ended = _passage(drift, n, below, above)
+            return ended + (_on_the_way(drift, n, below, above, observed) if ratio < high else 0.0) >= chance
+
+        return first_enough(good, -widest, widest) * spread + d0 + effect / 2
+
+    tail = (1 - confidence) / 2
+    return Interval(difference(0.5), difference(tail), difference(1 - tail), confidence, n)
+
+
+def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, confidence: float) -> Interval:
+    """`after_stopping` of a test that did not end inferior, its bounds at each look in numbers of wins."""
+    n, m = len(wins), int(differed[-1])
+    chances, won, lost = _as_good(int(wins.sum()), differed, upper, lower)
+    observed = len(chances) - 1  # the outcome seen is the last; all others are better
+
+    def share(chance: float, *, observed_too: bool) -> float:
+        """The least share of wins among tasks that differ for which a better outcome has at least this chance."""
+        those = slice(None, observed + observed_too)
+
+        def good(wins: float) -> bool:
+            odds = special.xlogy(won[those], 2 * wins) + special.xlogy(lost[those], 2 - 2 * wins)
+            return float(np.exp(chances[those] + odds).sum()) >= chance
+
+        return first_enough(good, 0.0, 1.0)
+
+    tail = (1 - confidence) / 2
+    often = m / n
+    mean = often * (share(0.5, observed_too=True) + share(0.5, observed_too=False) - 1)
+    low, high = (
+        often * (2 * each - 1) for each in (share(tail, observed_too=True), share(1 - tail, observed_too=False))
+    )
+    unsure = float(special.ndtri(1 - tail)) * abs(mean) * math.sqrt((1 - often) / (often * n))
+    low, high = mean - math.hypot(mean - low, unsure), mean + math.hypot(high - mean, unsure)
+    return Interval(mean, max(low, -1.0), min(high, 1.0), confidence, n)
+
+
+def _as_good(wins: int, differed: Indexes, upper: Indexes, lower: Indexes) -> tuple[Floats, Indexes, Indexes]:
+    """All outcomes at least as good as so many wins after the last look, that one last.
+
+    Each with the logarithm of its chance, were wins fair coins, and its wins and losses. For coins that are not fair
+    the same chance has only to be multiplied by the odds of so many wins and losses.
+    """
+    going_on = np.ones(1)  # the chance of each number of wins, the test having gone on until this look
+    endings: list[tuple[Floats, Indexes, Indexes]] = []
+
+    def add(ending: Indexes, m: int) -> None:
+        endings.append((going_on[ending], ending, m - ending))
+
+    before = 0
+    for m, most, least in zip(differed[:-1].tolist(), upper.tolist(), lower.tolist(), strict=False):
+        going_on = _toss(going_on, m - before)
+        before = m
+        add(np.arange(most, m + 1), m)
+        going_on[max(most, 0) :] = 0
+        going_on[: max(least + 1, 0)] = 0
+    m = int(differed[-1])
+    going_on = _toss(going_on, m - before)
+    add(np.arange(m, wins - 1, -1), m)
+    chances, won, lost = (np.concatenate(each) for each in zip(*endings, strict=True))
+    possible = chances > 0
+    possible[-1] = True
+    with np.errstate(divide="ignore"):  # one too rare for a number counts as impossible
+        return np.log(chances[possible]), won[possible], lost[possible]
+
+
+def _toss(wins: Floats, tosses: int) -> Floats:
+    """The chances of each number of wins after another fair toss, or none."""
+    return (np.append(wins, 0.0) + np.append(0.0, wins)) / 2 if tosses else wins
+
+
+def _passage(drift: float, time: float, below: float, above: float) -> float:
+    """The chance that Brownian motion has by then come to `above`, without having been at `-below` before."""
+    if drift < 0:
+        return math.exp(2 * drift * above) * _passage(-drift, time, below, above)
+    drift = max(drift, 1e-5 / (below + above))  # at 0 the formula is 0/0
+    back = math.exp(-2 * drift * below)
+    # It ends above in the end, but for those that are still on the way and will.
+    going = _on_the_way(drift, time, below, above, -below) - back * _on_the_way(-drift, time, below, above, -below)
+    return min(max((1 - back - going) / -math.expm1(-2 * drift * (below + above)), 0.0), 1.0)
+
+
+def _on_the_way(drift: float, time: float, below: float, above: float, least: float) -> float:
+    """The chance that it has been at neither bound by then and is at `least` or above: by the method of images."""
+    root, width = math.sqrt(time), 2 * (below + above)
+    most = 2 + math.ceil(10 * root / width)
+    starts = width * np.arange(-most, most + 1)
+    starts, signs = np.append(starts, starts + 2 * above), np.repeat([1.0, -1.0], len(starts))
+    low, high = ((end - starts - drift * time) / root for end in (least, above))
+    # Both ends in the lower tail, where the logarithm of the chance is exact.
+    low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
+    rare, common = special.log_ndtr(low), special.log_ndtr(high)
+    return float(signs @ (np.exp(drift * starts + common) * -np.expm1(rare - common)))
+
+
+def first_enough(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """The least number from which on there is enough, to 13 digits; the upper end if there never is."""
+    for _ in range(45):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def check_confidence(confidence: float) -> None:
@@ -185,6 +370,8 @@ def _check_rate(successes: int, n: int, confidence: float) -> None:
 
 __all__ = [
     "Interval",
+    "after_ratio_test",
+    "after_stopping",
     "average_replicates",
     "exact_rate",
     "mcnemar",

@@ -28,7 +28,7 @@ HELD_BACK = 1e-9
 SPENDING = ("power 1.5", "linear", "o'brien-fleming")
 
 LEVELS = 0.5 ** (np.arange(128) / 8)
-"""The error rates among which `repeated_p` looks, from 1 down to 0.00002."""
+"""The error rates that `repeated_p` tries, from 1 down to 0.00002."""
 
 
 Share = TypeVar("Share", float, Floats)
@@ -50,7 +50,7 @@ def may_spend(spend: str, alpha: Share, share: float) -> Share:
 
 
 def _obrien_fleming(alpha: float, share: float) -> float:
-    """Next to nothing at first, most of it at the end, as O'Brien and Fleming's boundary does (Lan and DeMets 1983)."""
+    """Very little at first, most of it at the end, like O'Brien and Fleming's boundary (Lan and DeMets 1983)."""
     return math.erfc(NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(2 * share)) if alpha < 1 else 1.0
 
 
@@ -66,16 +66,16 @@ class ExactMcNemar(SignRule):
     ("linear": ends sooner if the effect is large), or little before the end ("o'brien-fleming"). A tie is a look too:
     it adds to what may be spent, and so can end the test.
 
-    Its `p` comes with the end: the chance, were both equal, of a sequence that ends superior sooner than this one, or
+    Its `p` comes at the end: the chance, if both are equal, of a sequence that ends superior sooner than this one, or
     gets as far with as many wins. It is below alpha exactly when the verdict is superior; after an inferior or futile
     verdict it is 1. For one before the end see `repeated_p`.
 
-    With an `effect`, the test also ends "futile" once it has been shown, with chance of error at most `beta`, that the
-    candidate is not better by that much: somebody betting against it has made 1/`beta` times their money. Most
-    candidates that are no better end so, and long before the last task; so do most that are worse, as to show that
-    takes fewer tasks than to show them inferior. Each verdict has its own boundary, and none of these depends on
-    another; an end by one can only keep the others from being reached. So all three error rates hold, whichever is
-    asked first (superior, then inferior, then futile), and would hold if one went on in spite of a futile answer.
+    With an `effect`, the test also ends "futile" once it has shown, with chance of error at most `beta`, that the
+    candidate is not better by that much: a bet against it has made 1/`beta` times its money. Most candidates that are
+    no better end so, long before the last task; so do most that are worse, as showing them inferior would take more
+    tasks. Each verdict has its own boundary, which depends on no other; an end by one can only prevent the others. So
+    all three error rates hold in whatever order the boundaries are checked (superior, then inferior, then futile), and
+    would hold if a test went on after a futile answer.
     """
 
     name: ClassVar[str] = "exact mcnemar"
@@ -141,11 +141,11 @@ class ExactMcNemar(SignRule):
         )
 
     def repeated_p(self) -> float:
-        """A p-value of "the candidate is not better" that may be read at every look, not only at the end.
+        """A p-value of "the candidate is not better" that is valid at every look, not only at the end.
 
         The smallest error rate with which, and with all larger ones, this test would have ended superior by now; to
-        within a twelfth of itself, rounded up, and no less than 0.00002. Of equal playbooks it is ever as small as q
-        with chance at most q.
+        within a twelfth of itself, rounded up, and no less than 0.00002. For equal playbooks the chance that it ever
+        gets as small as q is at most q.
         """
         levels = np.array(sorted({*LEVELS, self.alpha}, reverse=True))
         boundaries = _Boundaries(levels, self.at_most, self.spend)
@@ -187,7 +187,7 @@ class ExactMcNemar(SignRule):
 
 
 class Boundary:
-    """How many wins end the test, by now, given which tasks differed."""
+    """How many wins end the test by now, depending on which tasks differed."""
 
     def __init__(self, alpha: float, at_most: int, spend: str) -> None:
         self.spent = 0.0
@@ -212,7 +212,7 @@ class Boundary:
             self.needed -= 1
 
     def chance(self, wins: int) -> float:
-        """Were both equal: the chance to have ended superior before this look, or to have this many wins at it."""
+        """If both are equal, the chance to have ended superior before this look, or to have this many wins at it."""
         return self._spent_before + math.fsum(self._wins[wins:])
 
 
@@ -248,19 +248,19 @@ class _Boundaries:
 
 
 class Futility:
-    """A bet that the candidate is not better by `effect`: with `enough` evidence there is no point in going on."""
+    """A bet that the candidate is not better by `effect`: with `enough` evidence the test is futile."""
 
     def __init__(self, effect: float, beta: float) -> None:
         self.enough = math.log(1 / beta)
         self._growth = Bet(effect, "below", bets(effect)).growth(np.array([1.0, 0.0, -1.0]))
 
     def evidence(self, wins: Count, ties: Count, losses: Count) -> Floats:
-        """The log of the money made from so many wins, ties and losses, in whatever order."""
+        """The log of the money that so many wins, ties and losses make, in any order."""
         won, tied, lost = (np.expand_dims(count, -1) for count in (wins, ties, losses))
         return evidence(won * self._growth[0] + tied * self._growth[1] + lost * self._growth[2])
 
     def most_wins(self, differed: int, ties: int) -> int:
-        """With how many wins or fewer among the tasks that differed there is no point in going on; -1 if with none."""
+        """The most wins among the tasks that differed with which the test is futile; -1 if it is with none."""
 
         def going_on(wins: int) -> int:
             return int(self.evidence(wins, ties, differed - wins) < self.enough)

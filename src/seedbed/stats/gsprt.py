@@ -1,7 +1,7 @@
-"""Likelihood ratio tests of "better by nothing" against "better by the effect", as tests of chess engines use them.
+"""Likelihood ratio tests of "better by nothing" against "better by the effect", as used to test chess engines.
 
-They take the fewest tasks, and their error rates are those of the design: true if no single task moves the ratio much
-and the cap is seldom reached, but not guaranteed.
+They take the fewest tasks. Their error rates hold approximately, if no single task moves the ratio much and the cap is
+rarely reached, but are not guaranteed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seedbed.stats.rule import (
 )
 
 UNSEEN = 1e-3
-"""How often an outcome that never came is taken to have come, so that every mean stays possible."""
+"""The count used for an outcome that never came, so that every mean stays possible."""
 
 
 def log_likelihood_ratio(counts: Floats, d0: float, d1: float) -> Floats:
@@ -85,9 +85,9 @@ def _solve(shares: Floats, values: Floats) -> Floats:
 class _Walk:
     """The ratio of one test, or of many at once, on its way between two bounds.
 
-    The last step leads past a bound, so tests that stop at the bound itself are surer than they need be. By how much
-    is learnt on the way: from the steps that took the ratio further than ever before, on each side (Siegmund 1985,
-    corollary 8.33; Van den Bergh). The bounds come closer by that.
+    The last step leads past a bound, so tests that stop at the bound itself are more certain than they need be. The
+    overshoot is estimated from the steps that took the ratio further than ever before, on each side (Siegmund 1985,
+    corollary 8.33; Van den Bergh). The bounds move closer by that.
     """
 
     def __init__(self, low: float, high: float, *, rows: int | None = None, correct: bool) -> None:

@@ -1,7 +1,7 @@
-"""Many candidates, one error rate: judged together, or one after another for ever.
+"""Many candidates under one error rate: judged together, or one after another without end.
 
-A test that errs once in twenty is wrong about one of twenty candidates that are no better. Who tries many must ask more
-of each. Where all of several tests must pass (quality and cost and safety) nothing is to be corrected.
+A test that errs once in twenty is wrong about one of twenty candidates that are no better, so each of many candidates
+must show more. Where all of several tests must pass (quality and cost and safety) no correction is needed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from seedbed.stats.rule import check_rate
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
-    """For each hypothesis, in the order given, whether it is rejected, and its adjusted p-value.
+class Correction:
+    """For each hypothesis, in the order of the input, whether it is rejected, and its adjusted p-value.
 
-    The adjusted p-value is the smallest error rate at which it would be rejected, so it is held against alpha as an
-    ordinary p-value is.
+    The adjusted p-value is the smallest error rate at which it would be rejected: compare it with alpha like any
+    p-value.
     """
 
     rejected: tuple[bool, ...]
     p: tuple[float, ...]
 
 
-def holm(p: Sequence[float], alpha: float = 0.05) -> Corrected:
+def holm(p: Sequence[float], alpha: float = 0.05) -> Correction:
     """The chance to reject any true hypothesis is at most `alpha`, however the tests depend on each other."""
     check_rate("alpha", alpha)
     values = _p_values(p)
@@ -40,7 +40,7 @@ def holm(p: Sequence[float], alpha: float = 0.05) -> Corrected:
     return _corrected(order, steps, alpha)
 
 
-def benjamini_hochberg(p: Sequence[float], alpha: float = 0.05) -> Corrected:
+def benjamini_hochberg(p: Sequence[float], alpha: float = 0.05) -> Correction:
     """At most a share `alpha` of the rejected hypotheses is true, on average (the false discovery rate).
 
     For tests that are independent or depend on each other positively, on numbers of tasks fixed in advance. For others
@@ -50,7 +50,7 @@ def benjamini_hochberg(p: Sequence[float], alpha: float = 0.05) -> Corrected:
     return _step_up(_p_values(p), alpha)
 
 
-def e_bh(e: Sequence[float], alpha: float = 0.05) -> Corrected:
+def e_bh(e: Sequence[float], alpha: float = 0.05) -> Correction:
     """The false discovery rate is at most `alpha`, however the tests depend on each other (Wang and Ramdas 2022).
 
     For e-values: evidence whose mean is at most 1 if the hypothesis is true, such as the money of a bet, read whenever
@@ -63,14 +63,14 @@ def e_bh(e: Sequence[float], alpha: float = 0.05) -> Corrected:
 
 
 def e_from_p(p: float) -> float:
-    """An e-value made of a p-value, 1 / (2 √p): what is lost in making it is the price of not needing independence."""
+    """An e-value from a p-value, 1 / (2 √p). It is weaker evidence, but needs no independence."""
     if not 0 < p <= 1:
         raise SeedbedError(f"p: found {shown(p)}; expected above 0 and at most 1")
     return 0.5 / math.sqrt(p)
 
 
 def p_for_e(e: float) -> float:
-    """The largest p-value of which `e_from_p` makes at least this e-value, 1 / (2 e)²."""
+    """The largest p-value from which `e_from_p` makes at least this e-value, 1 / (2 e)²."""
     if not e >= 0.5:
         raise SeedbedError(f"e: found {shown(e)}; expected at least 0.5, which the p-value 1 is worth")
     return 0.25 / e**2
@@ -79,9 +79,8 @@ def p_for_e(e: float) -> float:
 def gamma(place: int) -> float:
     """The share of a stream's error rate that goes to the candidate at this place, counted from 1.
 
-    1/√j - 1/√(j+1), so the shares of the first n candidates sum to 1 - 1/√(n+1), and those of all to 1: nothing is cut
-    off, and square roots are the same on every machine. They fall like j^-1.5, slowly enough to leave something for
-    those who come late.
+    1/√j - 1/√(j+1), so the shares of the first n candidates sum to 1 - 1/√(n+1), and those of all to 1. Square roots
+    are the same on every machine. Shares fall like j^-1.5, slowly enough to leave something for late candidates.
     """
     here, after = math.sqrt(place), math.sqrt(place + 1)
     return 1 / (here * after * (here + after))
@@ -89,10 +88,10 @@ def gamma(place: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How a stream stands.
+    """The state of a stream.
 
-    `next_alpha` is the level for the next candidate; `left` is what all to come may spend together, if none of them is
-    a discovery; `spent` is the sum of the levels so far. `tested` candidates have been judged, `waiting` have a level
+    `next_alpha` is the level for the next candidate; `left` is the sum of all levels to come, if none of them brings a
+    discovery; `spent` is the sum of the levels so far. `tested` candidates have a result, `waiting` ones have a level
     but no result yet.
     """
 
@@ -105,12 +104,11 @@ class Balance:
 
 
 class ErrorBudget(ABC):
-    """Candidates judged one after another, without end: of all ever called better, on average at most a share `alpha`
-    is not.
+    """Candidates judged one after another, without end: on average at most a share `alpha` of all called better is not.
 
-    Every candidate gets a level before it is judged, which depends on what is known by then; a discovery raises those
-    of its successors. `reserve` gives the level, to be registered with the test; `tell` takes the result. Several may
-    wait for their results at once. A level is never given back: a candidate that is given up has used it.
+    Every candidate gets a level before it is judged; each discovery raises the levels of later candidates. `reserve`
+    returns the level, to be registered with the test; `tell` takes the result. Several candidates may wait for their
+    results at once. A level is used up even if its candidate is abandoned.
     """
 
     name: ClassVar[str]
@@ -122,7 +120,7 @@ class ErrorBudget(ABC):
         self._levels: dict[str, float] = {}
         self._values: dict[str, float] = {}
         self._events: list[list[str | float]] = []
-        self._found_at: list[int] = []
+        self._discovered_at: list[int] = []
         """For each discovery, how many candidates had a level when it became known."""
 
     @property
@@ -131,7 +129,7 @@ class ErrorBudget(ABC):
         return self._level(len(self._levels) + 1)
 
     def reserve(self, key: str) -> float:
-        """The level for this candidate, the same however often one asks."""
+        """The level for this candidate, the same at every call."""
         if not isinstance(key, str) or not key:
             raise SeedbedError(f"key: found {shown(key)}; expected a name for the candidate, such as its digest")
         if key not in self._levels:
@@ -140,13 +138,13 @@ class ErrorBudget(ABC):
         return self._levels[key]
 
     def tell(self, key: str, value: float) -> bool:
-        """Take the result for a candidate; whether it is a discovery. Told again, the answer is the same."""
+        """Take the result for a candidate, and say whether it is a discovery. Repeating a result changes nothing."""
         value = self._checked(value)
         if key in self._values:
             if value != self._values[key]:
                 raise SeedbedError(
-                    f"{key}: found {value:g}; expected {self._values[key]:g}, as told before. "
-                    "A result that has been read stays as it is"
+                    f"{key}: found {value:g}; expected {self._values[key]:g}, as before. "
+                    "A result that was read cannot change"
                 )
             return self._rejects(value, self._levels[key])
         level = self.reserve(key)
@@ -154,18 +152,18 @@ class ErrorBudget(ABC):
         if self._events[-1] == [key]:
             self._events.pop()
         self._events.append([key, value])
-        if found := self._rejects(value, level):
-            self._found_at.append(len(self._levels))
-        return found
+        if discovery := self._rejects(value, level):
+            self._discovered_at.append(len(self._levels))
+        return discovery
 
     def discoveries(self) -> list[str]:
-        """The candidates called better, in the order in which they were told."""
+        """The candidates called better, in the order of their results."""
         return [key for key, value in self._values.items() if self._rejects(value, self._levels[key])]
 
     def balance(self) -> Balance:
-        tested, given = len(self._values), len(self._levels)
-        spent = math.fsum(self._levels.values())
-        return Balance(self.next_alpha, self._left(), spent, tested, given - tested, len(self._found_at))
+        tested, spent = len(self._values), math.fsum(self._levels.values())
+        waiting = len(self._levels) - tested
+        return Balance(self.next_alpha, self._left(), spent, tested, waiting, len(self._discovered_at))
 
     @abstractmethod
     def _level(self, place: int) -> float:
@@ -186,12 +184,12 @@ class ErrorBudget(ABC):
         return {"alpha": self.alpha}
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on elsewhere, as JSON: who asked for a level and what was told, in that order."""
+        """The settings and all levels and results in their order, as JSON: enough to continue elsewhere."""
         return {"budget": self.name, **self.settings(), "events": [list(event) for event in self._events]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The budget as it was: all that happened is taken again."""
+        """Restore a budget by replaying its events."""
         settings = {key: value for key, value in state.items() if key not in ("budget", "events")}
         expected = cls().settings().keys()
         events = state.get("events")
@@ -211,9 +209,9 @@ class ErrorBudget(ABC):
 
 
 class Lord(ErrorBudget):
-    """LORD++ (Ramdas et al. 2017): the stronger one, for p-values that are valid whatever came before.
+    """LORD++ (Ramdas et al. 2017): the more powerful one, for p-values that are valid whatever came before.
 
-    That is so if each candidate is confirmed on tasks that decided nothing about it before. The levels start from a
+    They are if each candidate is confirmed on tasks that decided nothing about it before. The levels start from a
     wealth of `w0`; the first discovery brings `alpha - w0`, each further one `alpha`, spread over what comes after it
     by `gamma`. While candidates wait for results, only discoveries already known count (Zrnic, Ramdas and Jordan 2021).
     """
@@ -231,16 +229,16 @@ class Lord(ErrorBudget):
         return {"alpha": self.alpha, "w0": self.w0}
 
     def _grants(self) -> list[tuple[float, int]]:
-        """What there is to spend, each with how many candidates came before it."""
-        earned = [self.alpha - self.w0, *[self.alpha] * len(self._found_at)]
-        return [(self.w0, 0), *zip(earned, self._found_at, strict=False)]
+        """The amounts to spend, each with the number of candidates that came before it."""
+        earned = [self.alpha - self.w0, *[self.alpha] * len(self._discovered_at)]
+        return [(self.w0, 0), *zip(earned, self._discovered_at, strict=False)]
 
     def _level(self, place: int) -> float:
         return math.fsum(amount * gamma(place - since) for amount, since in self._grants())
 
     def _left(self) -> float:
-        given = len(self._levels)
-        return math.fsum(amount / math.sqrt(given - since + 1) for amount, since in self._grants())
+        reserved = len(self._levels)
+        return math.fsum(amount / math.sqrt(reserved - since + 1) for amount, since in self._grants())
 
     def _rejects(self, value: float, level: float) -> bool:
         return value <= level
@@ -252,18 +250,19 @@ class Lord(ErrorBudget):
 class ELond(ErrorBudget):
     """e-LOND (Xu and Ramdas 2024): for e-values, which may depend on each other in any way.
 
-    So for candidates confirmed on the same tasks, or against one run of the incumbent. The level of the candidate at
-    place t is `alpha` `gamma`(t) times one more than the discoveries known; its e-value is a discovery from 1/level on.
+    Use it for candidates confirmed on the same tasks, or against one run of the incumbent. The level of the candidate
+    at place t is `alpha` `gamma`(t) times one more than the discoveries known; its e-value is a discovery from 1/level
+    on.
     """
 
     name: ClassVar[str] = "e-lond"
     guarantee: ClassVar[str] = "false discovery rate at most alpha, however the e-values depend on each other"
 
     def _level(self, place: int) -> float:
-        return self.alpha * gamma(place) * (len(self._found_at) + 1)
+        return self.alpha * gamma(place) * (len(self._discovered_at) + 1)
 
     def _left(self) -> float:
-        return self.alpha * (len(self._found_at) + 1) / math.sqrt(len(self._levels) + 1)
+        return self.alpha * (len(self._discovered_at) + 1) / math.sqrt(len(self._levels) + 1)
 
     def _rejects(self, value: float, level: float) -> bool:
         return value >= 1 / level
@@ -276,23 +275,23 @@ BUDGETS: dict[str, type[ErrorBudget]] = {budget.name: budget for budget in (Lord
 
 
 def budget_from_state(state: Mapping[str, Any]) -> ErrorBudget:
-    """The budget a state names, as it was."""
+    """Restore the budget that a state names."""
     name = state.get("budget")
     if name not in BUDGETS:
         raise SeedbedError(f"budget: found {shown(name)}; expected one of {', '.join(BUDGETS)}")
     return BUDGETS[name].from_state(state)
 
 
-def _step_up(p: Floats, alpha: float) -> Corrected:
+def _step_up(p: Floats, alpha: float) -> Correction:
     order = np.argsort(p, kind="stable")
     ratios = p[order] / (np.arange(1, len(p) + 1) / max(len(p), 1))
     return _corrected(order, np.minimum.accumulate(ratios[::-1])[::-1], alpha)
 
 
-def _corrected(order: np.ndarray[Any, Any], sorted_p: Floats, alpha: float) -> Corrected:
+def _corrected(order: np.ndarray[Any, Any], sorted_p: Floats, alpha: float) -> Correction:
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(sorted_p, 1.0)
-    return Corrected(tuple((adjusted <= alpha).tolist()), tuple(adjusted.tolist()))
+    return Correction(tuple((adjusted <= alpha).tolist()), tuple(adjusted.tolist()))
 
 
 def _p_values(p: Sequence[float]) -> Floats:
@@ -315,7 +314,7 @@ def _e_value(name: str, value: float) -> float:
 __all__ = [
     "BUDGETS",
     "Balance",
-    "Corrected",
+    "Correction",
     "ELond",
     "ErrorBudget",
     "Lord",

@@ -1,8 +1,8 @@
-"""What another policy would have scored, from decisions that were made by chance and logged with their chances.
+"""Off-policy evaluation: what another policy would have scored, from random decisions logged with their chances.
 
-For decisions among a few actions: which model, which tool, ask or go on. A changed prompt changes every word, and no
-chances are logged for that: replay it. These estimates may rule candidates out, or say which to try first; they never
-promote one, and where `screen` finds a reason to refuse them they do not count at all.
+For decisions among a few actions: which model, which tool, ask or go on. For a changed prompt no chances are logged:
+replay it instead. These estimates may rule candidates out, or say which to try first. They never promote one, and they
+do not count where `screen` finds a reason to refuse them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import special
 
 from seedbed.errors import Problem, SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers, number_clusters
-from seedbed.stats.bandits import Logged
+from seedbed.stats.bandits import LoggedChoice
 from seedbed.stats.estimates import Interval, mean_interval
 
 LARGEST_WEIGHT = 20.0
@@ -31,8 +31,8 @@ class Decisions:
     """Logged decisions, a row each, among the same actions, a column each.
 
     `logged` has the chances of all actions when the decision was made, `target` those the other policy would have
-    given them, `guesses` what each action was expected to score (see `guessed`). `actions` are the columns taken,
-    `rewards` what came of it. Decisions of one run or customer are alike: say which in `clusters`.
+    given them, `guesses` what each action was expected to score (see `guess_rewards`). `actions` are the columns
+    taken, `rewards` the scores. Decisions of one run or customer are alike: say which in `clusters`.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Decisions:
     @classmethod
     def from_choices(
         cls,
-        choices: Sequence[Logged],
+        choices: Sequence[LoggedChoice],
         target: Sequence[Mapping[str, float]],
         clusters: Sequence[Hashable] | None = None,
     ) -> Decisions:
-        """Of a bandit's logged choices, and the chances that the other policy gives its arms at each of them."""
+        """From a bandit's logged choices, and the chances that the other policy gives its arms at each of them."""
         if len(choices) != len(target):
             raise SeedbedError(f"target: found chances for {len(target)} choices; expected {len(choices)}")
         arms = sorted({arm for chances in [*target, *(each.odds for each in choices)] for arm in chances})
@@ -91,7 +91,7 @@ class Decisions:
         return len(self.rewards)
 
     def covered(self) -> Bools:
-        """For each decision, whether all that the target policy might do could have been done."""
+        """For each decision, whether every action of the target policy had a chance to be taken."""
         covered: Bools = ((self.logged > 0) | (self.target == 0)).all(axis=1)
         return covered
 
@@ -110,11 +110,13 @@ class Decisions:
 
     def _guesses(self) -> Floats:
         if self.guesses is None:
-            raise SeedbedError("guesses: found none; expected a score for every action at every decision: see guessed")
+            raise SeedbedError(
+                "guesses: found none; expected a score for every action at every decision: see guess_rewards"
+            )
         return self.guesses
 
 
-def guessed(
+def guess_rewards(
     kinds: Sequence[Hashable],
     actions: Sequence[int],
     rewards: Sequence[float],
@@ -125,35 +127,35 @@ def guessed(
     """What each of so many actions is expected to score at each decision, from other decisions of its kind.
 
     The mean reward of the action for this kind of task; where there is none, its mean over all kinds; then the mean of
-    all. Decisions, or whole clusters of them, are dealt into `folds` by turns, and none is guessed from its own fold:
-    guesses that know the reward would hide the error they are to be put right by.
+    all. Decisions, or whole clusters of them, are dealt into `folds` in turn, and none is guessed from its own fold:
+    guesses that know the reward would hide the error that corrects them.
     """
     if folds < 2:
         raise SeedbedError(f"folds: found {shown(folds)}; expected at least 2")
-    seen = _finite("rewards", rewards, 1)
-    taken = _actions(actions, len(seen), of)
-    kind = number_clusters(kinds, len(seen), "kinds")
-    fold = number_clusters(clusters, len(seen)) % folds
-    guesses = np.zeros((len(seen), of))
+    scores = _finite("rewards", rewards, 1)
+    taken = _actions(actions, len(scores), of)
+    kind = number_clusters(kinds, len(scores), "kinds")
+    fold = number_clusters(clusters, len(scores)) % folds
+    guesses = np.zeros((len(scores), of))
     for number in range(folds):
-        held, rest = fold == number, fold != number
+        fold_rows, rest = fold == number, fold != number
         if not rest.any():
             continue
-        general = np.full(of, seen[rest].mean())
+        general = np.full(of, scores[rest].mean())
         for action in range(of):
             here = rest & (taken == action)
             if here.any():
-                general[action] = seen[here].mean()
+                general[action] = scores[here].mean()
         counts, sums = np.zeros((kind.max() + 1, of)), np.zeros((kind.max() + 1, of))
         np.add.at(counts, (kind[rest], taken[rest]), 1)
-        np.add.at(sums, (kind[rest], taken[rest]), seen[rest])
+        np.add.at(sums, (kind[rest], taken[rest]), scores[rest])
         means = np.where(counts > 0, sums / np.maximum(counts, 1), general)
-        guesses[held] = means[kind[held]]
+        guesses[fold_rows] = means[kind[fold_rows]]
     return guesses
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class PolicyValue:
     """What the target policy would have scored on average, with its standard error (infinite if not known)."""
 
     interval: Interval
@@ -164,54 +166,54 @@ class Estimate:
         return self.interval.mean
 
 
-def ips(log: Decisions, confidence: float = 0.95) -> Estimate:
-    """Inverse propensity score: rewards, weighted by how much likelier the target was to earn them. Without bias."""
+def ips(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+    """Inverse propensity score: rewards, weighted by how much likelier the target was to earn them. Unbiased."""
     return _estimate(log.weights * log.rewards, log, confidence)
 
 
-def clipped(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> Estimate:
+def clipped_ips(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> PolicyValue:
     """`ips` with no weight above `most`: steadier, and biased by the weight cut off."""
     _check_positive("most", most)
     return _estimate(np.minimum(log.weights, most) * log.rewards, log, confidence)
 
 
-def snips(log: Decisions, confidence: float = 0.95) -> Estimate:
+def snips(log: Decisions, confidence: float = 0.95) -> PolicyValue:
     """Self-normalized `ips`: the weighted mean of the rewards. Always within their range; its bias fades with n."""
     return _self_normalized(np.zeros(len(log)), log.rewards, log, confidence)
 
 
-def direct(log: Decisions, confidence: float = 0.95) -> Estimate:
+def direct(log: Decisions, confidence: float = 0.95) -> PolicyValue:
     """Direct method: what the target is guessed to score. As wrong as the guesses, and its interval cannot show it."""
     return _estimate(log.expected(), log, confidence)
 
 
-def doubly_robust(log: Decisions, confidence: float = 0.95) -> Estimate:
-    """The guesses, put right by their weighted errors. Without bias, whatever the guesses (Dudík et al. 2014)."""
+def doubly_robust(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+    """The guesses, corrected by their weighted errors. Unbiased, whatever the guesses (Dudík et al. 2014)."""
     return _estimate(log.expected() + log.weights * log.errors(), log, confidence)
 
 
-def sndr(log: Decisions, confidence: float = 0.95) -> Estimate:
+def sndr(log: Decisions, confidence: float = 0.95) -> PolicyValue:
     """Self-normalized `doubly_robust`: errors are averaged with weights that sum to 1."""
     return _self_normalized(log.expected(), log.errors(), log, confidence)
 
 
-def switch_dr(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> Estimate:
+def switch_dr(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> PolicyValue:
     """`doubly_robust` that leaves the guess alone where the weight is above `most` (Wang, Agarwal and Dudík 2017)."""
     _check_positive("most", most)
-    kept = np.where(log.weights <= most, log.weights, 0.0)
-    return _estimate(log.expected() + kept * log.errors(), log, confidence)
+    weights = np.where(log.weights <= most, log.weights, 0.0)
+    return _estimate(log.expected() + weights * log.errors(), log, confidence)
 
 
-def dros(log: Decisions, confidence: float = 0.95, shrink: float = LARGEST_WEIGHT**2) -> Estimate:
+def dros(log: Decisions, confidence: float = 0.95, shrink: float = LARGEST_WEIGHT**2) -> PolicyValue:
     """`doubly_robust` with weights shrunk to w L / (w² + L), L being `shrink` (Su et al. 2020). √L is halved."""
     _check_positive("shrink", shrink)
     shrunk = shrink * log.weights / (log.weights**2 + shrink)
     return _estimate(log.expected() + shrunk * log.errors(), log, confidence)
 
 
-ESTIMATORS: dict[str, Callable[[Decisions], Estimate]] = {
+ESTIMATORS: dict[str, Callable[[Decisions], PolicyValue]] = {
     "ips": ips,
-    "clipped": clipped,
+    "clipped": clipped_ips,
     "snips": snips,
     "dm": direct,
     "dr": doubly_robust,
@@ -221,7 +223,7 @@ ESTIMATORS: dict[str, Callable[[Decisions], Estimate]] = {
 }
 
 
-def per_decision_ips(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> Estimate:
+def per_decision_ips(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> PolicyValue:
     """What whole runs would have scored in sum: each reward weighted by the decisions up to it, not by those after.
 
     A run is its decisions in order, each with the reward that came before the next. Weights multiply, so this is for
@@ -234,8 +236,8 @@ def per_decision_ips(runs: Sequence[Decisions], discount: float = 1.0, confidenc
     return _interval(totals, None, confidence)
 
 
-def per_decision_dr(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> Estimate:
-    """`per_decision_ips`, steadied by guesses of all that is still to come from each decision (Jiang and Li 2016)."""
+def per_decision_dr(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> PolicyValue:
+    """`per_decision_ips` with less variance, by guesses of all rewards to come (Jiang and Li 2016)."""
     totals = []
     for run in runs:
         total = 0.0
@@ -250,9 +252,9 @@ def per_decision_dr(runs: Sequence[Decisions], discount: float = 1.0, confidence
 class Screen:
     """Whether logged decisions can say anything about the target policy.
 
-    `effective` is how many decisions of the target's own they are worth, (Σw)² / Σw². The true mean of the weights is
-    1, so `mean_weight` shows whether chances were logged as they were. `coverage` is the share of units (decisions, or
-    runs) at which all that the target might do could have been done.
+    `effective` is how many decisions by the target itself they are worth, (Σw)² / Σw². The true mean of the weights is
+    1, so `mean_weight` shows whether the logged chances were the real ones. `coverage` is the share of units
+    (decisions, or runs) at which every action of the target had a chance to be taken.
     """
 
     n: int
@@ -262,7 +264,10 @@ class Screen:
     coverage: float
 
     def refusals(self) -> list[Problem]:
-        """Why estimates must not be used, even to rule a candidate out. None is leave to screen, never to promote."""
+        """Why estimates must not be used, even to rule a candidate out.
+
+        Without refusals they may screen, never promote.
+        """
         refusals = []
         enough = max(FEWEST_EFFECTIVE, EFFECTIVE_SHARE * self.n)
         if not self.effective >= enough:
@@ -272,16 +277,16 @@ class Screen:
             refusals.append(Problem("largest weight", f"{self.largest:.4g}", f"at most {LARGEST_WEIGHT:g}", REMEDY))
         interval = self.mean_weight
         if not interval.low - 1e-9 <= 1 <= interval.high + 1e-9:
-            found = f"{interval.mean:.3f}, from {interval.low:.3f} to {interval.high:.3f}"
+            mean = f"{interval.mean:.3f}, from {interval.low:.3f} to {interval.high:.3f}"
             remedy = "The logged chances are not those that decided, or the target's actions were impossible"
-            refusals.append(Problem("mean weight", found, "an interval around 1", remedy))
+            refusals.append(Problem("mean weight", mean, "an interval around 1", remedy))
         if not self.coverage >= LEAST_COVERAGE:
             refusals.append(Problem("coverage", f"{self.coverage:.1%}", f"at least {LEAST_COVERAGE:.0%}", REMEDY))
         return refusals
 
 
 def screen(log: Decisions | Sequence[Decisions], confidence: float = 0.95) -> Screen:
-    """Look at the weights of decisions, or of whole runs, before believing an estimate from them."""
+    """Check the weights of decisions, or of whole runs, before an estimate from them is used."""
     clusters = None
     if isinstance(log, Decisions):
         weights, covered, clusters = log.weights, log.covered(), log.clusters
@@ -298,27 +303,27 @@ def screen(log: Decisions | Sequence[Decisions], confidence: float = 0.95) -> Sc
     )
 
 
-def _self_normalized(expected: Floats, errors: Floats, log: Decisions, confidence: float) -> Estimate:
+def _self_normalized(expected: Floats, errors: Floats, log: Decisions, confidence: float) -> PolicyValue:
     total = math.fsum(log.weights)
-    if total == 0:  # the target would have done nothing of what was done
-        return Estimate(Interval(math.nan, -math.inf, math.inf, confidence, len(log)), math.inf)
+    if total == 0:  # the target would have taken none of the actions
+        return PolicyValue(Interval(math.nan, -math.inf, math.inf, confidence, len(log)), math.inf)
     correction = math.fsum(log.weights * errors) / total
     # Each decision's part in the estimate, to first order, as the sum of weights is by chance too.
     parts = expected + correction + log.weights * (errors - correction) * (len(log) / total)
     return _estimate(parts, log, confidence)
 
 
-def _estimate(parts: Floats, log: Decisions, confidence: float) -> Estimate:
+def _estimate(parts: Floats, log: Decisions, confidence: float) -> PolicyValue:
     return _interval(parts.tolist(), log.clusters, confidence)
 
 
-def _interval(parts: Sequence[float], clusters: Sequence[Hashable] | None, confidence: float) -> Estimate:
+def _interval(parts: Sequence[float], clusters: Sequence[Hashable] | None, confidence: float) -> PolicyValue:
     interval = mean_interval(parts, clusters, confidence)
     count = len(set(clusters)) if clusters is not None else len(parts)
     if count < 2:
-        return Estimate(interval, math.inf)
+        return PolicyValue(interval, math.inf)
     reach = (interval.high - interval.low) / 2
-    return Estimate(interval, reach / float(special.stdtrit(count - 1, (1 + confidence) / 2)))
+    return PolicyValue(interval, reach / float(special.stdtrit(count - 1, (1 + confidence) / 2)))
 
 
 def _finite(name: str, values: ArrayLike, dimensions: int) -> Floats:
@@ -358,13 +363,13 @@ def _check_positive(name: str, value: float) -> None:
 __all__ = [
     "ESTIMATORS",
     "Decisions",
-    "Estimate",
+    "PolicyValue",
     "Screen",
-    "clipped",
+    "clipped_ips",
     "direct",
     "doubly_robust",
     "dros",
-    "guessed",
+    "guess_rewards",
     "ips",
     "per_decision_dr",
     "per_decision_ips",

@@ -1,4 +1,4 @@
-"""What every stopping rule is: it takes differences in the registered order until it answers."""
+"""Stopping rules: a rule takes differences in the registered order until it has an answer."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ SIGNS = {1.0: "+", 0.0: "=", -1.0: "-"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a stopping rule says after a task.
+    """The answer of a stopping rule after a task.
 
-    `boundary` is how many wins would end the test now, and equally how many losses; None if no number would, or if the
-    rule does not count. `spent` bounds the chance that an equal candidate would have been called superior by now.
+    `boundary` is how many wins, or losses, would end the test now; None if no number would, or if the rule does not
+    count them. `spent` bounds the chance that an equal candidate would have been called superior by now.
     `p` is the p-value of "the candidate is not better"; None while the rule has none to give.
 
-    `evidence` is what the rule watches. At `high` or above it ends in favour of the candidate, at `low` or below
-    against it; None where no value would. `futility` is the log of the evidence that the hoped-for effect is not
-    there; None if the rule does not look for that.
+    `evidence` is the number that the rule compares with its bounds. At `high` or above it ends in favour of the
+    candidate, at `low` or below against it; None where no value would. `futility` is the log of the evidence against
+    the effect hoped for; None if the rule does not test for it.
     """
 
     verdict: Conclusion
@@ -62,15 +62,15 @@ class Ends:
 
 
 class StoppingRule(ABC):
-    """Takes differences, candidate minus incumbent, one task at a time in the registered order, until it answers.
+    """Takes differences, candidate minus incumbent, one task at a time in the registered order, until it has an answer.
 
-    A rule is content: its settings are the arguments that make it, and `state()` is them and what it has taken. What
-    it answers depends on nothing else.
+    A rule is content: its settings are the arguments that make it, and `state()` is these and the differences taken.
+    Its answer depends on nothing else.
     """
 
     name: ClassVar[str]
     guarantee: ClassVar[str]
-    """What its error rates are worth, in words for a report."""
+    """What holds for its error rates, in words for a report."""
     guaranteed: ClassVar[bool] = True
 
     alpha: float
@@ -88,11 +88,11 @@ class StoppingRule(ABC):
     def update(self, difference: float, place: int | None = None) -> Answer:
         """Take the next task's difference, and answer.
 
-        With its `place` in the registered order, from 1, a task may be told again: nothing is counted twice, and a
-        task left out or told otherwise than before is refused.
+        With its `place` in the registered order, from 1, a difference may be repeated: nothing is counted twice. A
+        place left out, or a difference that has changed, is refused.
         """
         before = self._answer
-        if place is not None and self._told_before(difference, place):
+        if place is not None and self._is_repeated(difference, place):
             return before
         if before.verdict != "continue":
             raise SeedbedError(
@@ -108,18 +108,18 @@ class StoppingRule(ABC):
         )
         return self._answer
 
-    def _told_before(self, difference: float, place: int) -> bool:
+    def _is_repeated(self, difference: float, place: int) -> bool:
         if not 1 <= place <= len(self._taken) + 1:
             raise SeedbedError(
                 f"place: found {shown(place)} after {len(self._taken)} tasks; expected at most "
-                f"{len(self._taken) + 1}. Tell the results in the registered order, none left out"
+                f"{len(self._taken) + 1}. Pass the results in the registered order, none left out"
             )
         if place > len(self._taken):
             return False
         if difference != self._taken[place - 1]:
             raise SeedbedError(
-                f"difference: found {shown(difference)} at place {place}; expected {self._taken[place - 1]:g}, as told "
-                "before. A result that has been read stays as it is"
+                f"difference: found {shown(difference)} at place {place}; expected {self._taken[place - 1]:g}, as "
+                "before. A result that was read cannot change"
             )
         return True
 
@@ -128,15 +128,15 @@ class StoppingRule(ABC):
         """Refuse a difference the rule cannot take."""
 
     def _learn(self, difference: float) -> None:  # noqa: B027 - a rule that needs only the counts has nothing to do
-        """Let the evidence take in the difference."""
+        """Add the difference to the evidence."""
 
     @abstractmethod
     def _judge(self, wins: int, ties: int, losses: int) -> Answer:
-        """What the rule says now."""
+        """The answer now."""
 
     @abstractmethod
     def ends(self, differences: Floats) -> Ends:
-        """How the rule would end on many sequences at once, one a row: for plans and for checking its promises."""
+        """How the rule would end on many sequences, one a row: for plans, and to check its error rates."""
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this rule."""
@@ -146,23 +146,23 @@ class StoppingRule(ABC):
         return list(self._taken)
 
     def state(self) -> dict[str, Any]:
-        """The rule and the outcomes so far, as JSON: all that is needed to go on elsewhere."""
+        """The rule and the outcomes so far, as JSON: enough to continue elsewhere."""
         return {"rule": self.name, **self.settings(), "outcomes": self._outcomes()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The test as it was: outcomes are taken again, so that what it does next cannot depend on the interruption."""
+        """Restore a test by taking its outcomes again, so that it continues as if it had not been interrupted."""
         settings = {key: value for key, value in state.items() if key not in ("rule", "outcomes")}
         known = inspect.signature(cls).parameters
         needed = {name for name, parameter in known.items() if parameter.default is parameter.empty}
-        told = state.get("outcomes")
+        outcomes = state.get("outcomes")
         named = state.get("rule", cls.name) == cls.name
-        if not named or not needed <= settings.keys() <= known.keys() or not isinstance(told, str | list):
+        if not named or not needed <= settings.keys() <= known.keys() or not isinstance(outcomes, str | list):
             expected = ", ".join(["rule", *known, "outcomes"])
             raise SeedbedError(f"state: found {shown(state)}; expected {expected}, as from {cls.__name__}.state()")
         rule = cls(**settings)
         differences = {sign: difference for difference, sign in SIGNS.items()}
-        for outcome in told:
+        for outcome in outcomes:
             if isinstance(outcome, str) and outcome not in differences:
                 raise SeedbedError(f"outcomes: found {shown(outcome)}; expected only + = -, as from state()")
             rule.update(differences[outcome] if isinstance(outcome, str) else outcome)

@@ -20,8 +20,8 @@ from seedbed.errors import RunError, SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
 from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Offer, Optimizer, Search
@@ -134,7 +134,7 @@ class OptimizerContract:
         better: Better = "higher",
         **more: Any,
     ) -> Evolution:
-        means = SearchInputs(start, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        means = SearchInputs(start, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
         held = store if store is not None else MemoryStore()
         plan = Plan(
             start=start,
@@ -145,7 +145,7 @@ class OptimizerContract:
         return await evolve(plan, arena, Library(held, "ann"), because="contract")
 
     def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
-        means = SearchInputs(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        means = SearchInputs(START, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
         assert canonical(make(means).identity) == canonical(make(means).identity)
         assert make(means).identity["optimizer"]
 

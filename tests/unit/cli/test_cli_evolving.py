@@ -12,8 +12,8 @@ from search_samples import LENGTH, SCORE, planned, searched
 
 from seedbed.cli import output
 from seedbed.cli.views import search as evolving
-from seedbed.evolution.evolve import Told
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.evolve import SearchProgress
+from seedbed.evolution.plan import NO_TASKS
 from seedbed.spending.account import Budget
 from seedbed.storage.store import short
 
@@ -33,8 +33,8 @@ def mail(space: Path) -> Path:
     return space
 
 
-async def told(**given: object) -> list[Told]:
-    heard: list[Told] = []
+async def told(**given: object) -> list[SearchProgress]:
+    heard: list[SearchProgress] = []
     await searched(watch=heard.append, **given)
     return heard
 
@@ -73,7 +73,7 @@ async def test_every_limit_has_a_bar() -> None:
 
 
 async def test_several_metrics_show_their_front_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    last = (await told(several=True, confirm=NONE))[-1]
+    last = (await told(several=True, confirm=NO_TASKS))[-1]
     summary = evolving.so_far(last, [SCORE, LENGTH])
     front = printed(evolving.progress_view(summary)).splitlines()[-1]
     assert re.match(r"front +score / length: 0\.\d+ / \d+\.\d+, ", front)

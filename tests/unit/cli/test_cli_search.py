@@ -11,7 +11,7 @@ import pytest
 from command_line import BANK, Seedbed, held, keeps_promise, promised, tasks, write
 from search_samples import searched
 
-from seedbed.evolution.evolve import Told
+from seedbed.evolution.evolve import SearchProgress
 from seedbed.storage import open_store
 from seedbed.storage.store import Store, short
 
@@ -120,7 +120,7 @@ def test_a_search_that_has_not_ended_is_listed_and_shown(store: Store, seedbed: 
     class Interrupted(Exception):
         pass
 
-    def watch(told: Told) -> None:
+    def watch(told: SearchProgress) -> None:
         if len(told.steps) == 2:
             raise Interrupted
 

@@ -17,7 +17,7 @@ from seedbed.experiments.replay.fidelity import Agreement, Fidelity
 from seedbed.experiments.replay.replay import Answerable
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
-from seedbed.stats.sequential import ExactMcNemar
+from seedbed.stats.exact import ExactMcNemar
 
 OLD, NEW = f"b2:{'a' * 64}", f"b2:{'b' * 64}"
 VERDICT = Verdict(

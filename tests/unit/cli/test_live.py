@@ -16,7 +16,7 @@ from rich.console import Console
 
 from seedbed.cli.views import live
 from seedbed.cli.views.live import LiveTurns
-from seedbed.runs.run import Heard, Turn
+from seedbed.runs.run import RunEvent, Turn
 
 TURN = Turn(
     step="facts",
@@ -34,8 +34,8 @@ TURN = Turn(
 )
 
 
-def said(step: str, piece: str) -> Heard:
-    return Heard(run="r1", step=step, role="critic", model="quick", piece=piece)
+def said(step: str, piece: str) -> RunEvent:
+    return RunEvent(run="r1", step=step, role="critic", model="quick", piece=piece)
 
 
 def terminal(width: int = 40, height: int = 20) -> Console:
@@ -58,7 +58,7 @@ def test_turns_that_are_spoken_at_the_same_time_have_a_block_each() -> None:
     console = terminal()
     with LiveTurns(console) as view:
         for step, piece in (("facts", "The "), ("logic", "It "), ("facts", "second."), ("logic", "does\nnot.")):
-            view.hear(said(step, piece))
+            view.on_event(said(step, piece))
         assert blocks(view, console) == [
             "▶ facts · critic · quick",
             "  The second.",
@@ -70,17 +70,17 @@ def test_turns_that_are_spoken_at_the_same_time_have_a_block_each() -> None:
 
 def test_what_is_said_is_on_the_terminal_before_the_turn_is_done() -> None:
     console = terminal()
-    with live.turns(console) as hear:
-        hear(said("facts", "The second"))
+    with live.turns(console) as on_event:
+        on_event(said("facts", "The second"))
         assert "The second" in printed(console)
 
 
 def test_a_turn_that_is_done_stands_above_in_full_and_its_block_is_gone() -> None:
     console = terminal()
     with LiveTurns(console) as view:
-        view.hear(said("facts", "All of"))
-        view.hear(said("logic", "It"))
-        view.hear(Heard(run="r1", step="facts", role="critic", model="quick", turn=TURN))
+        view.on_event(said("facts", "All of"))
+        view.on_event(said("logic", "It"))
+        view.on_event(RunEvent(run="r1", step="facts", role="critic", model="quick", turn=TURN))
         assert blocks(view, console) == ["▶ logic · critic · quick", "  It"]
         whole = ["All of it.", "Second line.", "quick did not answer, so other did", "12 tokens, $0.0500, 0.50 s"]
         above = printed(console).partition("▶ facts · critic · other\n")[2].splitlines()
@@ -90,19 +90,19 @@ def test_a_turn_that_is_done_stands_above_in_full_and_its_block_is_gone() -> Non
 def test_an_answer_that_breaks_off_begins_anew_and_says_why() -> None:
     console = terminal(width=80)
     with LiveTurns(console) as view:
-        view.hear(said("facts", "Wrong start"))
-        view.hear(
-            Heard(run="r1", step="facts", role="critic", model="quick", discarded="the answer of quick broke off")
+        view.on_event(said("facts", "Wrong start"))
+        view.on_event(
+            RunEvent(run="r1", step="facts", role="critic", model="quick", discarded="the answer of quick broke off")
         )
-        view.hear(said("facts", "Right"))
+        view.on_event(said("facts", "Right"))
         assert blocks(view, console)[1:] == ["  begins anew: the answer of quick broke off", "  Right"]
 
 
 def test_a_turn_that_fails_says_why_and_its_block_is_gone() -> None:
     console = terminal(width=80)
     with LiveTurns(console) as view:
-        view.hear(said("facts", "As far"))
-        view.hear(Heard(run="r1", step="facts", role="critic", model="quick", failed="the line is dead"))
+        view.on_event(said("facts", "As far"))
+        view.on_event(RunEvent(run="r1", step="facts", role="critic", model="quick", failed="the line is dead"))
         assert blocks(view, console) == []
         assert "not answered: the line is dead" in printed(console)
 
@@ -110,8 +110,8 @@ def test_a_turn_that_fails_says_why_and_its_block_is_gone() -> None:
 def test_runs_with_the_same_steps_have_blocks_of_their_own() -> None:
     console = terminal(width=80)
     with LiveTurns(console) as view:
-        view.hear(said("facts", "one"))
-        view.hear(Heard(run="r2", step="facts", role="critic", model="quick", piece="two"))
+        view.on_event(said("facts", "one"))
+        view.on_event(RunEvent(run="r2", step="facts", role="critic", model="quick", piece="two"))
         assert [line.strip() for line in blocks(view, console)][1::2] == ["one", "two"]
 
 
@@ -119,8 +119,8 @@ def test_of_a_long_answer_the_end_is_seen_and_all_blocks_fit() -> None:
     console = terminal(height=12)
     with LiveTurns(console) as view:
         for number in range(2_000):
-            view.hear(said("facts", f"word{number} "))
-            view.hear(said("logic", "wide 中文\n"))
+            view.on_event(said("facts", f"word{number} "))
+            view.on_event(said("logic", "wide 中文\n"))
         lines = blocks(view, console)
     assert len(lines) <= 12
     assert "word1999" in " ".join(lines)
@@ -131,7 +131,7 @@ def test_more_turns_than_fit_are_cut_off_and_do_not_scroll() -> None:
     console, times = terminal(height=6), count()
     with LiveTurns(console, clock=lambda: float(next(times))) as view:
         for number in range(20):
-            view.hear(said(f"s{number}", "x"))
+            view.on_event(said(f"s{number}", "x"))
         frames = printed(console).split("\x1b[2K")
         assert "s1 " in frames[-1]
         assert max(frame.count("\n") for frame in frames) == 5
@@ -139,9 +139,9 @@ def test_more_turns_than_fit_are_cut_off_and_do_not_scroll() -> None:
 
 def test_what_was_under_way_when_it_ended_is_printed_as_far_as_it_came() -> None:
     console = terminal()
-    with suppress(KeyboardInterrupt), live.turns(console) as hear:
-        hear(said("facts", "Half of"))
-        hear(said("facts", " it"))
+    with suppress(KeyboardInterrupt), live.turns(console) as on_event:
+        on_event(said("facts", "Half of"))
+        on_event(said("facts", " it"))
         raise KeyboardInterrupt
     assert "▶ facts · critic · quick\n  Half of it\n  did not finish\n" in printed(console)
 
@@ -149,7 +149,7 @@ def test_what_was_under_way_when_it_ended_is_printed_as_far_as_it_came() -> None
 def test_the_terminal_is_not_commanded_by_what_is_said() -> None:
     console = terminal()
     with LiveTurns(console) as view:
-        view.hear(said("facts", "a\x1b[2Jb [bold]c[/bold]"))
+        view.on_event(said("facts", "a\x1b[2Jb [bold]c[/bold]"))
         assert blocks(view, console)[1] == "  a␛[2Jb [bold]c[/bold]"
     assert "\x1b[2J" not in printed(console)
 
@@ -158,35 +158,35 @@ def test_many_pieces_in_a_moment_are_drawn_once() -> None:
     console = terminal()
     now = 100.0
     with LiveTurns(console, clock=lambda: now) as view:
-        view.hear(said("facts", "first "))
+        view.on_event(said("facts", "first "))
         before = len(printed(console))
         for _ in range(1_000):
-            view.hear(said("facts", "more "))
+            view.on_event(said("facts", "more "))
         assert len(printed(console)) == before
         now += 1
-        view.hear(said("facts", "last"))
+        view.on_event(said("facts", "last"))
         assert "last" in printed(console)[before:]
 
 
 def test_without_a_terminal_each_turn_is_printed_when_it_ends_after_the_name_of_its_step() -> None:
     console = Console(file=io.StringIO(), force_terminal=False, width=20)
-    with live.turns(console) as hear:
-        hear(said("facts", "All of it."))
+    with live.turns(console) as on_event:
+        on_event(said("facts", "All of it."))
         assert printed(console) == ""
-        hear(Heard(run="r1", step="facts", role="critic", model="quick", turn=TURN))
+        on_event(RunEvent(run="r1", step="facts", role="critic", model="quick", turn=TURN))
     lines = ("quick did not answer, so other did", "All of it.", "Second line.")
     assert printed(console) == "".join(f"facts: {line}\n" for line in lines)
 
 
 def test_what_is_said_in_a_run_that_another_opened_is_told_from_what_is_said_above() -> None:
     console = Console(file=io.StringIO(), force_terminal=False, width=20)
-    heard = Heard(run="0123456789abcdef", step="facts", role="critic", model="quick", depth=1, turn=TURN)
-    with live.turns(console) as hear:
-        hear(heard)
+    heard = RunEvent(run="0123456789abcdef", step="facts", role="critic", model="quick", depth=1, turn=TURN)
+    with live.turns(console) as on_event:
+        on_event(heard)
     assert printed(console).splitlines()[1] == "0123456789 facts: All of it."
     console = terminal(80)
     with LiveTurns(console) as view:
-        view.hear(heard)
+        view.on_event(heard)
     assert "0123456789 facts · critic" in printed(console)
 
 
@@ -217,7 +217,7 @@ def test_streaming_is_for_people_and_json_for_programs(space: Path, seedbed: See
     assert (done.code, done.out) == (64, "")
     assert "--stream for people or --json for programs" in done.err
     assert seedbed("runs", "list", "--json").json["runs"] == []
-    taken = seedbed("run", "sorter.yaml", "hear=x")
+    taken = seedbed("run", "sorter.yaml", "on_event=x")
     assert taken.code == 64
     assert "expected --stream" in taken.err
 

@@ -128,11 +128,11 @@ async def test_of_two_evaluations_at_the_same_time_one_truth_is_kept() -> None:
 async def test_replicates_of_a_task_have_different_seeds_which_are_the_same_for_every_playbook() -> None:
     heard: dict[str, list[int]] = {}
 
-    async def hear(playbook: Playbook, task: Task, seed: int) -> None:
+    async def on_event(playbook: Playbook, task: Task, seed: int) -> None:
         heard.setdefault(playbook.digest, []).append(seed)
 
     for each in (HALF, agent(".*")):
-        await evaluate(each, TEN, ExactMatch(), bench(MemoryStore(), hear), replicates=3)
+        await evaluate(each, TEN, ExactMatch(), bench(MemoryStore(), on_event), replicates=3)
     one, other = heard.values()
     assert len(set(one)) == 30
     assert one == other == [seed_of(task, replicate) for task in TEN for replicate in range(3)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.evolution.function_evaluator import Measure
+from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook

@@ -115,7 +115,7 @@ def test_in_a_noisy_world_the_two_best_are_tried_three_times() -> None:
 def test_so_many_runs_are_kept_as_the_finals_take_where_replicates_agree() -> None:
     its = pool(8, 40)
     raced(Halving().race(range(1, 8), its, 60), its, better_by_number)
-    before, kept = int(its.counts().sum()), Halving().kept(its)
+    before, kept = int(its.counts().sum()), Halving().final_runs(its)
     raced(Halving().finals(its), its, better_by_number)
     assert 0 < int(its.counts().sum()) - before <= kept
 
@@ -126,7 +126,7 @@ def test_uniform_tries_everything_on_everything_once() -> None:
     assert [place for place, _ in wanted] == [0, 1, 2, 3]
     assert (its.counts() == 1).all()
     assert list(Uniform().finals(its)) == []
-    assert Uniform().kept(its) == 0
+    assert Uniform().final_runs(its) == 0
 
 
 def test_best_first_and_of_equals_the_earliest() -> None:
@@ -218,9 +218,9 @@ def test_where_all_tasks_were_tried_there_is_no_further_round() -> None:
 
 def test_in_the_finals_the_start_and_the_two_believed_best_meet_all_tasks_and_that_much_is_kept() -> None:
     its = pool(10, 40)
-    assert Pooling().kept(pool(1, 40)) == 0  # there is nothing to compare the start with
+    assert Pooling().final_runs(pool(1, 40)) == 0  # there is nothing to compare the start with
     raced(Pooling().race(range(1, 10), its, None), its, better_by_number)
-    before, kept, best = int(its.counts().sum()), Pooling().kept(its), Pooling().best(its)
+    before, kept, best = int(its.counts().sum()), Pooling().final_runs(its), Pooling().best(its)
     rounds = raced(Pooling().finals(its), its, better_by_number)
     assert [len(wanted) for wanted in rounds] == [3, 2]
     assert rounds[0][0][0] == 0

@@ -10,7 +10,7 @@ from seedbed.errors import PlaybookError, SettingsError
 from seedbed.evolution.optimizers.bandit import Bandit, Policy
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.bandits import Logged, gain_over_uniform
+from seedbed.stats.bandits import LoggedChoice, gain_over_uniform
 
 POLICIES: tuple[Policy, ...] = ("thompson", "ucb1", "epsilon-greedy")
 
@@ -118,7 +118,7 @@ async def test_the_log_has_the_chances_by_which_each_was_chosen(policy: Policy) 
         row = driven.pool.row(driven.pool.place(choice.playbook))
         assert choice.score == pytest.approx(sum(row[int(task[1:])] for task in choice.tasks) / len(choice.tasks))
         # So other policies can be judged by it.
-        gain_over_uniform(Logged(choice.playbook, choice.odds, choice.guesses, choice.score or 0.0))
+        gain_over_uniform(LoggedChoice(choice.playbook, choice.odds, choice.guesses, choice.score or 0.0))
 
 
 async def test_a_playbook_never_tried_is_expected_to_be_as_good_as_the_start() -> None:

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.optimizers.branches import Branch, Branches
-from seedbed.evolution.protocols import Offer
+from seedbed.evolution.optimizers.branches import Branches, BranchMove
+from seedbed.evolution.protocols import Offer, Operator
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -171,7 +170,7 @@ async def test_greedy_takes_an_option_that_gained_though_another_branch_won() ->
     for tone in ("warm", "curt"):
         other = with_genes(first, {"parameters.tone": tone})
         driven.pay([Offer(other)])
-        branches.history.append(Branch("exploratory", other.digest, first.digest, "by hand", status="archived"))
+        branches.history.append(BranchMove("exploratory", other.digest, first.digest, "by hand", status="archived"))
     driven.pay([Offer(best)])
     greedy = (await driven.step())[0]
     assert (greedy.parents, greedy.playbook.parameter("tone")) == ((best.digest,), "curt")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.learning.complements import Complements, with_both
-from seedbed.evolution.offer import Offer
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 

@@ -7,8 +7,7 @@ from variation_samples import TASKS, demo, search, sorter
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Operator, Search
 from seedbed.evolution.variation.checks import LIMITS
 from seedbed.evolution.variation.demonstrations import MOST, GoodRuns, bootstrapped, demo_operators
 from seedbed.playbooks.genes import get

@@ -11,8 +11,8 @@ from driven import playbook
 from seedbed.errors import PlaybookError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Score
+from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator
 from seedbed.evolution.optimizers.external.dspy import DSPy
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool

@@ -17,8 +17,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Bench, Item
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.evolution.evaluators import RunEvaluator, cost_of, known
-from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, cost_of, known_cells
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.variation.operators import reworded
 from seedbed.playbooks.playbook import Playbook
@@ -40,12 +39,12 @@ async def test_a_spot_is_known_when_all_its_scores_are() -> None:
     store = MemoryStore()
     await paid_by(FunctionEvaluator(lambda *given: 1.0, store, "ann", [SCORE]), [(book(0), ITEMS)])
     both = FunctionEvaluator(lambda *given: (1.0, Score(None, "no")), store, "ann", [SCORE, LENGTH])
-    assert known(both, [(book(0), ITEMS)]) == {}
+    assert known_cells(both, [(book(0), ITEMS)]) == {}
     paid = await paid_by(both, [(book(0), ITEMS[:2])])
     lapses = FailedRuns(store, "b2:search")
-    assert known(both, [(book(0), ITEMS)], lapses) == {}
+    assert known_cells(both, [(book(0), ITEMS)], lapses) == {}
     lapses.new([cell for cells in paid.values() for cell in cells], now(), "ann")
-    found = known(both, [(book(0), ITEMS), (book(1), ITEMS)], lapses)
+    found = known_cells(both, [(book(0), ITEMS), (book(1), ITEMS)], lapses)
     assert {spot: [cell.value for cell in cells] for spot, cells in found.items()} == {
         (book(0).digest, task.id, 0): [1.0, None] for task, _ in ITEMS[:2]
     }

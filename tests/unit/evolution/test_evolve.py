@@ -12,8 +12,8 @@ from search_samples import planned, right, tasks
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import Cell
-from seedbed.evolution.evolve import Evolution, Told, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.evaluators import FunctionEvaluator
+from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.evolution.variation.operators import reworded
@@ -174,7 +174,7 @@ async def test_an_optimizer_is_asked_until_it_has_no_more_and_told_the_cells_of_
 async def test_the_watcher_is_told_of_every_round_and_step() -> None:
     told: list[tuple[int, int, int]] = []
 
-    def watch(now: Told) -> None:
+    def watch(now: SearchProgress) -> None:
         told.append((now.account.runs, len(now.steps), now.cells))
 
     await evolved(MemoryStore(), watch=watch)

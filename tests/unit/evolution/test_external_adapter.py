@@ -10,8 +10,8 @@ import pytest
 from driven import REFLECT, Driven, playbook
 
 from seedbed.errors import SeedbedError
-from seedbed.evolution.offer import Offer
-from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, Line, Result, Trial
+from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 
 ONE, OTHER = playbook("one"), playbook("other")
@@ -23,10 +23,10 @@ class Working(ExternalOptimizer):
     package = extra = "json"
     identity: ClassVar = {"optimizer": "working"}
 
-    def __init__(self, work: Callable[[Line], None]) -> None:
+    def __init__(self, work: Callable[[SearchBridge], None]) -> None:
         self._work = work
 
-    def work(self) -> Callable[[Line], None]:
+    def work(self) -> Callable[[SearchBridge], None]:
         return self._work
 
     async def answered(self, question: Any) -> Any:
@@ -38,11 +38,11 @@ def scored(found: Playbook, task: str) -> float | None:
 
 
 async def test_what_the_thread_wants_to_be_tried_is_offered_and_its_scores_are_told() -> None:
-    told: list[list[Result]] = []
+    told: list[list[TrialResult]] = []
 
-    def work(line: Line) -> None:
-        told.append(line.tried(Trial(ONE, ("t1", "r0"))))
-        told.append(line.tried(Trial(OTHER, ("t0",), (ONE.digest,), "changed")))
+    def work(line: SearchBridge) -> None:
+        told.append(line.tried(TrialRequest(ONE, ("t1", "r0"))))
+        told.append(line.tried(TrialRequest(OTHER, ("t0",), (ONE.digest,), "changed")))
 
     driven = await Driven(Working(work), playbook(), scored, tasks=2).run(9)
     assert driven.offers == [Offer(ONE, tasks=("t1", "r0")), Offer(OTHER, (ONE.digest,), "changed", ("t0",))]
@@ -51,11 +51,11 @@ async def test_what_the_thread_wants_to_be_tried_is_offered_and_its_scores_are_t
 
 
 async def test_what_is_known_is_not_offered_again_whoever_had_it_paid() -> None:
-    told: list[Result] = []
+    told: list[TrialResult] = []
 
-    def work(line: Line) -> None:
+    def work(line: SearchBridge) -> None:
         for tasks in (("t0", "t1"), ("t1", "r0", "t1")):
-            told.extend(line.tried(Trial(ONE, tasks)))
+            told.extend(line.tried(TrialRequest(ONE, tasks)))
 
     driven = Driven(Working(work), playbook(), scored, tasks=2)
     driven.pay([Offer(ONE, tasks=("t0",))])
@@ -66,18 +66,18 @@ async def test_what_is_known_is_not_offered_again_whoever_had_it_paid() -> None:
 
 
 async def test_without_tasks_the_search_decides_which_and_only_once() -> None:
-    def work(line: Line) -> None:
-        assert line.tried(Trial(ONE, None)) == []
-        assert line.tried(Trial(ONE, None)) == []
+    def work(line: SearchBridge) -> None:
+        assert line.tried(TrialRequest(ONE, None)) == []
+        assert line.tried(TrialRequest(ONE, None)) == []
 
     driven = await Driven(Working(work), playbook(), scored, tasks=2).run(9)
     assert driven.offers == [Offer(ONE)]
 
 
 async def test_what_fails_wherever_it_is_tried_is_offered_only_once() -> None:
-    def work(line: Line) -> None:
-        line.tried(Trial(ONE, None))
-        line.tried(Trial(OTHER, ("t0",)))
+    def work(line: SearchBridge) -> None:
+        line.tried(TrialRequest(ONE, None))
+        line.tried(TrialRequest(OTHER, ("t0",)))
 
     driven = await Driven(Working(work), playbook(), lambda found, task: None, better="lower").run(9)
     assert driven.offers == [Offer(ONE), Offer(OTHER, tasks=("t0",))]
@@ -91,7 +91,7 @@ async def test_other_questions_are_answered_in_the_search() -> None:
 
 
 async def test_what_goes_wrong_in_the_thread_is_raised_in_the_search() -> None:
-    def work(line: Line) -> None:
+    def work(line: SearchBridge) -> None:
         raise ZeroDivisionError("by nothing")
 
     driven = Driven(Working(work), playbook(), scored)
@@ -101,9 +101,9 @@ async def test_what_goes_wrong_in_the_thread_is_raised_in_the_search() -> None:
 
 
 async def test_one_that_only_asks_for_what_is_known_has_nothing_more_to_offer() -> None:
-    def work(line: Line) -> None:
+    def work(line: SearchBridge) -> None:
         while True:
-            line.tried(Trial(ONE, ("t0",)))
+            line.tried(TrialRequest(ONE, ("t0",)))
 
     driven = Driven(Working(work), playbook(), scored)
     assert len(await driven.step()) == 1
@@ -111,10 +111,10 @@ async def test_one_that_only_asks_for_what_is_known_has_nothing_more_to_offer() 
 
 
 async def test_a_run_that_failed_where_less_is_better_is_as_bad_as_the_worst() -> None:
-    told: list[Result] = []
+    told: list[TrialResult] = []
 
-    def work(line: Line) -> None:
-        told.extend(line.tried(Trial(ONE, ("t0",))))
+    def work(line: SearchBridge) -> None:
+        told.extend(line.tried(TrialRequest(ONE, ("t0",))))
 
     def seconds(found: Playbook, task: str) -> float | None:
         return None if found == ONE else 3.0
@@ -124,10 +124,10 @@ async def test_a_run_that_failed_where_less_is_better_is_as_bad_as_the_worst() -
 
 
 async def test_only_the_runs_of_tasks_that_may_be_read_are_read() -> None:
-    told: list[Result] = []
+    told: list[TrialResult] = []
 
-    def work(line: Line) -> None:
-        told.extend(line.tried(Trial(ONE, ("t0", REFLECT[0].id))))
+    def work(line: SearchBridge) -> None:
+        told.extend(line.tried(TrialRequest(ONE, ("t0", REFLECT[0].id))))
 
     asked: list[str] = []
     driven = Driven(Working(work), playbook(), scored)
@@ -144,9 +144,9 @@ async def test_only_the_runs_of_tasks_that_may_be_read_are_read() -> None:
 async def test_another_search_ends_the_thread_of_the_one_before() -> None:
     threads: list[threading.Thread] = []
 
-    def work(line: Line) -> None:
+    def work(line: SearchBridge) -> None:
         threads.append(threading.current_thread())
-        line.tried(Trial(ONE, ("t0",)))
+        line.tried(TrialRequest(ONE, ("t0",)))
 
     optimizer = Working(work)
     assert len(await Driven(optimizer, playbook(), scored).optimizer.ask()) == 1

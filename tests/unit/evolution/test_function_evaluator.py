@@ -13,8 +13,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics.metric import Score
-from seedbed.evolution.evaluators import Paid, known
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure, Scoring
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure, PaidCells, ScoringFunction, known_cells
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
@@ -44,13 +43,13 @@ class Later:
 class Pays:
     """Pays for work, and keeps what it was told has failed and the money."""
 
-    def __init__(self, score: Scoring, store: Any = None, **more: Any) -> None:
+    def __init__(self, score: ScoringFunction, store: Any = None, **more: Any) -> None:
         self.store = store if store is not None else MemoryStore()
         self.arena = FunctionEvaluator(score, self.store, "ann", **more)
         self.failed: list[Cell] = []
         self.ledger = Ledger()
 
-    async def __call__(self, work: Any = WORK) -> Paid:
+    async def __call__(self, work: Any = WORK) -> PaidCells:
         return await self.arena.pay(work, self.ledger, lambda cells: self.failed.extend(cells))
 
     @property
@@ -59,7 +58,7 @@ class Pays:
 
 
 @pytest.mark.parametrize("score", [by_number, later, Later(), lambda *given: int(by_number(*given))])
-async def test_every_spot_is_scored_and_kept_for_whoever_asks_again(score: Scoring) -> None:
+async def test_every_spot_is_scored_and_kept_for_whoever_asks_again(score: ScoringFunction) -> None:
     pays = Pays(score)
     paid = await pays()
     assert {spot: [cell.value for cell in cells] for spot, cells in paid.items()} == {
@@ -68,7 +67,7 @@ async def test_every_spot_is_scored_and_kept_for_whoever_asks_again(score: Scori
         for task, replicate in items
     }
     assert pays.kept == 20
-    assert {spot: [cell.value for cell in cells] for spot, cells in known(pays.arena, WORK).items()} == {
+    assert {spot: [cell.value for cell in cells] for spot, cells in known_cells(pays.arena, WORK).items()} == {
         spot: [cell.value for cell in cells] for spot, cells in paid.items()
     }
     assert pays.failed == []
@@ -85,7 +84,7 @@ async def half_failing_later(playbook: Playbook, task: Task, replicate: int) -> 
 
 
 @pytest.mark.parametrize("score", [half_failing, half_failing_later])
-async def test_what_raises_has_failed_and_is_told_at_once_but_is_no_score(score: Scoring) -> None:
+async def test_what_raises_has_failed_and_is_told_at_once_but_is_no_score(score: ScoringFunction) -> None:
     pays = Pays(score)
     paid = await pays()
     failed = [cells[0] for cells in paid.values() if cells[0].value is None]
@@ -188,8 +187,8 @@ async def test_another_version_of_a_measure_shares_no_score_with_it() -> None:
     pays = Pays(by_number)
     await pays()
     newer = FunctionEvaluator(by_number, pays.store, "ann", [Measure(version=2)])
-    assert known(newer, WORK) == {}
-    assert len(known(FunctionEvaluator(by_number, pays.store, "bob"), WORK)) == 20
+    assert known_cells(newer, WORK) == {}
+    assert len(known_cells(FunctionEvaluator(by_number, pays.store, "bob"), WORK)) == 20
 
 
 async def test_it_performs_nothing() -> None:

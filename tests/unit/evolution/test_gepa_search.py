@@ -17,17 +17,16 @@ from test_reflection import editor
 from model_server import Answer
 from seedbed.errors import BudgetSpent, PlaybookError, SeedbedError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator
-from seedbed.evolution.learning.lessons import Failure
-from seedbed.evolution.offer import Offer
+from seedbed.evolution.learning.lessons import PoorCase
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.external.gepa import GEPA
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Performs, Search
+from seedbed.evolution.protocols import Offer, Performs, Search
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -44,14 +43,14 @@ DECIDING = Dataset(tuple(Task(f"s{n}", {"n": str(n)}, WORDS[n % 4]) for n in ran
 
 
 def proposed(
-    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[object], chance: np.random.Generator
+    parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[object], chance: np.random.Generator
 ) -> list[str]:
     """Whatever failed, another sentence will do."""
     return [f"{gene.value} {chance.choice(BANK)}"]
 
 
 def answering(
-    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[object], chance: np.random.Generator
+    parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[object], chance: np.random.Generator
 ) -> list[str]:
     """The word that a task wanted which failed."""
     return [f"{gene.value} Say {poor[0].task.expected}."] if gene.path == "roles.agent.system" else []
@@ -96,9 +95,9 @@ async def test_it_finds_what_failing_tasks_want_and_stops_when_nothing_fails_any
 
 
 async def test_who_proposes_sees_only_tasks_that_may_be_read_and_that_failed() -> None:
-    seen: list[Failure] = []
+    seen: list[PoorCase] = []
 
-    def watching(parent: Playbook, gene: Gene, poor: Sequence[Failure], *more: Any) -> list[str]:
+    def watching(parent: Playbook, gene: Gene, poor: Sequence[PoorCase], *more: Any) -> list[str]:
         seen.extend(poor)
         return answering(parent, gene, poor, *more)
 

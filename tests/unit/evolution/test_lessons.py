@@ -7,9 +7,9 @@ from seedbed.errors import Problem
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.evolution.learning.lessons import RECALLED, Failure, Lessons, described
-from seedbed.evolution.offer import Offer
+from seedbed.evolution.learning.lessons import RECALLED, Lessons, PoorCase, described
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run, Turn
 
@@ -107,7 +107,7 @@ def run(*turns: Turn, **more: Any) -> Run:
 def test_a_case_is_told_with_all_that_there_is_to_read() -> None:
     task = Task("t", {"question": "Why?"}, "Because.")
     dialogue = run(turn("draft", "Hm."), turn("final", "No idea."))
-    parts = Failure(task, 0.25, "does not match", "No idea.", dialogue).parts(2)
+    parts = PoorCase(task, 0.25, "does not match", "No idea.", dialogue).parts(2)
     assert [(part.name, part.text) for part in parts] == [
         ("task_2", '{"question":"Why?"}'),
         ("expected_2", "Because."),
@@ -120,6 +120,6 @@ def test_a_case_is_told_with_all_that_there_is_to_read() -> None:
 
 def test_a_single_turn_says_no_more_than_the_answer_but_a_failure_does() -> None:
     task = Task("t", {"question": "Why?"})
-    assert [part.name for part in Failure(task, 0, run=run(turn("final", "Hm."))).parts(1)] == ["task_1", "answer_1"]
-    failed = Failure(task, None, run=run(status="failed", error="the model broke")).parts(1)
+    assert [part.name for part in PoorCase(task, 0, run=run(turn("final", "Hm."))).parts(1)] == ["task_1", "answer_1"]
+    failed = PoorCase(task, None, run=run(status="failed", error="the model broke")).parts(1)
     assert (failed[0].about, failed[-1].text) == ("Case 1 was not scored.", "[the run failed]\nthe model broke")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Search
-from seedbed.evolution.variation.numbers import Numbers, numbers, polynomial, sbx
+from seedbed.evolution.variation.numbers import NumberVariation, numbers, polynomial, sbx
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -99,7 +99,7 @@ async def test_only_numbers_change_and_all_of_them_do_in_time() -> None:
     changed = set()
     parent, mate = START, with_genes(START, {"parameters.steps": 6, "parameters.bare": 2.0})
     for event in range(60):
-        child = await Numbers()(parent, [mate], search(), str(event))
+        child = await NumberVariation()(parent, [mate], search(), str(event))
         if child:
             before, after = genes(parent), genes(child)
             changed |= {path for path in before if before[path].value != after[path].value}
@@ -110,7 +110,7 @@ async def test_only_numbers_change_and_all_of_them_do_in_time() -> None:
 
 
 async def test_without_a_mate_numbers_are_drawn_from_all_over_their_range() -> None:
-    drawn = [await Numbers()(START, [], search(), str(event)) for event in range(200)]
+    drawn = [await NumberVariation()(START, [], search(), str(event)) for event in range(200)]
     found = {path: [genes(child)[path].value for child in drawn if child] for path in numbers(START)}
     assert set(found["parameters.steps"]) == {1, 2, 3, 4, 5, 6}
     for path, low, high in (("roles.writer.temperature", 0, 2), ("parameters.bare", 0, 8)):
@@ -129,23 +129,23 @@ async def test_a_threshold_never_falls() -> None:
     mate = with_genes(strict, {"parameters.surety": 0.9})
     for event in range(40):
         for parent, other in ((strict, mate), (mate, strict)):
-            child = await Numbers()(parent, [other], search(strict), str(event))
+            child = await NumberVariation()(parent, [other], search(strict), str(event))
             assert child is None or child.threshold > parent.threshold
 
 
 async def test_what_is_drawn_depends_on_the_event_and_the_seed_alone() -> None:
     mate = with_genes(START, {"parameters.steps": 6})
-    one, same, other = [await Numbers()(START, [mate], search(seed=seed), "e1") for seed in (0, 0, 1)]
+    one, same, other = [await NumberVariation()(START, [mate], search(seed=seed), "e1") for seed in (0, 0, 1)]
     assert one == same
     assert one != other
 
 
 async def test_a_playbook_without_numbers_has_no_such_child() -> None:
     plain = Playbook.from_document({"roles": {"writer": {"system": "Be brief."}}})
-    assert await Numbers()(plain, [plain], search(plain), "e") is None
+    assert await NumberVariation()(plain, [plain], search(plain), "e") is None
 
 
 async def test_numbers_are_not_longer_than_anybody_needs() -> None:
-    child = await Numbers()(START, [], search(), "e")
+    child = await NumberVariation()(START, [], search(), "e")
     assert child is not None
     assert len(str(child.roles["writer"].temperature)) <= 8

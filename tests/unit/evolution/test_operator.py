@@ -9,7 +9,7 @@ from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.testing.optimizer import BANK, READ, START
 
-WAYS = operators(START, bank=BANK, tasks=READ.tasks, models=("fast", "deep"))
+WAYS = operators(START, instructions=BANK, tasks=READ.tasks, models=("fast", "deep"))
 MATE = with_genes(START, {"parameters.bold": 0.9, "roles.writer.system": "Be kind. Name your source."})
 
 

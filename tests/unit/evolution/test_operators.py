@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evolution.operator import Operator
+from seedbed.evolution.protocols import Operator
 from seedbed.evolution.variation.checks import problems
 from seedbed.evolution.variation.demonstrations import GoodRuns
 from seedbed.evolution.variation.operators import CrossGenes, CrossSentences, demonstrated, operators, reworded
@@ -183,7 +183,7 @@ async def test_children_are_sound_and_leave_locks_rules_and_placeholders_alone(s
     rng = random.Random(seed)
     start = samples.random_start(rng)
     search = samples.search(start, seed=seed)
-    given = {"bank": samples.BANK, "tasks": samples.TASKS, "models": ["fast", "strong"]}
+    given = {"instructions": samples.BANK, "tasks": samples.TASKS, "models": ["fast", "strong"]}
     ways = operators(start, **given)
     family = [start]
     for event in range(40):
@@ -219,7 +219,9 @@ async def test_the_same_event_makes_the_same_child_and_others_mostly_others() ->
             "demos.label": [],
         },
     )
-    for operator in operators(start, bank=samples.BANK, tasks=samples.TASKS, models=["fast", "a", "b", "c", "d"]):
+    for operator in operators(
+        start, instructions=samples.BANK, tasks=samples.TASKS, models=["fast", "a", "b", "c", "d"]
+    ):
         once, again = [await children(operator, start, [mate], 20) for _ in range(2)]
         assert once == again
         if not operator.name.startswith(("turn a list", "change the cue of roles", "take from the bank steps")):
@@ -244,8 +246,8 @@ def test_operators_are_those_that_the_genes_have_a_use_for() -> None:
     assert "demos.label" in paths(sorter(), tasks=TASKS)
     assert "demos.label" in paths(sorter(), runs=GoodRuns("exact_match", []))
     assert paths(sorter(locked=["roles.*", "steps.*"])) == set()
-    assert len({each.name for each in operators(sorter(), bank=BANK, tasks=TASKS)}) == len(
-        operators(sorter(), bank=BANK, tasks=TASKS)
+    assert len({each.name for each in operators(sorter(), instructions=BANK, tasks=TASKS)}) == len(
+        operators(sorter(), instructions=BANK, tasks=TASKS)
     )
 
 
@@ -267,7 +269,7 @@ def test_a_step_that_is_asked_the_task_itself_gets_no_prompt_that_hides_it() -> 
 
 
 async def test_an_operator_has_nothing_to_do_where_its_gene_is_locked_or_gone() -> None:
-    for operator in operators(sorter(), bank=BANK, tasks=TASKS, models=["fast", "strong"]):
+    for operator in operators(sorter(), instructions=BANK, tasks=TASKS, models=["fast", "strong"]):
         other = Playbook.from_document({"roles": {"poet": {"system": "Rhyme. Be kind."}}, "locked": ["*"]})
         assert await children(operator, other, [sorter()], 5) == []
         assert await children(operator, sorter(locked=["*"]), [sorter()], 5) == []
@@ -276,18 +278,18 @@ async def test_an_operator_has_nothing_to_do_where_its_gene_is_locked_or_gone() 
 async def test_sentences_come_from_the_bank_one_by_one_and_texts_whole() -> None:
     path, start = "roles.sorter.system", sorter(demos={})
     bank = ["Look closely. Then decide.", "Sort {nothing}."]
-    assert await values(named(start, f"replace a sentence of {path}", bank=bank), start, path) == {
+    assert await values(named(start, f"replace a sentence of {path}", instructions=bank), start, path) == {
         "Look closely.",
         "Then decide.",
     }
-    assert await values(named(start, f"take from the bank {path}", bank=bank), start, path) == {
+    assert await values(named(start, f"take from the bank {path}", instructions=bank), start, path) == {
         "Look closely. Then decide."
     }
 
 
 async def test_a_whole_text_from_the_bank_must_tell_the_task() -> None:
     path = "steps.label.prompt"
-    operator = named(sorter(), f"take from the bank {path}", bank=["Label it.", "Label this: {text}"])
+    operator = named(sorter(), f"take from the bank {path}", instructions=["Label it.", "Label this: {text}"])
     assert await values(operator, sorter(), path) == {"Label this: {text}"}
 
 

@@ -10,12 +10,12 @@ import pytest
 from seedbed.errors import PlaybookError, SettingsError
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.portfolio import Portfolio
-from seedbed.evolution.optimizers.registry import SearchInputs, names, only_text, optimizer
+from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer, names, only_text
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.testing.optimizer import BANK, READ, START
 
-MEANS = SearchInputs(START, bank=BANK, gene="roles.writer.system", tasks=READ.tasks)
+MEANS = SearchInputs(START, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
 PLAIN = Playbook.from_document(
     {
         "roles": {"a": {"model": "m", "system": "Be kind."}},
@@ -30,45 +30,45 @@ def test_names_are_sorted_and_each_makes_the_one_it_names() -> None:
     assert names() == sorted(names())
     assert {"best_of", "nsga2", "portfolio", "reflection"} <= {*names()}
     for name in names():
-        assert optimizer(name, replace(MEANS, reflector="deep")).identity["optimizer"] == name
+        assert make_optimizer(name, replace(MEANS, reflector="deep")).identity["optimizer"] == name
 
 
 def test_options_are_written_in_brackets() -> None:
-    assert optimizer("best_of(brood=3)", MEANS).identity["brood"] == 3
-    assert optimizer("best_of", MEANS).identity["brood"] == 8
+    assert make_optimizer("best_of(brood=3)", MEANS).identity["brood"] == 3
+    assert make_optimizer("best_of", MEANS).identity["brood"] == 8
 
 
 def test_a_name_nearly_right_is_guessed() -> None:
     with pytest.raises(SettingsError, match=r"\"nsga\".*expected one of: .*portfolio.*Did you mean nsga2\?"):
-        optimizer("nsga", MEANS)
+        make_optimizer("nsga", MEANS)
     with pytest.raises(SettingsError, match="expected one of") as wrong:
-        optimizer("qqqqqq", MEANS)
+        make_optimizer("qqqqqq", MEANS)
     assert "Did you mean" not in str(wrong.value)
 
 
 @pytest.mark.parametrize("written", ["best_of(size=3)", "portfolio(brood=3)", "nsga2(colour='red')"])
 def test_options_that_it_does_not_have_are_refused(written: str) -> None:
     with pytest.raises(SettingsError, match="expected options that it has"):
-        optimizer(written, MEANS)
+        make_optimizer(written, MEANS)
 
 
 @pytest.mark.parametrize("written", ["best_of(", "best_of(3)", "best_of(brood=open('x'))"])
 def test_what_cannot_be_read_is_refused(written: str) -> None:
     with pytest.raises(SettingsError, match="such as nsga2"):
-        optimizer(written, MEANS)
+        make_optimizer(written, MEANS)
 
 
 def test_one_that_reads_transcripts_needs_a_model_for_that() -> None:
     with pytest.raises(SettingsError, match="--reflector"):
-        optimizer("reflection", MEANS)
-    assert "reflection" in optimizer("portfolio", replace(MEANS, reflector="deep")).identity["arms"]
+        make_optimizer("reflection", MEANS)
+    assert "reflection" in make_optimizer("portfolio", replace(MEANS, reflector="deep")).identity["arms"]
 
 
 def test_best_of_n_is_always_an_arm_of_the_portfolio_and_learns_nothing() -> None:
-    found = optimizer("portfolio", MEANS)
+    found = make_optimizer("portfolio", MEANS)
     assert isinstance(found, Portfolio)
     assert isinstance(found.optimizers["best_of"], BestOf)
-    proposed = optimizer("portfolio", replace(MEANS, reflector="deep"))
+    proposed = make_optimizer("portfolio", replace(MEANS, reflector="deep"))
     assert isinstance(proposed, Portfolio)
     assert proposed.optimizers["best_of"].identity["from_start"] is True
     assert proposed.optimizers["reflection"].identity["from_start"] is False
@@ -79,15 +79,15 @@ def test_best_of_n_is_always_an_arm_of_the_portfolio_and_learns_nothing() -> Non
     [
         (MEANS, ["best_of", "bootstrap", "population"]),
         (replace(MEANS, tasks=()), ["best_of", "population"]),
-        (replace(MEANS, bank=()), ["best_of", "bootstrap", "population"]),
+        (replace(MEANS, instructions=()), ["best_of", "bootstrap", "population"]),
         (replace(MEANS, reflector="deep"), ["bank", "best_of", "bootstrap", "reflection"]),
-        (replace(MEANS, reflector="deep", bank=()), ["best_of", "bootstrap", "reflection"]),
-        (SearchInputs(PLAIN, bank=BANK, tasks=READ.tasks), ["best_of", "bootstrap", "population"]),
-        (SearchInputs(NO_DEMOS, bank=BANK, tasks=READ.tasks), ["best_of", "population"]),
+        (replace(MEANS, reflector="deep", instructions=()), ["best_of", "bootstrap", "reflection"]),
+        (SearchInputs(PLAIN, instructions=BANK, tasks=READ.tasks), ["best_of", "bootstrap", "population"]),
+        (SearchInputs(NO_DEMOS, instructions=BANK, tasks=READ.tasks), ["best_of", "population"]),
     ],
 )
 def test_the_portfolio_has_an_arm_for_all_there_are_means_for(means: SearchInputs, arms: list[str]) -> None:
-    assert sorted(optimizer("portfolio", means).identity["arms"]) == arms
+    assert sorted(make_optimizer("portfolio", means).identity["arms"]) == arms
 
 
 def test_a_function_may_read_and_propose_instead_of_a_model() -> None:
@@ -95,9 +95,9 @@ def test_a_function_may_read_and_propose_instead_of_a_model() -> None:
         return ["Be kind."]
 
     means = replace(MEANS, reflector=propose)
-    assert "reflection" in optimizer("portfolio", means).identity["arms"]
+    assert "reflection" in make_optimizer("portfolio", means).identity["arms"]
     for name in ("reflection", "gepa"):
-        identity = optimizer(name, means).identity
+        identity = make_optimizer(name, means).identity
         assert identity["propose"].endswith("propose")
         assert "model" not in identity
 
@@ -114,9 +114,9 @@ def test_a_package_may_offer_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "weeds" not in names()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "weeds" in names()
-    assert optimizer("weeds(rows=5)", MEANS).identity["brood"] == 5
+    assert make_optimizer("weeds(rows=5)", MEANS).identity["brood"] == 5
     with pytest.raises(SettingsError, match="optimizer weeds"):
-        optimizer("weeds(columns=5)", MEANS)
+        make_optimizer("weeds(columns=5)", MEANS)
 
 
 def test_candidates_are_the_start_with_each_text_of_the_bank() -> None:
@@ -126,7 +126,7 @@ def test_candidates_are_the_start_with_each_text_of_the_bank() -> None:
 
 
 def test_with_worked_examples_the_start_comes_first_and_each_text_alone_and_with_them() -> None:
-    found = SearchInputs(PLAIN, bank=BANK, tasks=READ.tasks, demos=2).candidates()
+    found = SearchInputs(PLAIN, instructions=BANK, tasks=READ.tasks, demos=2).candidates()
     shown = [(each.roles["a"].system, len(genes(each)["demos.answer"].value)) for each in found]
     assert shown == [("Be kind.", 2), *((text, demos) for text in BANK for demos in (0, 2))]
 

@@ -7,7 +7,7 @@ import pytest
 from driven import playbook
 from pool_samples import LENGTH, SCORE, cell
 
-from seedbed.evolution.function_evaluator import Measure
+from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.learning import effects
 from seedbed.evolution.learning.effects import Effects, believed_best, effects_of, parts
 from seedbed.evolution.pool import Pool

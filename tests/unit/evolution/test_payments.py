@@ -17,8 +17,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.evolution.evaluators import RunEvaluator, Work
-from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, Work
 from seedbed.evolution.payments import Payments
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Account, Budget
@@ -90,12 +89,12 @@ async def test_there_is_room_for_the_same_first_tasks_of_each() -> None:
 
 async def test_what_is_kept_for_later_is_not_spent_now() -> None:
     its = till(MemoryStore(), World(), Budget(runs=10))
-    its.kept = 4
+    its.reserved = 4
     assert len(await its.pay(work(0))) == 6
     assert its.is_empty(0)
     with pytest.raises(BudgetSpent):
         await its.pay(work(1))
-    its.kept = 0
+    its.reserved = 0
     assert not its.is_empty(0)
     assert len(await its.pay(work(1))) == 4
 
@@ -233,9 +232,9 @@ async def test_money_is_counted_and_no_more_is_launched_than_it_would_pay() -> N
 async def test_money_of_an_earlier_life_is_spent(calls: int) -> None:
     async def searched(its: Payments) -> list[Cell]:
         cells = await its.pay(work(0))
-        its.kept = 8
+        its.reserved = 8
         cells += await its.pay(work(1, 2))  # for the first two tasks of which there is room
-        its.kept = 0
+        its.reserved = 0
         return cells + await its.pay(work(1, 2))
 
     whole = till(MemoryStore(), World(usd=0.1), BOTH)

@@ -8,9 +8,9 @@ from search_samples import START, playbook, portfolio, right, tasks
 from seedbed.errors import DatasetError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evolution.allocation import Uniform
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import Plan, parted
+from seedbed.evolution.plan import Plan, split_tasks
 from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import digest
@@ -40,7 +40,7 @@ def test_with_other_tasks_that_confirm_all_of_these_decide_or_are_read() -> None
 
 
 def test_the_same_seed_parts_the_tasks_in_the_same_way_and_another_does_not() -> None:
-    one, same, other = (parted(FORTY, seed) for seed in (1, 1, 2))
+    one, same, other = (split_tasks(FORTY, seed) for seed in (1, 1, 2))
     assert one == same
     assert ids(one.only(split="confirm")) != ids(other.only(split="confirm"))
 
@@ -72,7 +72,7 @@ def test_no_task_is_in_two_parts(one: str, other: str) -> None:
 
 
 def test_tasks_that_decide_there_must_be() -> None:
-    with pytest.raises(DatasetError, match="none that decide"):
+    with pytest.raises(DatasetError, match="no select tasks"):
         Plan(start=START, optimizer=BestOf([]), select=Dataset(()))
 
 

@@ -8,7 +8,7 @@ import pytest
 from pool_samples import LENGTH, SCORE, book, cell, pool_of
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.pool import DOUBT, Pool, Standing
+from seedbed.evolution.pool import DOUBT, Pool, PoolStanding
 from seedbed.evolution.protocols import Offer
 
 SELECT, REFLECT = [f"t{n}" for n in range(6)], ["r0", "r1"]
@@ -32,14 +32,14 @@ class Slow:
         own = {task: self.told[playbook, task, metric] for task in tasks if (playbook, task, metric) in self.told}
         return {task: sum(values) / len(values) for task, values in own.items()}
 
-    def standing(self, playbook: str, start: str, metric: str) -> Standing:
+    def standing(self, playbook: str, start: str, metric: str) -> PoolStanding:
         own, first = self.scores(playbook, metric, SELECT), self.scores(start, metric, SELECT)
         apart = [own[task] - first[task] for task in own if task in first]
         weight = len(apart) + DOUBT
         plain = sum(own.values()) / len(own) if own else 0.0
         mean = sum(first.values()) / len(first) + sum(apart) / weight if apart else plain
         spread = sum(each**2 for each in apart) / weight - (sum(apart) / weight) ** 2
-        return Standing(mean, math.sqrt(max(spread, 0.25 / weight) / weight), len(own))
+        return PoolStanding(mean, math.sqrt(max(spread, 0.25 / weight) / weight), len(own))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -16,11 +16,10 @@ from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, Setting
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.evolution.learning.lessons import Failure, Lesson
-from seedbed.evolution.offer import Offer
+from seedbed.evolution.learning.lessons import Lesson, PoorCase
 from seedbed.evolution.optimizers.reflection import Reflection
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Performs, Search
+from seedbed.evolution.protocols import Offer, Performs, Search
 from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
@@ -106,7 +105,7 @@ class World:
 
 
 def needs(
-    parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[Lesson], chance: np.random.Generator
+    parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[Lesson], chance: np.random.Generator
 ) -> list[str]:
     """Names what the first case needs."""
     return [f"{gene.value} Mind the {poor[0].task.expected}."]
@@ -125,14 +124,14 @@ def editor(
             "usd_per_million": [0, 1_000_000],
         }
         settings = Settings(by="ada", models={"strong": card})
-        house = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
+        runner = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
         ledger = Ledger(limit_usd, kept=0.0)
         asked: list[str] = []
 
         async def perform(name: str, playbook: Playbook, inputs: Mapping[str, Any]) -> Run:
             if names is not None:
                 names.append(name)
-            done = await house.once(name.replace("/", "-"), playbook, dict(inputs), 7, ledger=ledger)
+            done = await runner.perform_once(name.replace("/", "-"), playbook, dict(inputs), 7, ledger=ledger)
             asked.append(done.turns[-1].messages[-1][1])
             return done
 
@@ -212,7 +211,7 @@ async def test_a_function_may_be_async_and_what_it_proposes_is_checked() -> None
     told: list[Sequence[Lesson]] = []
 
     async def propose(
-        parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[Lesson], chance: np.random.Generator
+        parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[Lesson], chance: np.random.Generator
     ) -> list[str]:
         await asyncio.sleep(0)
         told.append(lessons)
@@ -238,7 +237,7 @@ async def test_complementary_playbooks_are_merged() -> None:
     )
 
     def divided(
-        parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[Lesson], chance: np.random.Generator
+        parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[Lesson], chance: np.random.Generator
     ) -> list[str]:
         own = {GENE: "Mind sources.", "roles.critic.system": "Mind numbers."}
         return [own[gene.path]] if parent == start and gene.path in own else []
@@ -294,7 +293,7 @@ async def test_locked_texts_and_steps_that_are_told_the_task_itself_are_not_touc
     asked: list[str] = []
 
     def propose(
-        parent: Playbook, gene: Gene, poor: Sequence[Failure], lessons: Sequence[Lesson], chance: np.random.Generator
+        parent: Playbook, gene: Gene, poor: Sequence[PoorCase], lessons: Sequence[Lesson], chance: np.random.Generator
     ) -> list[str]:
         asked.append(gene.path)
         return needs(parent, gene, poor, lessons, chance)

@@ -8,11 +8,11 @@ from search_samples import START, OtherModels, playbook, right, searched, tasks
 from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.allocation import Uniform
-from seedbed.evolution.evolve import Told
-from seedbed.evolution.function_evaluator import FunctionEvaluator
+from seedbed.evolution.evaluators import FunctionEvaluator
+from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NONE
-from seedbed.evolution.searches import past, recalled, searches
+from seedbed.evolution.plan import NO_TASKS
+from seedbed.evolution.searches import find_search, list_searches, recall_search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.scorecard import number
 from seedbed.reports.search_summary import Summary
@@ -27,7 +27,7 @@ class Interrupted(Exception):
 
 
 def after(steps: int) -> object:
-    def watch(told: Told) -> None:
+    def watch(told: SearchProgress) -> None:
         if len(told.steps) == steps:
             raise Interrupted
 
@@ -37,8 +37,8 @@ def after(steps: int) -> object:
 async def test_a_search_is_told_again_as_it_was() -> None:
     store = MemoryStore()
     found = await searched(store, several=True)
-    (only,) = searches(store)
-    again = recalled(store, only, {"length": "lower"})
+    (only,) = list_searches(store)
+    again = recall_search(store, only, {"length": "lower"})
     same = ("search", "start", "best", "budget", "spent", "ended", "optimism", "confirmed")
     assert [getattr(again, name) for name in same] == [getattr(found, name) for name in same]
     one, other = Summary(found, better={"length": "lower"}), Summary(again, better={"length": "lower"})
@@ -58,16 +58,16 @@ async def test_the_newest_search_comes_first() -> None:
     store = MemoryStore()
     first = await searched(store, seed=1)
     second = await searched(store, seed=2)
-    assert [each.search for each in searches(store)] == [second.search, first.search]
+    assert [each.search for each in list_searches(store)] == [second.search, first.search]
 
 
 async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None:
     store = MemoryStore()
     with pytest.raises(Interrupted):
         await searched(store, watch=after(2))
-    (only,) = searches(store)
+    (only,) = list_searches(store)
     assert (only.ended, only.end, only.confirmed, len(only.steps)) == ("", None, None, 2)
-    found = recalled(store, only)
+    found = recall_search(store, only)
     assert found.spent["runs"] == sum(step.runs for step in found.steps) > 0
     summary = Summary(found)
     assert summary.unconfirmed == "Nothing is confirmed: the search has not ended."
@@ -76,12 +76,12 @@ async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None
 
 async def test_scores_that_came_later_change_nothing() -> None:
     store = MemoryStore()
-    found = await searched(store, confirm=NONE)
+    found = await searched(store, confirm=NO_TASKS)
     rows = found.pool.standings()[2]
     half = next(place for place, count in enumerate(rows) if 0 < count < 40)
     once_more = BestOf([found.pool.playbooks[half]])
-    await searched(store, confirm=NONE, optimizer=once_more, allocation=Uniform())
-    again = recalled(store, past(store, found.search))
+    await searched(store, confirm=NO_TASKS, optimizer=once_more, allocation=Uniform())
+    again = recall_search(store, find_search(store, found.search))
     assert again.pool.standing(half) == found.pool.standing(half)
 
 
@@ -90,7 +90,7 @@ async def test_scores_by_another_metric_are_not_mixed_in(arena: type[FunctionEva
     store = MemoryStore()
     await searched(store, several=True, optimizer=BestOf(SET), arena=arena)
     found = await searched(store, optimizer=BestOf(SET), arena=arena)
-    again = recalled(store, past(store, found.search))
+    again = recall_search(store, find_search(store, found.search))
     assert again.pool.metrics == ["score"]
     assert [again.pool.standing(place) for place in range(3)] == [found.pool.standing(place) for place in range(3)]
 
@@ -103,7 +103,7 @@ async def test_runs_that_failed_count_as_they_did() -> None:
 
     store = MemoryStore()
     found = await searched(store, optimizer=BestOf(SET), scoring=crashes)
-    again = recalled(store, past(store, found.search))
+    again = recall_search(store, find_search(store, found.search))
     assert again.pool.standing(1) == found.pool.standing(1)
     assert sum(1 for _ in store.facts(Query(kind="lapse"))) > 0
 
@@ -111,19 +111,19 @@ async def test_runs_that_failed_count_as_they_did() -> None:
 async def test_a_search_is_found_by_how_its_name_begins() -> None:
     store = MemoryStore()
     found = await searched(store, optimizer=BestOf(SET))
-    assert past(store, short(found.search)).search == found.search
-    assert past(store, found.search).search == found.search
+    assert find_search(store, short(found.search)).search == found.search
+    assert find_search(store, found.search).search == found.search
     with pytest.raises(NotFound, match=r"is no search of this store; `seedbed search list` shows them"):
-        past(store, "ffff")
+        find_search(store, "ffff")
     await searched(store, optimizer=BestOf(SET), confirm=tasks(5, "c"))
     with pytest.raises(NotFound, match="begins several searches"):
-        past(store, "")
+        find_search(store, "")
 
 
 async def test_before_its_first_step_a_search_has_nothing_but_its_start() -> None:
     store = MemoryStore()
     with pytest.raises(Interrupted):
         await searched(store, watch=after(0))
-    (only,) = searches(store)
+    (only,) = list_searches(store)
     assert (only.best, only.score, only.spent["runs"]) == (START.digest, None, 0)
-    assert not recalled(store, only).improved
+    assert not recall_search(store, only).improved

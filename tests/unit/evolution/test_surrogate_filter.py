@@ -15,12 +15,12 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.surrogate import LEAST
 from seedbed.evolution.allocation import Allocation, Halving, Pooling, Uniform
+from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.evolve import Evolution, evolve
-from seedbed.evolution.function_evaluator import FunctionEvaluator, Measure
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Offer, Search
-from seedbed.evolution.searches import past, recalled
+from seedbed.evolution.searches import find_search, recall_search
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search import to_markdown
@@ -196,7 +196,7 @@ async def test_a_report_tells_what_was_skipped_and_how_often_that_was_wrong() ->
         assert "What was skipped" in report
         assert f"{told.candidates:,} of them were skipped" in report
         assert "skipping was wrong in 0% [0%, " in report
-    again = recalled(store, past(store, found.search))
+    again = recall_search(store, find_search(store, found.search))
     assert [skip.key for skip in again.skips] == [skip.key for skip in found.skips]
     assert Summary(again).skipped == told
     assert "What was skipped" not in to_markdown(await searched(surrogate=False))

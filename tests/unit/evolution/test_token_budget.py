@@ -60,11 +60,11 @@ def greedy(store: Store, number: int, taken: list[int]) -> Bench:
     settings = Settings(by="ada", models={"oracle": card})
     models = Registry(settings.models)
     models["oracle"].chat.taken = taken  # type: ignore[attr-defined]
-    house = Runner(settings, store, Library(store, "ada"), models, Spending(settings, store))
-    house.lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    runner = Runner(settings, store, Library(store, "ada"), models, Spending(settings, store))
+    runner.lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
-        return await house.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
+        return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
     return Bench(store, performed, lambda _: {"oracle": "1"}, "ada", at_once=5)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.training import Trained, Training, train
+from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
@@ -23,13 +22,6 @@ from seedbed.storage.store import Query
 START, BETTER = agent("[0-2]"), agent("[0-9]+")
 
 
-def by_sets(*candidates: Playbook) -> Any:
-    def searching(start: Playbook, tasks: Sequence[Task]) -> BestOf:
-        return BestOf(candidates)
-
-    return searching
-
-
 def kept(store: MemoryStore) -> Library:
     library = Library(store, "ada")
     library.keep(START, because="start")
@@ -37,10 +29,10 @@ def kept(store: MemoryStore) -> Library:
     return library
 
 
-async def step(store: MemoryStore, number: int, *candidates: Playbook, its_bench: Any = None, **more: Any) -> Trained:
-    training = Training(
-        "mail", by_sets(*(candidates or (BETTER,))), **{"enough": 12, "budget": Budget(runs=200), **more}
-    )
+async def step(
+    store: MemoryStore, number: int, *candidates: Playbook, its_bench: Any = None, **more: Any
+) -> TrainingStep:
+    training = Training("mail", BestOf(candidates or (BETTER,)), **{"enough": 12, "budget": Budget(runs=200), **more})
     arena = RunEvaluator(its_bench or bench(store), [ExactMatch()])
     return await train(training, Task(f"n{number}", {"n": number}, str(number)), arena, Library(store, "ada"))
 
@@ -130,11 +122,11 @@ async def test_only_a_branch_learns() -> None:
     store = MemoryStore()
     kept(store)
     store.move("channels/production", {"stable": START.digest}, expected=None, because="first", by="ada")
-    training = Training("channels/production", by_sets(BETTER))
+    training = Training("channels/production", BestOf([BETTER]))
     arena, task = RunEvaluator(bench(store), [ExactMatch()]), Task("t", {"n": 1}, "1")
     with pytest.raises(SettingsError, match="found the channel channels/production; expected a branch"):
         await train(training, task, arena, Library(store, "ada"))
     with pytest.raises(NotFound, match='no branch is called "absent"'):
-        await train(Training("absent", by_sets(BETTER)), task, arena, Library(store, "ada"))
+        await train(Training("absent", BestOf([BETTER])), task, arena, Library(store, "ada"))
     with pytest.raises(SettingsError, match="at least 8 examples"):
-        Training("mail", by_sets(BETTER), enough=3)
+        Training("mail", BestOf([BETTER]), enough=3)

@@ -18,7 +18,7 @@ from seedbed.experiments.compare import compare
 from seedbed.experiments.experiment import Experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
-from seedbed.stats.sequential import Answer
+from seedbed.stats.rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
@@ -111,11 +111,11 @@ async def test_tasks_are_begun_in_the_registered_order_with_the_same_seed_in_bot
     begun: list[str] = []
     seeds: dict[str, set[int]] = {}
 
-    async def hear(playbook: Playbook, task: Task, seed: int) -> None:
+    async def on_event(playbook: Playbook, task: Task, seed: int) -> None:
         begun.append(task.id)
         seeds.setdefault(task.id, set()).add(seed)
 
-    await compare(SOME, agent("[0-5]|1."), numbers(20), ExactMatch(), bench(store, hear))
+    await compare(SOME, agent("[0-5]|1."), numbers(20), ExactMatch(), bench(store, on_event))
     (plan,) = registered(store)
     assert begun == [name for name in plan.order for _ in range(2)]
     assert {len(each) for each in seeds.values()} == {1}

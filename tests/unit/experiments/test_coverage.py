@@ -22,7 +22,7 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment import to_markdown
 from seedbed.reports.experiment_page import to_html
-from seedbed.runs.cassette import Mode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.stage import Stage
@@ -115,7 +115,7 @@ async def test_a_verdict_about_live_runs_has_no_such_flag_and_one_that_says_noth
     past = await lived(space)
     live = await space.compare(A, SAME, on=past.tasks, metric=ExactMatch())
     assert "replay_coverage" not in certificate(space.store, live.experiment).flags
-    silent = await compare(A, SAME, past.tasks, ExactMatch(), replayed(space.bench, space.house))
+    silent = await compare(A, SAME, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
     proof = certificate(space.store, silent.experiment)
     assert (proof.problems, proof.coverage, proof.flags["replay_coverage"]) == ((), None, False)
 
@@ -139,7 +139,7 @@ async def test_a_replay_that_is_tried_again_later_does_not_make_a_verdict_doubtf
     thirteen = next(task for task in past.tasks if task.inputs["n"] == 13)
     for playbook in (A, SAME):  # it fails again, and ends once more
         with pytest.raises(RunError):
-            await Replayer(space.house, Mode("lenient"))("", playbook, thirteen, 1, Ledger())
+            await Replayer(space.runner, ReplayMode("lenient"))("", playbook, thirteen, 1, Ledger())
     assert len(list(space.store.facts(Query(kind="run")))) > ends
     assert is_sound(space.store, verdict)
 

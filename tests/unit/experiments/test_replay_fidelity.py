@@ -32,7 +32,7 @@ from seedbed.experiments.replay.replay import (
     replayed,
 )
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import Mode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.recorder import recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -43,7 +43,7 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
 
-STRICT, LENIENT = Mode("strict"), Mode("lenient")
+STRICT, LENIENT = ReplayMode("strict"), ReplayMode("lenient")
 
 sent: list[str] = []
 
@@ -113,7 +113,7 @@ def known(count: int = 10) -> list[Task]:
 async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None:
     space = await lived()
     past = history(past_runs(space.store, playbook=A.digest), by=(), known=known())
-    bench = replayed(space.bench, space.house)
+    bench = replayed(space.bench, space.runner)
     card = await evaluate(A, past.tasks, ExactMatch(), bench)
     values = {cell.task: cell.value for cell in card.cells}
     assert sorted(value for value in values.values() if value is not None) == [1.0] * 9
@@ -127,11 +127,11 @@ async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None
 async def test_what_was_replayed_is_not_replayed_again() -> None:
     space = await lived()
     past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    first = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house))
+    first = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
     facts = len(list(space.store.facts(Query(kind="turn"))))
-    again = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house))
+    again = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
     assert [cell.value for cell in again.cells] == [cell.value for cell in first.cells]
-    other = replayed(space.bench, space.house)
+    other = replayed(space.bench, space.runner)
     for task in past.tasks:
         await other.perform("0" * 32, A, task, seed_of(task, 0), Ledger())
     assert len(list(space.store.facts(Query(kind="turn")))) == facts
@@ -140,14 +140,14 @@ async def test_what_was_replayed_is_not_replayed_again() -> None:
 async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_the_playbook() -> None:
     space = await lived()
     past = history(past_runs(space.store), by=(), known=known())
-    cells = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.house))).cells
+    cells = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
     assert all(is_invalid(cell) for cell in cells)
     assert "messages.0.text" in cells[0].reason
     ends = len(list(space.store.facts(Query(kind="run"))))
-    again = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.house))).cells
+    again = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
     assert [cell.reason for cell in again] == [cell.reason for cell in cells]
     assert len(list(space.store.facts(Query(kind="run")))) == ends  # a recording does not change
-    cells = (await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house))).cells
+    cells = (await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
     (failed,) = (cell for cell in cells if cell.value is None)
     assert not is_invalid(failed)  # it failed then, and fails again
 
@@ -155,7 +155,7 @@ async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_t
 async def test_another_replicate_has_a_seed_that_was_not_recorded() -> None:
     space = await lived()
     past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house), replicates=2)
+    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner), replicates=2)
     assert [is_invalid(cell) for cell in card.cells] == [bool(cell.replicate) for cell in card.cells]
 
 
@@ -165,17 +165,17 @@ async def test_two_runs_on_the_same_inputs_are_two_tasks_of_one_source() -> None
     past = history(past_runs(space.store), by=(), known=known())
     assert len({task.source for task in past.tasks}) == 1
     assert past.tasks.tasks[0].source
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house))
+    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
     assert {(recall(space.store, cell.run).replay or {})["of"] for cell in card.cells} == {one.id, two.id}
 
 
 async def test_a_task_that_is_no_past_run_cannot_be_replayed() -> None:
     space = await lived(1)
     with pytest.raises(DatasetError, match='task "0": found no recording'):
-        await evaluate(A, known(1), ExactMatch(), replayed(space.bench, space.house))
+        await evaluate(A, known(1), ExactMatch(), replayed(space.bench, space.runner))
     gone = Task(f"replay of {'f' * 32}", {"n": 0})
     with pytest.raises(NotFound, match="no run"):
-        await evaluate(A, [gone], ExactMatch(), replayed(space.bench, space.house))
+        await evaluate(A, [gone], ExactMatch(), replayed(space.bench, space.runner))
 
 
 async def test_a_bench_of_replays_never_has_them_performed_elsewhere_where_they_would_be_live() -> None:
@@ -185,14 +185,14 @@ async def test_a_bench_of_replays_never_has_them_performed_elsewhere_where_they_
         raise AssertionError("asked others")
 
     past = history(past_runs(space.store), by=(), known=known(1))
-    bench = replayed(replace(space.bench, elsewhere=others), space.house)
+    bench = replayed(replace(space.bench, elsewhere=others), space.runner)
     assert (await evaluate(A, past.tasks, ExactMatch(), bench)).cells[0].value == 1.0
 
 
 async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> None:
     space = await lived()
     past = history(past_runs(space.store), by=())
-    perform = Replayer(space.house, LENIENT)
+    perform = Replayer(space.runner, LENIENT)
     found = [pair async for pair in replay_all([A, B], past.tasks, perform, at_once=7)]
     assert [task.id for task, _ in found] == [task.id for task in past.tasks]
     for task, (one, two) in found:
@@ -206,7 +206,7 @@ async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> No
 async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_compared() -> None:
     space = await lived()
     past = history(past_runs(space.store), by=(), known=known())
-    perform = Replayer(space.house, STRICT)
+    perform = Replayer(space.runner, STRICT)
     every = await answerable([A], past.tasks, perform)
     assert (every.tasks, every.missed) == (past.tasks, {})
     assert set(every.steps) == {"exact"}
@@ -218,7 +218,7 @@ async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_c
 async def test_a_task_is_not_answerable_where_the_candidate_heard_what_the_control_was_told() -> None:
     space = await lived()
     past = history(past_runs(space.store), by=(), known=known())
-    found = await answerable([A, B], past.tasks, Replayer(space.house, LENIENT))
+    found = await answerable([A, B], past.tasks, Replayer(space.runner, LENIENT))
     assert (len(found.tasks), set(found.missed.values())) == (0, {SUBSTITUTED})  # also where it failed afterwards
     assert not found.steps
     with pytest.raises(DatasetError, match="fork:1"):
@@ -232,9 +232,9 @@ async def test_words_that_a_run_opened_by_the_candidate_says_are_the_candidates_
     for number in range(3):
         await space.run(opening[0], n=number, seed=number)
     past = history(past_runs(space.store, playbook=opening[0].digest), 3, by=())
-    found = await answerable(opening, past.tasks, Replayer(space.house, LENIENT))
+    found = await answerable(opening, past.tasks, Replayer(space.runner, LENIENT))
     assert set(found.missed.values()) == {SUBSTITUTED}
-    same = await answerable(opening[:1], past.tasks, Replayer(space.house, LENIENT))
+    same = await answerable(opening[:1], past.tasks, Replayer(space.runner, LENIENT))
     assert (same.missed, set(same.steps)) == ({}, {"exact"})
 
 
@@ -242,7 +242,7 @@ async def test_what_a_tool_found_for_another_may_stand_in() -> None:
     space = await lived()
     past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
     louder = Playbook.from_document({**BOOK, "program": f"{__name__}:loud"})
-    found = await answerable([A, louder], past.tasks, Replayer(space.house, LENIENT))
+    found = await answerable([A, louder], past.tasks, Replayer(space.runner, LENIENT))
     assert (found.missed, dict(found.steps)) == ({}, {"exact": 9, "substituted": 9})
 
 
@@ -252,11 +252,11 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
     for number in range(3):
         await space.run(a, n=number, seed=number)
     past = history(past_runs(space.store, playbook=a.digest), by=(), known=known())
-    anew, metric = Mode("fork", 1), ExactMatch()
+    anew, metric = ReplayMode("fork", 1), ExactMatch()
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await fidelity(past, space.house, anew, ledger=Ledger(0.5, kept=0.0))
+        await fidelity(past, space.runner, anew, ledger=Ledger(0.5, kept=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await answerable([a, b], past.tasks, Replayer(space.house, anew), ledger=Ledger(0.5, kept=0.0))
+        await answerable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
     verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
@@ -275,11 +275,11 @@ async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_w
         await space.run(dull, n=number, seed=number)
     sent.clear()
     past = history(past_runs(space.store, playbook=dull.digest), known=known(40))
-    bench = replayed(space.bench, space.house, Mode("fork", 1))
+    bench = replayed(space.bench, space.runner, ReplayMode("fork", 1))
     verdict = await compare(dull, A, past.tasks, ExactMatch(), bench)
     assert (verdict.finding, verdict.losses) == ("superior", 0)
     assert sent == []
-    again = await compare(dull, A, past.tasks, ExactMatch(), replayed(space.bench, space.house, Mode("fork", 1)))
+    again = await compare(dull, A, past.tasks, ExactMatch(), replayed(space.bench, space.runner, ReplayMode("fork", 1)))
     assert again == verdict
     assert all(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
     live = await compare(dull, A, Dataset(tuple(known(40))), ExactMatch(), space.bench)
@@ -346,8 +346,10 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
     space = await lived(1)
     (task,) = history(past_runs(space.store), by=()).tasks
 
-    def key(space: Workspace, book: Playbook = A, mode: Mode = STRICT, task: Task = task, replicate: int = 0) -> str:
-        return Replayer(space.house, mode).key(book, task, seed_of(task, replicate)).id
+    def key(
+        space: Workspace, book: Playbook = A, mode: ReplayMode = STRICT, task: Task = task, replicate: int = 0
+    ) -> str:
+        return Replayer(space.runner, mode).key(book, task, seed_of(task, replicate)).id
 
     other_model = workspace(space.store, models={"m": {"use": "scripted", "args": {"replies": {".": "maybe"}}}})
     other_tool = workspace(space.store)
@@ -363,8 +365,8 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
         key(space, B),
         key(space, code),
         key(space, mode=LENIENT),
-        key(space, mode=Mode("fork", 1)),
-        key(space, mode=Mode("fork", 2)),
+        key(space, mode=ReplayMode("fork", 1)),
+        key(space, mode=ReplayMode("fork", 2)),
         key(space, replicate=1),
         key(space, task=later),
         key(space, task=replace(task, inputs={"n": 1})),
@@ -380,10 +382,10 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
 async def test_tools_that_are_exchanged_under_way_are_seen() -> None:
     space = await lived(1)
     (task,) = history(past_runs(space.store), by=()).tasks
-    perform = Replayer(space.house, STRICT)
+    perform = Replayer(space.runner, STRICT)
     before = perform.key(A, task, 1)
     space.tools = []
-    assert space.house.tools == []
+    assert space.runner.tools == []
     assert perform.key(A, task, 1) != before
 
 
@@ -420,7 +422,7 @@ async def test_what_memory_has_forgotten_is_in_the_store() -> None:
     space = await lived(1)
     past = history(past_runs(space.store), by=(), known=known())
     tiny = Replays(space.store, at_most_bytes=0)
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.house, cache=tiny))
+    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner, cache=tiny))
     (cell,) = card.cells
     assert cell.run not in tiny
     found = tiny.get(cell.run)
@@ -434,7 +436,7 @@ async def test_what_memory_has_forgotten_is_in_the_store() -> None:
 async def test_replays_of_what_was_recorded_agree_with_it_in_every_stratum() -> None:
     space = await lived(20)
     past = history(past_runs(space.store), by=["outcome"])
-    measured = await fidelity(past, space.house)
+    measured = await fidelity(past, space.runner)
     assert (measured.agreement.agreed, measured.agreement.missed, measured.agreement.rate.n) == (20, 0, 20)
     assert measured.agreement.rate.low == pytest.approx(0.025 ** (1 / 20))  # Clopper and Pearson, all of 20
     assert measured.population == measured.agreement.rate
@@ -449,10 +451,10 @@ async def test_what_is_not_the_same_any_more_is_measured_and_not_guessed() -> No
     changed = {"m": {"use": "scripted", "args": {"replies": {".": "no"}}}}
     later = workspace(space.store, models=changed)
     past = history(past_runs(space.store, statuses=["completed"]), by=[])
-    strict = await fidelity(past, later.house)
+    strict = await fidelity(past, later.runner)
     assert (strict.agreement.agreed, strict.agreement.missed) == (0, 9)
     assert strict.share("missed", "turn") == 1.0
-    live = await fidelity(past, later.house, Mode("fork", 1))
+    live = await fidelity(past, later.runner, ReplayMode("fork", 1))
     assert (live.agreement.agreed, live.agreement.missed) == (4, 0)  # as the odd ones said no before
     assert live.share("live", "turn") == 1.0
     assert live.share("exact", "call") == 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seedbed.models.calling.answer import Answered, Attempt, Substitution
+from seedbed.models.calling.answer import Attempt, Fallback, ModelAnswer
 from seedbed.models.chat import Reply, Usage
 
 REPLY = Reply(text="a", usage=Usage(1, 1), cost_usd=1.0, latency_seconds=1.0, model="b", finish_reason="stop")
@@ -10,8 +10,8 @@ REPLY = Reply(text="a", usage=Usage(1, 1), cost_usd=1.0, latency_seconds=1.0, mo
 
 def test_the_bill_has_the_answer_and_every_other_try() -> None:
     tries = [Attempt(model="a", why="transient", told="late", seconds=1.0, cost_usd=cost) for cost in (0.25, 0.5)]
-    assert Answered(reply=REPLY, attempts=tuple(tries)).cost_usd == 1.75
+    assert ModelAnswer(reply=REPLY, attempts=tuple(tries)).cost_usd == 1.75
 
 
 def test_a_substitution_is_a_sentence() -> None:
-    assert str(Substitution(asked="a", used="b", because="it rests")) == "b was asked instead of a: it rests"
+    assert str(Fallback(asked="a", used="b", because="it rests")) == "b was asked instead of a: it rests"

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from pydantic import ConfigDict, Field, SecretStr
 
 from seedbed.errors import SettingsError
 from seedbed.models.cards import Card, Registry
@@ -202,11 +204,11 @@ def test_what_no_model_can_do_is_told_with_what_they_can() -> None:
 # Secrets
 
 
-def test_a_text_is_made_discreet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secrets_of_a_model_are_taken_out_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_KEY", "key-in-a-variable")
     args = {"model": "m", "api_key": {"env": "OUR_KEY"}, "headers": {"x-token": "key-written-out"}}
     model = Registry({"large": {"use": "openai", "args": args}})["large"]
-    assert model.discreet("m: key-in-a-variable or key-written-out?") == "m: … or …?"
+    assert model.redact("m: key-in-a-variable or key-written-out?") == "m: … or …?"
 
 
 def test_models_that_are_no_mapping_are_refused() -> None:
@@ -230,7 +232,7 @@ def test_a_class_whose_own_dependency_is_missing_names_that_one(
 
 def test_a_misspelt_class_is_refused() -> None:
     told = refused("fast", use="seedbed.models.providers.embedded.EmbededChat")
-    assert "expected a class in seedbed.models.providers.embedded. Check its spelling" in told
+    assert "expected a class in seedbed.models.providers.embedded. Did you mean EmbeddedChat?" in told
 
 
 @pytest.mark.parametrize("use", ["collections.OrderedDict", "os.path.join"])
@@ -268,3 +270,61 @@ def test_secrets_are_looked_up_when_a_model_is_built_and_not_before(
     monkeypatch.setenv("SEEDBED_TEST_REPLY", "first")
     (tmp_path / "reply.txt").write_text("second\n")
     assert [models["strong"].chat.invoke("?").text for _ in range(2)] == ["first", "second"]
+
+
+# Live models
+
+
+class KeyedChat(FakeListChatModel):
+    """A model as LangChain's packages have them: aliases, a key, a client and a default from elsewhere."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    responses: list[str] = Field(default_factory=lambda: ["yes"], exclude=True)
+    model_name: str = Field(default="small", alias="model")
+    api_base: str | None = Field(default=None, alias="base_url")
+    temperature: float | None = None
+    api_key: SecretStr | None = Field(default_factory=lambda: SecretStr("sk-from-the-environment"))
+    client: Any = Field(default=None)
+
+
+def test_a_live_model_is_registered_in_the_place_of_a_card() -> None:
+    live = KeyedChat(model="large", temperature=0.5)
+    models = Registry({"fast": live, "strong": {"use": "scripted", "args": {"replies": ["no"]}, "then": ["fast"]}})
+    assert list(models) == ["fast", "strong"]
+    assert models["fast"].chat is live
+
+
+def test_the_card_of_a_live_model_has_its_class_and_what_was_set_but_no_secret_and_no_client() -> None:
+    live = KeyedChat(model="large", temperature=0.5, api_key=SecretStr("not-to-be-seen"), client=object(), tags=["x"])
+    card = Registry({"fast": live})["fast"].card
+    assert card == Card(use=f"{KeyedChat.__module__}.KeyedChat", args={"model": "large", "temperature": 0.5})
+
+
+def test_live_models_with_other_keys_have_the_same_card_and_with_other_parameters_another() -> None:
+    def card(**arguments: Any) -> Card:
+        return Registry({"fast": KeyedChat(**arguments)})["fast"].card
+
+    assert card(model="large", api_key="one") == card(model="large", api_key="other")
+    assert card(model="large") != card(model="larger")
+
+
+def test_a_live_model_has_the_price_that_a_card_with_its_class_and_arguments_has() -> None:
+    pytest.importorskip("genai_prices")
+    url = "https://api.openai.com/v1"
+    live = Registry({"fast": KeyedChat(model="gpt-4o-mini", base_url=url)})["fast"]
+    written = Registry({"fast": {"use": "openai", "args": {"model": "gpt-4o-mini", "base_url": url}}})["fast"]
+    assert live.price() == written.price() is not None
+    assert Registry({"fast": ScriptedChat(replies=["yes"])})["fast"].price() == (0.0, 0.0)
+
+
+def test_the_key_of_a_live_model_is_taken_out_of_a_text() -> None:
+    model = Registry({"fast": KeyedChat(api_key=SecretStr("not-to-be-seen"))})["fast"]
+    assert model.redact("wrong key: not-to-be-seen") == "wrong key: …"
+
+
+def test_other_processes_cannot_use_live_models() -> None:
+    Registry({"strong": {"use": "embedded"}}).require_portable()
+    with pytest.raises(SettingsError, match=r"models\.fast: found a live KeyedChat; expected a card") as told:
+        Registry({"strong": {"use": "embedded"}, "fast": KeyedChat()}).require_portable()
+    assert "parallel: loop" in str(told.value)

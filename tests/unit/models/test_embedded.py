@@ -56,11 +56,11 @@ class Overheard:
         self.ended = threading.Event()
         self.chunks = 0
 
-    def handle_completions(self, request: Any, hear: Callable[[Any], bool]) -> None:
+    def handle_completions(self, request: Any, on_event: Callable[[Any], bool]) -> None:
         def overhear(chunk: Any) -> bool:
             self.chunks += 1
             self.began.set()
-            return hear(chunk)
+            return on_event(chunk)
 
         self._server.handle_completions(request, overhear)
         self.ended.set()

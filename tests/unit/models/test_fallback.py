@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SettingsError, Why
-from seedbed.models.calling.fallback import Answered, Discard, Hold, answered, estimated_tokens, plain, streamed
+from seedbed.models.calling.fallback import Discard, Hold, ModelAnswer, ask_chain, estimated_tokens, plain, stream_chain
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
 from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model
@@ -128,20 +128,20 @@ HELLO = [Message("user", "hello")]
 
 
 async def test_the_named_model_answers_if_it_can(lines: ModelLimits) -> None:
-    got = await answered(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, lines=lines)
+    got = await ask_chain(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, lines=lines)
     assert (got.reply.text, got.reply.model) == ("hi", "fast")
-    assert got == Answered(reply=got.reply)
+    assert got == ModelAnswer(reply=got.reply)
     assert asked() == ["fast"]
 
 
 async def test_what_is_wished_reaches_the_model(lines: ModelLimits) -> None:
-    await answered(cast(fast="hi"), "fast", HELLO, lines=lines, temperature=0.5, max_tokens=7)
+    await ask_chain(cast(fast="hi"), "fast", HELLO, lines=lines, temperature=0.5, max_tokens=7)
     assert Actor.heard[0][2] == {"temperature": 0.5, "max_tokens": 7}
 
 
 async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient", "!transient", "hi"], "then": ("strong",)}, strong="no")
-    got = await answered(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, lines=lines)
     assert (got.reply.text, asked(), got.substitutions) == ("hi", ["fast"] * 3, ())
     assert [(each.model, each.why, each.told) for each in got.attempts] == [
         ("fast", "transient", "found !transient")
@@ -154,7 +154,7 @@ async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(
     why: str, lines: ModelLimits, time: Time
 ) -> None:
     models = cast(fast={"part": f"!{why}", "then": ("strong",)}, strong="hi")
-    got = await answered(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, lines=lines)
     assert (got.reply.model, asked(), time.now) == ("strong", ["fast", "strong"], 0.0)
     assert [each.why for each in got.attempts] == [why]
     assert [str(each) for each in got.substitutions] == [
@@ -164,13 +164,13 @@ async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(
 
 async def test_a_substitution_says_how_often_the_other_was_tried(lines: ModelLimits) -> None:
     models = cast(fast={"part": "!transient", "then": ("strong",)}, strong="hi")
-    (told,) = (await answered(models, "fast", HELLO, lines=lines)).substitutions
+    (told,) = (await ask_chain(models, "fast", HELLO, lines=lines)).substitutions
     assert (told.asked, told.used) == ("fast", "strong")
     assert told.because == '3 tries failed, the last one with: "found !transient"'
 
 
 async def test_too_many_requests_wait_as_long_as_the_provider_says(lines: ModelLimits, time: Time) -> None:
-    got = await answered(cast(fast=["!rate 20", "hi"]), "fast", HELLO, lines=lines)
+    got = await ask_chain(cast(fast=["!rate 20", "hi"]), "fast", HELLO, lines=lines)
     assert got.reply.text == "hi"
     assert 20 <= got.waited_seconds <= 21
 
@@ -180,24 +180,24 @@ async def test_a_wait_that_is_too_long_goes_to_the_next_and_the_model_is_left_al
 ) -> None:
     models = cast(fast={"part": ["!rate 3600", "hi"], "then": ("strong",)}, strong="hi")
     for _ in range(3):
-        assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "strong"
+        assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "strong"
     assert asked() == ["fast", "strong", "strong", "strong"]
     time.now = 3601
-    assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+    assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "fast"
 
 
 @pytest.mark.parametrize("part", ["!ours", "!bug"])
 async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: ModelLimits) -> None:
     models = cast(fast={"part": part, "then": ("strong",)}, strong="hi")
     with pytest.raises(ModelUnavailable, match=part.strip("!").replace("ours", "found !ours")) as caught:
-        await answered(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, lines=lines)
     assert caught.value.why == "ours"
     assert asked() == ["fast"]
 
 
 async def test_wrong_settings_are_not_covered_up(lines: ModelLimits) -> None:
     with pytest.raises(SettingsError):
-        await answered(cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, lines=lines)
+        await ask_chain(cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, lines=lines)
     assert asked() == ["fast"]
 
 
@@ -205,8 +205,8 @@ async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: ModelLi
     models = cast(fast=["!ours"] * 9 + ["hi"])
     for _ in range(9):
         with pytest.raises(ModelUnavailable):
-            await answered(models, "fast", HELLO, lines=lines)
-    assert (await answered(models, "fast", HELLO, lines=lines)).reply.text == "hi"
+            await ask_chain(models, "fast", HELLO, lines=lines)
+    assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.text == "hi"
 
 
 async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines: ModelLimits) -> None:
@@ -217,7 +217,7 @@ async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines:
         d={"part": "!refused"},
     )
     with pytest.raises(ModelUnavailable) as caught:
-        await answered(models, "a", HELLO, lines=lines)
+        await ask_chain(models, "a", HELLO, lines=lines)
     assert asked() == ["a", "b", "c", "d"]
     assert caught.value.why == "refused"
 
@@ -228,7 +228,7 @@ async def test_every_hop_of_a_longer_way_is_told(lines: ModelLimits) -> None:
         b={"part": "never", "context_tokens": 3, "then": ("c",)},
         c="hi",
     )
-    got = await answered(models, "a", HELLO, lines=lines, max_tokens=100)
+    got = await ask_chain(models, "a", HELLO, lines=lines, max_tokens=100)
     assert [str(each) for each in got.substitutions] == [
         'b was asked instead of a: it failed with: "found !credit"',
         "c was asked instead of b: its context holds 3 tokens of about 106",
@@ -241,14 +241,14 @@ async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: Model
         other={"part": "no", "can": ("reasoning",)},
         strong={"part": "hi", "can": ("labels",), "skill": {"reasoning": 0.9}},
     )
-    got = await answered(models, "fast", HELLO, lines=lines, needs=["labels", "reasoning"])
+    got = await ask_chain(models, "fast", HELLO, lines=lines, needs=["labels", "reasoning"])
     assert asked() == ["strong"]
     assert [each.because for each in got.substitutions] == ["it cannot do reasoning", "it cannot do labels"]
 
 
 async def test_if_no_model_can_that_is_a_mistake_of_ours(lines: ModelLimits) -> None:
     with pytest.raises(ModelUnavailable, match=r"fast was not asked: it cannot do reasoning") as caught:
-        await answered(cast(fast="no"), "fast", HELLO, lines=lines, needs=["reasoning"])
+        await ask_chain(cast(fast="no"), "fast", HELLO, lines=lines, needs=["reasoning"])
     assert caught.value.why == "ours"
 
 
@@ -256,11 +256,11 @@ async def test_models_whose_context_is_too_small_are_passed_over(lines: ModelLim
     long = [Message("user", "word " * 1000)]
     small, large = {"part": "hi", "context_tokens": 1000}, {"part": "hi", "context_tokens": 3000}
     models = cast(small={**small, "then": ("large",)}, large=large)
-    assert (await answered(models, "small", HELLO, lines=lines, max_tokens=500)).reply.model == "small"
-    assert (await answered(models, "small", long, lines=lines)).reply.model == "large"
-    assert (await answered(models, "small", HELLO, lines=lines, max_tokens=2000)).reply.model == "large"
+    assert (await ask_chain(models, "small", HELLO, lines=lines, max_tokens=500)).reply.model == "small"
+    assert (await ask_chain(models, "small", long, lines=lines)).reply.model == "large"
+    assert (await ask_chain(models, "small", HELLO, lines=lines, max_tokens=2000)).reply.model == "large"
     with pytest.raises(ModelUnavailable, match="Say less") as caught:
-        await answered(models, "small", long, lines=lines, max_tokens=2000)
+        await ask_chain(models, "small", long, lines=lines, max_tokens=2000)
     assert caught.value.why == "context"
 
 
@@ -299,7 +299,7 @@ async def test_who_cannot_be_paid_is_passed_over(lines: ModelLimits) -> None:
         cheap={"part": "hi", "usd_per_million": (1.0, 1.0)},
     )
     purse = Purse(limit_usd=5.0)
-    got = await answered(models, "dear", HELLO, lines=lines, reserve=purse)
+    got = await ask_chain(models, "dear", HELLO, lines=lines, reserve=purse)
     assert asked() == ["cheap"]
     assert "$5.00 left of $5.00" in got.substitutions[0].because
     assert purse.paid == [("cheap", got.cost_usd)]
@@ -307,7 +307,7 @@ async def test_who_cannot_be_paid_is_passed_over(lines: ModelLimits) -> None:
 
 async def test_answers_are_as_long_as_there_is_money_for(lines: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "usd_per_million": (0.0, 1e4)})
-    await answered(models, "fast", HELLO, lines=lines, reserve=Purse(limit_usd=0.5), max_tokens=1000)
+    await ask_chain(models, "fast", HELLO, lines=lines, reserve=Purse(limit_usd=0.5), max_tokens=1000)
     assert Actor.heard[0][2]["max_tokens"] == pytest.approx(50, abs=1)
 
 
@@ -315,7 +315,7 @@ async def test_if_only_money_is_missing_the_budget_is_spent(lines: ModelLimits) 
     dear = {"part": "no", "usd_per_million": (1e6, 1e6)}
     models = cast(a={**dear, "then": ("b", "c")}, b={**dear}, c={"part": "no", "context_tokens": 1})
     with pytest.raises(BudgetSpent, match="a was not asked"):
-        await answered(models, "a", HELLO, lines=lines, reserve=Purse(limit_usd=1.0))
+        await ask_chain(models, "a", HELLO, lines=lines, reserve=Purse(limit_usd=1.0))
 
 
 async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: ModelLimits) -> None:
@@ -324,7 +324,7 @@ async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: ModelLimits
         fast={"part": "hi", "usd_per_million": (0.0, 100.0)},
     )
     purse = Purse(limit_usd=10.0)
-    got = await answered(models, "slow", HELLO, lines=lines, reserve=purse, max_tokens=40)
+    got = await ask_chain(models, "slow", HELLO, lines=lines, reserve=purse, max_tokens=40)
     assert [each.cost_usd for each in got.attempts] == [pytest.approx(0.004)] * 3
     assert [each.why for each in got.attempts] == ["transient"] * 3
     assert purse.ledger.spent_usd == pytest.approx(got.cost_usd) == pytest.approx(0.0121)
@@ -353,7 +353,7 @@ async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(pa
     model = Model("fast", card)
     purse = Purse(limit_usd=100.0)
     await asyncio.gather(
-        answered(lambda _: model, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40), return_exceptions=True
+        ask_chain(lambda _: model, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40), return_exceptions=True
     )
     assert purse.paid[0] == ("fast", pytest.approx(50.0))
     assert purse.tokens[0] == 50
@@ -362,7 +362,7 @@ async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(pa
 async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: ModelLimits) -> None:
     models = cast(fast={"part": "…", "usd_per_million": (1e6, 1e6)})
     purse = Purse(limit_usd=100.0)
-    asking = asyncio.ensure_future(answered(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40))
+    asking = asyncio.ensure_future(ask_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40))
     while not asked():
         await asyncio.sleep(0)
     asking.cancel()
@@ -372,7 +372,7 @@ async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: ModelLi
 
 async def test_a_try_that_was_refused_costs_nothing(lines: ModelLimits) -> None:
     models = cast(fast={"part": ["!transient", "hi"], "usd_per_million": (1.0, 1.0)})
-    got = await answered(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, lines=lines)
     assert [each.cost_usd for each in got.attempts] == [0.0]
     assert got.cost_usd == got.reply.cost_usd > 0
 
@@ -382,13 +382,13 @@ async def test_a_try_that_was_refused_costs_nothing(lines: ModelLimits) -> None:
 
 async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: ModelLimits, time: Time) -> None:
     models = cast(dead={"part": "!transient", "then": ("alive",)}, alive="hi")
-    first = await answered(models, "dead", HELLO, lines=lines)
-    second = await answered(models, "dead", HELLO, lines=lines)
+    first = await ask_chain(models, "dead", HELLO, lines=lines)
+    second = await ask_chain(models, "dead", HELLO, lines=lines)
     assert (len(first.attempts), len(second.attempts)) == (3, 1)  # four in a row: it rests
     assert second.waited_seconds == 0  # and is not waited for
     Actor.heard.clear()
     before = time.now
-    later = [await answered(models, "dead", HELLO, lines=lines) for _ in range(20)]
+    later = [await ask_chain(models, "dead", HELLO, lines=lines) for _ in range(20)]
     assert asked() == ["alive"] * 20
     assert time.now == before
     assert {str(got.substitutions[0]) for got in later} == {
@@ -399,16 +399,16 @@ async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: 
 async def test_a_model_that_comes_back_is_found_by_one_probe(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient"] * 4 + ["hi"], "then": ("strong",)}, strong="hi")
     for _ in range(2):
-        await answered(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, lines=lines)
     time.now += 10
     for _ in range(2):
-        assert (await answered(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+        assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "fast"
 
 
 async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines: ModelLimits, time: Time) -> None:
     models = cast(only="hi")
     lines[models("only")].breaker.rest(12.0, "transient", "the test says so")
-    got = await answered(models, "only", HELLO, lines=lines)
+    got = await ask_chain(models, "only", HELLO, lines=lines)
     assert (got.reply.text, got.substitutions) == ("hi", ())
     assert 12 <= got.waited_seconds == time.now <= 13
 
@@ -416,9 +416,9 @@ async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines:
 async def test_a_long_rest_is_told_at_once(lines: ModelLimits, time: Time) -> None:
     models = cast(only=["!credit", "hi"])
     with pytest.raises(ModelUnavailable, match="Pay the provider"):
-        await answered(models, "only", HELLO, lines=lines)
+        await ask_chain(models, "only", HELLO, lines=lines)
     with pytest.raises(ModelUnavailable, match="rests for another 900 s because nobody pays for it") as caught:
-        await answered(models, "only", HELLO, lines=lines)
+        await ask_chain(models, "only", HELLO, lines=lines)
     assert (caught.value.why, caught.value.wait_seconds) == ("credit", 900)
     assert (asked(), time.now) == (["only"], 0.0)
 
@@ -426,20 +426,20 @@ async def test_a_long_rest_is_told_at_once(lines: ModelLimits, time: Time) -> No
 async def test_calls_that_fail_together_do_not_fail_for_good() -> None:
     lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
     models = cast(only=["!transient"] * 10 + ["hi"])
-    got = await asyncio.gather(*(answered(models, "only", HELLO, lines=lines) for _ in range(10)))
+    got = await asyncio.gather(*(ask_chain(models, "only", HELLO, lines=lines) for _ in range(10)))
     assert {each.reply.text for each in got} == {"hi"}
 
 
 async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1})
-    got = [await answered(models, "fast", HELLO, lines=lines) for _ in range(3)]
+    got = [await ask_chain(models, "fast", HELLO, lines=lines) for _ in range(3)]
     assert [each.waited_seconds for each in got] == [0, 60, 60]
     assert all(each.reply.latency_seconds < 30 for each in got)
 
 
 async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1, "then": ("strong",)}, strong="hi")
-    await answered(models, "fast", HELLO, lines=lines)
+    await ask_chain(models, "fast", HELLO, lines=lines)
     line = lines[models("fast")]
 
     async def die(seconds: float) -> None:
@@ -447,14 +447,14 @@ async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: Mode
         line.breaker.rest(10.0, "transient", "the test says so")
 
     line.limit._sleep = die
-    got = await answered(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, lines=lines)
     assert (asked(), got.waited_seconds) == (["fast", "strong"], 60)
     assert line.limit.book().moment == 60  # its place is free for another
 
 
 async def test_the_limit_counts_the_tokens_that_were_used(lines: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "tokens_per_minute": 100})  # each asks for 56 and takes 11
-    got = [await answered(models, "fast", HELLO, lines=lines, max_tokens=50) for _ in range(6)]
+    got = [await ask_chain(models, "fast", HELLO, lines=lines, max_tokens=50) for _ in range(6)]
     assert [each.waited_seconds for each in got] == [0, 0, 0, 0, 0, 60]
 
 
@@ -468,7 +468,7 @@ async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: Mode
         strong="!refused",
     )
     with pytest.raises(ModelUnavailable) as caught:
-        await answered(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, lines=lines)
     assert str(caught.value).splitlines() == [
         "no model answered: found",
         '  fast (transient, 0.0 s): "found !transient"',
@@ -487,14 +487,14 @@ async def test_cancelling_passes_and_leaves_no_trace(lines: ModelLimits, time: T
     lines[models("fast")].breaker.rest(1.0, "transient", "the test says so")
     time.now = 1.0  # so the call is a probe
     purse = Purse(limit_usd=1.0)
-    calling = asyncio.ensure_future(answered(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10))
+    calling = asyncio.ensure_future(ask_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10))
     while not Actor.heard:
         await asyncio.sleep(0)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert purse.ledger.spent_usd == pytest.approx(0.001)  # it may have answered
-    assert (await answered(models, "fast", HELLO, lines=lines, reserve=purse)).reply.text == "hi"
+    assert (await ask_chain(models, "fast", HELLO, lines=lines, reserve=purse)).reply.text == "hi"
 
 
 # Messages
@@ -513,7 +513,7 @@ TALK = [
 
 
 async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(lines: ModelLimits) -> None:
-    await answered(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, lines=lines)
+    await ask_chain(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, lines=lines)
     (_, first, _), (_, second, _) = Actor.heard
     assert len(first) == len(TALK)
     assert second == ["system: be brief\n\nbe kind", "human: a\n\nb\n\nc", "ai: d", "human: e"]
@@ -542,7 +542,7 @@ def test_plain_messages_suit_every_provider_and_lose_no_word(talk: list[Message]
 async def heard(models: Callable[[str], Model], lines: ModelLimits, **more: Any) -> list[Any]:
     got: list[Any] = []
     try:
-        async for each in streamed(models, "fast", HELLO, lines=lines, **more):
+        async for each in stream_chain(models, "fast", HELLO, lines=lines, **more):
             got.append(each)
     except ModelUnavailable as error:
         got.append(error)
@@ -552,7 +552,7 @@ async def heard(models: Callable[[str], Model], lines: ModelLimits, **more: Any)
 async def test_a_stream_gives_pieces_and_last_the_answer(lines: ModelLimits) -> None:
     *pieces, last = await heard(cast(fast="one two three"), lines)
     assert pieces == ["one ", "two ", "three "]
-    assert isinstance(last, Answered)
+    assert isinstance(last, ModelAnswer)
     assert (last.reply.text, last.reply.model, last.substitutions) == ("one two three ", "fast", ())
 
 
@@ -623,7 +623,7 @@ async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(lines: ModelLimit
 async def test_who_stops_listening_stops_the_model(lines: ModelLimits) -> None:
     purse = Purse(limit_usd=1.0)
     models = cast(fast={"part": "one …", "usd_per_million": (0.0, 100.0)})
-    async with aclosing(streamed(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10)) as stream:
+    async with aclosing(stream_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10)) as stream:
         assert await anext(stream) == "one "
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert purse.ledger.spent_usd == pytest.approx(0.001)

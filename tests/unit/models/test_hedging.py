@@ -14,8 +14,8 @@ import pytest
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Playbook, Workspace
 from seedbed.errors import ModelUnavailable
-from seedbed.models.calling.answer import Answered
-from seedbed.models.calling.fallback import answered, streamed
+from seedbed.models.calling.answer import ModelAnswer
+from seedbed.models.calling.fallback import ask_chain, stream_chain
 from seedbed.models.calling.hedging import ENOUGH, Latencies
 from seedbed.models.calling.limits import Hold, ModelLimits, Retry
 from seedbed.models.cards import Registry
@@ -57,8 +57,8 @@ class Asker:
     def latencies(self) -> Latencies:
         return self.lines[self.models["m"]].latencies
 
-    async def __call__(self, **more: Any) -> Answered:
-        return await answered(self.models.__getitem__, "m", SLOW, lines=self.lines, **more)
+    async def __call__(self, **more: Any) -> ModelAnswer:
+        return await ask_chain(self.models.__getitem__, "m", SLOW, lines=self.lines, **more)
 
 
 def paying(ledger: Ledger) -> Any:
@@ -86,9 +86,9 @@ async def test_a_straggler_is_beaten_by_a_second_request() -> None:
     with serving(script=script) as server:
         models, lines = Registry({"m": card(server)}), ModelLimits()
         for n in range(ENOUGH):  # measured, not noted
-            await answered(models.__getitem__, "m", [Message("user", f"{n}")], lines=lines)
+            await ask_chain(models.__getitem__, "m", [Message("user", f"{n}")], lines=lines)
         assert len(server.requests) == ENOUGH
-        got = await answered(models.__getitem__, "m", SLOW, lines=lines)
+        got = await ask_chain(models.__getitem__, "m", SLOW, lines=lines)
         assert got.reply.text == "say it"
         assert [each.beaten for each in got.attempts] == [True]
         assert len(server.requests) == ENOUGH + 2
@@ -162,10 +162,10 @@ async def test_otherwise_nobody_is_asked_twice(how: dict[str, Any]) -> None:
             for _ in range(how["measured"]):
                 asker.latencies.note(0.02)
         if "streamed" in how:
-            *_, got = [each async for each in streamed(asker.models.__getitem__, "m", SLOW, lines=asker.lines)]
+            *_, got = [each async for each in stream_chain(asker.models.__getitem__, "m", SLOW, lines=asker.lines)]
         else:
             got = await asker()
-        assert isinstance(got, Answered)
+        assert isinstance(got, ModelAnswer)
         assert (got.reply.text, len(server.requests)) == ("answer 1", 1)
 
 
@@ -201,7 +201,7 @@ async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[E
         settings = Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card(server)})
         space = Workspace.at(settings)
         for _ in range(ENOUGH):
-            space.house.lines[space.models["m"]].latencies.note(0.02)
+            space.runner.lines[space.models["m"]].latencies.note(0.02)
         run = await space.run(speaker, question="say it", max_cost_usd=100.0)
         space.close()
     assert (run.output, run.cost_usd) == ("answer 2", 12.0)

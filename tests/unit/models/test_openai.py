@@ -17,7 +17,7 @@ from model_server import Answer, ModelServer, serving
 from seedbed.errors import ModelUnavailable, SettingsError
 from seedbed.models.cards import Card
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
-from seedbed.models.providers.openai import Heard, OpenAIChat
+from seedbed.models.providers.openai import EventStreamParser, OpenAIChat
 
 SECRET = "sk-0123456789abcdef"
 HELLO = [Message("user", "hello there")]
@@ -229,7 +229,7 @@ def test_events_are_found_whatever_pieces_they_arrive_in(size: int) -> None:
     wire = b": hello\r\n\r\n" + b"".join(
         f"event: x\r\ndata: {json.dumps(event, ensure_ascii=False)}\r\n\r\n".encode() for event in events
     )
-    heard = Heard()
+    heard = EventStreamParser()
     assert [event for at in range(0, len(wire), size) for event in heard.more(wire[at : at + size])] == events
     assert heard.end is None
 

@@ -10,10 +10,10 @@ import pytest
 
 from seedbed.models.cards import Registry
 from seedbed.models.routing.outcomes import helps, table
-from seedbed.models.routing.router import Policy, Router
+from seedbed.models.routing.router import Router, RoutingPolicy
 
 
-def logged(truth: dict[str, float], seed: int, times: int, policy: Policy | None = None) -> list[dict[str, Any]]:
+def logged(truth: dict[str, float], seed: int, times: int, policy: RoutingPolicy | None = None) -> list[dict[str, Any]]:
     """Decisions of a router that learns, with the scores they led to."""
     router = Router(Registry({name: {"use": "scripted"} for name in truth}), policy)
     rng = np.random.default_rng(seed)
@@ -28,7 +28,7 @@ def logged(truth: dict[str, float], seed: int, times: int, policy: Policy | None
 
 def test_routing_that_helps_is_seen_to_help() -> None:
     truth = {"a": 0.2, "b": 0.9, "c": 0.4}
-    found = helps(logged(truth, 1, 800, Policy(explore=0.1)))
+    found = helps(logged(truth, 1, 800, RoutingPolicy(explore=0.1)))
     assert found["verdict"] == "helps"
     assert found["gain"]["low"] > 0
     assert found["blind"] == pytest.approx(0.5, abs=0.12)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SeedbedError, SettingsError
 from seedbed.models.cards import Registry
-from seedbed.models.routing.router import Choice, Policy, Router
+from seedbed.models.routing.router import ModelChoice, Router, RoutingPolicy
 
-QUIET = Policy(explore=0.0)
+QUIET = RoutingPolicy(explore=0.0)
 
 
 def registry(**cards: dict[str, Any]) -> Registry:
     return Registry({name: {"use": "scripted", "usd_per_million": [1, 1], **card} for name, card in cards.items()})
 
 
-def choose(router: Router, seed: int | str = 1, task_type: str = "reasoning", **how: Any) -> Choice:
+def choose(router: Router, seed: int | str = 1, task_type: str = "reasoning", **how: Any) -> ModelChoice:
     return router.choose(task_type, **{"prompt_tokens": 1000, "max_tokens": 500, "seed": seed, **how})
 
 
@@ -30,7 +30,7 @@ def shares(router: Router, times: int = 400, **how: Any) -> dict[str, float]:
     return {name: count / times for name, count in counts.items()}
 
 
-def rejections(choice: Choice) -> dict[str, str]:
+def rejections(choice: ModelChoice) -> dict[str, str]:
     return {each.model: each.rejected for each in choice.considered if each.rejected}
 
 
@@ -172,7 +172,7 @@ def test_of_equals_the_cheaper_one_is_chosen_more_often_unless_only_quality_coun
         dear={"usd_per_million": [30, 30], "skill": {"reasoning": 0.7}},
         cheap={"usd_per_million": [1, 1], "skill": {"reasoning": 0.7}},
     )
-    router = Router(models, Policy(explore=0.0, cost_weight=0.05))
+    router = Router(models, RoutingPolicy(explore=0.0, cost_weight=0.05))
     assert shares(router)["cheap"] > 0.8
     assert shares(router, quality="maximum")["cheap"] == pytest.approx(0.5, abs=0.1)
 
@@ -206,7 +206,7 @@ def test_learning_finds_the_good_model_by_itself() -> None:
 
 def test_old_evidence_fades_so_that_choices_follow_a_change() -> None:
     models = registry(a={}, b={})
-    fading, keeping = Router(models, Policy(half_life=20)), Router(models, Policy(half_life=1e9))
+    fading, keeping = Router(models, RoutingPolicy(half_life=20)), Router(models, RoutingPolicy(half_life=1e9))
     for router in (fading, keeping):
         for _ in range(200):
             router.learn("reasoning", "a", 1.0, None, None)
@@ -232,12 +232,12 @@ def test_what_was_learned_at_one_task_is_a_hint_for_others_and_no_more() -> None
 
 
 def test_measured_cost_and_latency_count() -> None:
-    router = Router(registry(a={}, b={}), Policy(explore=0.0, cost_weight=0.1, latency_weight=0.0))
+    router = Router(registry(a={}, b={}), RoutingPolicy(explore=0.0, cost_weight=0.1, latency_weight=0.0))
     for _ in range(5):
         router.learn("reasoning", "a", 0.5, 0.01, None)
         router.learn("reasoning", "b", 0.5, 0.0001, None)
     assert shares(router)["b"] > 0.8
-    router = Router(registry(a={}, b={}), Policy(explore=0.0, cost_weight=0.0, latency_weight=0.1))
+    router = Router(registry(a={}, b={}), RoutingPolicy(explore=0.0, cost_weight=0.0, latency_weight=0.1))
     for _ in range(5):
         router.learn("reasoning", "a", 0.5, None, 0.2)
         router.learn("reasoning", "b", 0.5, None, 20.0)
@@ -255,7 +255,7 @@ def test_an_unmeasured_model_is_expected_to_need_the_same_share_of_the_longest_r
 
 
 def test_the_chances_of_a_choice_add_up_and_are_its_frequencies() -> None:
-    router = Router(registry(a={}, b={}, c={"can": ["x"]}), Policy(explore=0.1, sharpness=1.0))
+    router = Router(registry(a={}, b={}, c={"can": ["x"]}), RoutingPolicy(explore=0.1, sharpness=1.0))
     for score in (1.0, 1.0, 0.0):
         router.learn("reasoning", "a", score, 0.001, 1.0)
     choice = choose(router)
@@ -267,7 +267,7 @@ def test_the_chances_of_a_choice_add_up_and_are_its_frequencies() -> None:
 
 def test_a_stated_share_of_choices_is_blind() -> None:
     models = registry(best={"skill": {"reasoning": 0.98}}, worst={"skill": {"reasoning": 0.02}})
-    router = Router(models, Policy(explore=0.2))
+    router = Router(models, RoutingPolicy(explore=0.2))
     blind = [choice for seed in range(2000) if "blindly" in (choice := choose(router, seed)).because]
     assert len(blind) / 2000 == pytest.approx(0.2, abs=0.03)
     assert Counter(choice.model for choice in blind)["worst"] / len(blind) == pytest.approx(0.5, abs=0.1)
@@ -362,7 +362,7 @@ def test_a_foreign_state_is_refused(state: dict[str, Any]) -> None:
 )
 def test_a_policy_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=f"routing.{next(iter(wrong))}"):
-        Policy(**wrong)
+        RoutingPolicy(**wrong)
 
 
 def test_outcomes_of_a_model_that_is_gone_do_no_harm() -> None:

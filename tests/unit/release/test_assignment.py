@@ -18,7 +18,7 @@ from seedbed.release.assignment import Split, assigned, choose, choose_among, fe
 from seedbed.release.ramp import Ramp
 from seedbed.release.readers import Reader
 from seedbed.release.states import KeepBack
-from seedbed.stats.watching import SampleRatio
+from seedbed.stats.monitors import SampleRatio
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
 

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 from search_samples import START, playbook, searched
 
 from seedbed.evolution.evolve import Evolution
-from seedbed.evolution.offer import Offer
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.plan import NO_TASKS
+from seedbed.evolution.protocols import Offer
 from seedbed.reports.search_page import to_html
 from seedbed.reports.search_summary import Summary
 
@@ -101,7 +101,7 @@ async def test_answers_differ_by_sign_not_only_by_colour() -> None:
         return re.findall('<span class="badge [a-z]+">(.*?)</span>', to_html(found))
 
     assert badge(await searched()) == ["▲ better"]
-    assert badge(await searched(confirm=NONE)) == ["? not confirmed"]
+    assert badge(await searched(confirm=NO_TASKS)) == ["? not confirmed"]
     assert badge(await searched(optimizer=BestOf([playbook("Sort the mail. never")]))) == ["= nothing better"]
 
 

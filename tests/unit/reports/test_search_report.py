@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from search_samples import START, planned, playbook, searched
 
-from seedbed.evolution.offer import Offer
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.plan import NO_TASKS
+from seedbed.evolution.protocols import Offer
 from seedbed.reports.search import fenced, to_markdown
 from seedbed.reports.search_summary import Summary
 from seedbed.spending.account import Budget
@@ -51,7 +51,7 @@ async def test_a_report_tells_all_of_a_search() -> None:
 
 
 async def test_what_is_missing_is_said() -> None:
-    found = await searched(confirm=NONE, optimizer=BestOf([playbook("Sort the mail. twice")]), budget=Budget())
+    found = await searched(confirm=NO_TASKS, optimizer=BestOf([playbook("Sort the mail. twice")]), budget=Budget())
     report = to_markdown(found)
     assert "no other tasks were kept for that" in section(report, "Figures")
     assert f"| runs | {found.spent['runs']} | no limit | – |" in section(report, "Spending")

@@ -10,12 +10,12 @@ import pytest
 from search_samples import GOOD, START, playbook, searched, tasks
 
 from seedbed.evolution.confirmation import Confirmation
-from seedbed.evolution.evolve import Step
-from seedbed.evolution.function_evaluator import Measure
-from seedbed.evolution.offer import Offer
+from seedbed.evolution.evaluators import Measure
+from seedbed.evolution.evolve import SearchStep
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NONE
+from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search_summary import ANCESTORS, LOOKS, NO_ARM, Earned, Summary, earned
@@ -44,10 +44,10 @@ def pool_of(*arms: str) -> tuple[Pool, list[str]]:
 def test_a_gain_belongs_to_whoever_brought_the_new_best() -> None:
     pool, (one, two, three) = pool_of("sample", "breed", "sample")
     steps = [
-        Step(0, (one,), 10, one, 0.5, 0.1),
-        Step(1, (two,), 20, two, 0.75, 0.1),
-        Step(2, (three, two), 5, two, 0.875, 0.1),  # more is believed of the old best, whoever had the turn
-        Step(3, (START.digest,), 3, two, 0.875, 0.1),
+        SearchStep(0, (one,), 10, one, 0.5, 0.1),
+        SearchStep(1, (two,), 20, two, 0.75, 0.1),
+        SearchStep(2, (three, two), 5, two, 0.875, 0.1),  # more is believed of the old best, whoever had the turn
+        SearchStep(3, (START.digest,), 3, two, 0.875, 0.1),
     ]
     assert earned(steps, pool) == {
         "sample": Earned(turns=2, found=1, gain=0.5, runs=15, candidates=2),
@@ -104,7 +104,7 @@ async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, fl
 
 
 async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
-    summary = await of_set(confirm=NONE)
+    summary = await of_set(confirm=NO_TASKS)
     assert summary.found.improved
     assert summary.answer == "open"
     assert "proves little" in summary.sentence
@@ -186,7 +186,7 @@ async def test_the_curve_is_over_runs_and_ends_at_the_last_step() -> None:
 
 async def test_no_range_leaves_what_scores_can_be() -> None:
     """Where all scores are shares; lengths have no such ends."""
-    summary = Summary(found := await searched(several=True, confirm=NONE), better={"length": "lower"})
+    summary = Summary(found := await searched(several=True, confirm=NO_TASKS), better={"length": "lower"})
     told = [summary.standing(place) for place in range(1, len(found.pool))]
     assert any(found.pool.standing(place).mean + 2 * found.pool.standing(place).deviation > 1 for place in range(1, 20))
     assert all(0 <= each.low <= each.mean <= each.high <= 1 for each in told)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import NotFound, SettingsError
-from seedbed.runs.cassette import Cassette, Missed, Mode, first_difference
+from seedbed.runs.cassette import Cassette, Missed, ReplayMode, first_difference
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.storage.memory import MemoryStore
@@ -54,19 +54,19 @@ def call(changes: bool = False, **arguments: Any) -> Json:
 
 @pytest.mark.parametrize("text", ["strict", "lenient", "fork:1", "fork:12"])
 def test_a_mode_reads_as_it_is_written(text: str) -> None:
-    assert str(Mode.parse(text)) == text
+    assert str(ReplayMode.parse(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "Strict", "fork", "fork:0", "fork:-1", "fork:x", "lenient:2"])
 def test_what_is_no_mode_is_told(text: str) -> None:
     with pytest.raises(SettingsError, match=r"mode: found .* expected strict, lenient, or fork:K"):
-        Mode.parse(text)
+        ReplayMode.parse(text)
 
 
 def test_only_a_fork_is_live_and_only_from_its_step_on() -> None:
-    assert [Mode.parse("fork:3").is_live(step) for step in (1, 2, 3, 4)] == [False, False, True, True]
-    assert not Mode.parse("strict").is_live(99)
-    assert not Mode.parse("lenient").is_live(99)
+    assert [ReplayMode.parse("fork:3").is_live(step) for step in (1, 2, 3, 4)] == [False, False, True, True]
+    assert not ReplayMode.parse("strict").is_live(99)
+    assert not ReplayMode.parse("lenient").is_live(99)
 
 
 def test_what_was_missed_travels_between_processes() -> None:

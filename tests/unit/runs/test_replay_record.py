@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.runs.cassette import Cassette, Missed, Mode
+from seedbed.runs.cassette import Cassette, Missed, ReplayMode
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, replay_of
@@ -43,7 +43,7 @@ async def recording(store: MemoryStore) -> Cassette:
 
 async def replaying(store: MemoryStore, mode: str = "strict") -> ReplayRecord:
     tape = await recording(store)
-    made = ReplayRecord(Journal(store), PLAYBOOK, {}, cassette=tape, mode=Mode.parse(mode), **ABOUT)
+    made = ReplayRecord(Journal(store), PLAYBOOK, {}, cassette=tape, mode=ReplayMode.parse(mode), **ABOUT)
     await made.start()
     return made
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.playbooks.conditions import Condition, Until
-from seedbed.stage.dialogue.adaptation import Outcome, Round, holds, standing
+from seedbed.stage.dialogue.adaptation import ConvergenceOutcome, Round, assess, holds
 from seedbed.stage.dialogue.answers import COMPARED
 
 
@@ -22,8 +22,8 @@ def until(**rule: Any) -> Until:
     return Until.model_validate_json(json.dumps(rule))
 
 
-def outcome(rule: Until, *rounds: Round) -> Outcome:
-    return standing(rule, rounds).outcome
+def outcome(rule: Until, *rounds: Round) -> ConvergenceOutcome:
+    return assess(rule, rounds).outcome
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_score_can_end_it_in_the_first_round() -> None:
 
 def test_without_a_rule_all_rounds_are_done() -> None:
     assert outcome(until(at_most=2), TWELVE) == "going on"
-    done = standing(until(at_most=2), [TWELVE, SPLIT])
+    done = assess(until(at_most=2), [TWELVE, SPLIT])
     assert (done.outcome, done.because) == ("converged", "all 2 rounds planned were done")
 
 
@@ -182,7 +182,7 @@ def test_a_score_that_does_not_rise_has_stalled_only_if_the_work_does_not_change
 
 
 def test_the_reason_gives_the_figures() -> None:
-    because = standing(until(agreement=0.5, stable=2, at_most=5), [SPLIT, TWELVE]).because
+    because = assess(until(agreement=0.5, stable=2, at_most=5), [SPLIT, TWELVE]).because
     assert "1.00 alike, 0.5 asked for" in because
     assert "2 of at most 5 rounds" in because
 
@@ -211,7 +211,7 @@ ROUNDS = st.lists(
 
 @given(RULE, ROUNDS)
 def test_the_same_rounds_always_stand_the_same(rule: dict[str, Any], rounds: list[dict[str, str]]) -> None:
-    assert standing(until(**rule, at_most=6), rounds) == standing(until(**rule, at_most=6), [dict(r) for r in rounds])
+    assert assess(until(**rule, at_most=6), rounds) == assess(until(**rule, at_most=6), [dict(r) for r in rounds])
 
 
 @given(RULE, ROUNDS, st.sampled_from([{"settled": 0.0}, {"stable": 2}]))

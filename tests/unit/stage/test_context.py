@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seedbed.stage.dialogue.context import GAP, Said, condensed, summarised, tokens, total
+from seedbed.stage.dialogue.context import GAP, Statement, condensed, summarised, tokens, total
 
 WORDS = ["rent", "Anna", "moves", "14,200", "not", "the", "Wand", "grün", "договор", "預算", "12.5", "lamp"]
 sentence = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(lambda words: f"X{' '.join(words)}.")
@@ -18,11 +18,11 @@ anything = st.text() | st.text(st.sampled_from("Ab1 .!?…\n#|-*`:。」я"), ma
 name = st.sampled_from(["plan", "critic", "finance", "résumé"])
 
 
-def conversations(text: st.SearchStrategy[str]) -> st.SearchStrategy[list[Said]]:
-    return st.lists(st.builds(Said, name, text), max_size=6)
+def conversations(text: st.SearchStrategy[str]) -> st.SearchStrategy[list[Statement]]:
+    return st.lists(st.builds(Statement, name, text), max_size=6)
 
 
-def shown(*said: Said, about: str = "", tokens: int) -> str:
+def shown(*said: Statement, about: str = "", tokens: int) -> str:
     return "\n".join(each.text for each in condensed(said, about, tokens))
 
 
@@ -36,14 +36,14 @@ def filled(*texts: str) -> str:
 
 
 @given(conversations(prose | anything), prose, st.integers(-5, 400))
-@example([Said("plan", "\ud800" * 50)], "rent", 12)
-@example([Said("plan", "word " * 400)], "rent", 20)
-def test_the_budget_is_never_exceeded(said: list[Said], about: str, budget: int) -> None:
+@example([Statement("plan", "\ud800" * 50)], "rent", 12)
+@example([Statement("plan", "word " * 400)], "rent", 20)
+def test_the_budget_is_never_exceeded(said: list[Statement], about: str, budget: int) -> None:
     assert total(condensed(said, about, budget)) <= max(0, budget)
 
 
 @given(conversations(anything), prose)
-def test_what_fits_is_seen_whole(said: list[Said], about: str) -> None:
+def test_what_fits_is_seen_whole(said: list[Statement], about: str) -> None:
     assert condensed(said, about, total(said)) == said
 
 
@@ -52,7 +52,7 @@ def test_sentences_are_kept_as_they_are_in_their_order_and_under_their_names(
     texts: list[str], about: str, budget: int
 ) -> None:
     """Any of these sentences fits into 70 tokens."""
-    said = [Said(f"step{at}", text) for at, text in enumerate(texts)]
+    said = [Statement(f"step{at}", text) for at, text in enumerate(texts)]
     seen = condensed(said, about, budget)
     assert [each.name for each in seen] == sorted(each.name for each in seen)
     for each in seen:
@@ -66,7 +66,7 @@ def test_sentences_are_kept_as_they_are_in_their_order_and_under_their_names(
 
 
 @given(conversations(prose | anything), prose, st.integers(10, 200))
-def test_every_gap_is_marked(said: list[Said], about: str, budget: int) -> None:
+def test_every_gap_is_marked(said: list[Statement], about: str, budget: int) -> None:
     whole = {each.name: "".join(one.text for one in said if one.name == each.name) for each in said}
     for each in condensed(said, about, budget):
         if GAP not in each.text:
@@ -103,30 +103,32 @@ def test_the_same_is_seen_in_every_process() -> None:
     ],
 )
 def test_what_is_asked_for_is_found_among_much_else(about: str, fact: str) -> None:
-    assert fact in shown(Said("talk", filled(fact)), about=about, tokens=40)
+    assert fact in shown(Statement("talk", filled(fact)), about=about, tokens=40)
 
 
 def test_sentences_without_spaces_between_them_are_told_apart() -> None:
     others = "".join(f"我们谈了第{each}个湖边的天气。" for each in "一二三四五六七八九十百千")
-    seen = shown(Said("talk", f"{others}会场的租金已经谈好了。{others}"), about="会场的租金是多少？", tokens=25)
+    seen = shown(Statement("talk", f"{others}会场的租金已经谈好了。{others}"), about="会场的租金是多少？", tokens=25)
     assert seen == "… 会场的租金已经谈好了。 …"
 
 
 def test_in_lines_that_never_end_a_sentence_something_is_found() -> None:
     lines = [f"worker {at} reports that all of its queues are empty and waiting" for at in range(900)]
     text = "\n".join([*lines[:450], "worker x reports that the lamp of the hall is broken", *lines[450:]])
-    seen = shown(Said("log", text), about="Which lamp is broken?", tokens=400)
+    seen = shown(Statement("log", text), about="Which lamp is broken?", tokens=400)
     assert "worker x reports that the lamp of the hall is broken" in seen
 
 
 def test_who_never_writes_a_capital_is_understood_too() -> None:
     text = filled("the hall costs 350 euros.").lower()
-    assert shown(Said("talk", text), about="what does the hall cost?", tokens=20) == "… the hall costs 350 euros. …"
+    assert (
+        shown(Statement("talk", text), about="what does the hall cost?", tokens=20) == "… the hall costs 350 euros. …"
+    )
 
 
 def test_a_sentence_that_says_it_with_they_is_found_beside_the_one_that_names_them() -> None:
     text = filled("We talked to Kowalski about the removal.", "They want a lot of money for that.")
-    assert "They want a lot of money" in shown(Said("talk", text), about="What does Kowalski ask?", tokens=35)
+    assert "They want a lot of money" in shown(Statement("talk", text), about="What does Kowalski ask?", tokens=35)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_sentence_that_says_it_with_they_is_found_beside_the_one_that_names_th
 )
 def test_nothing_is_torn(text: str) -> None:
     """With room for more and more, its beginning and its end come at once."""
-    said = Said("talk", f"Ok.\n\n{text}\n\n" + "Many other words were said here. " * 40)
+    said = Statement("talk", f"Ok.\n\n{text}\n\n" + "Many other words were said here. " * 40)
     seen = [shown(said, about=text, tokens=budget) for budget in range(10, 80)]
     for each in seen:
         assert (text[:6] in each) == (text in each) == (text[-6:] in each)
@@ -168,7 +170,7 @@ We compared two offers. The second one is as follows:
 | crew | 950 |
 
 """
-    said = Said("offer", text + filled())
+    said = Statement("offer", text + filled())
     assert shown(said, about="piano", tokens=30) == (
         "# Costs\n…\nThe second one is as follows:\n…\n- the piano costs extra\n…"
     )
@@ -177,8 +179,8 @@ We compared two offers. The second one is as follows:
 
 def test_what_is_said_again_is_seen_once_where_it_was_said_last() -> None:
     said = [
-        Said("first", filled("The lease of the old printing works ends in autumn.")),
-        Said("second", filled("And the lease of the old printing works: ends in autumn!")),
+        Statement("first", filled("The lease of the old printing works ends in autumn.")),
+        Statement("second", filled("And the lease of the old printing works: ends in autumn!")),
     ]
     seen = condensed(said, "When does the lease of the printing works end?", 100)
     assert [each.name for each in seen if "lease" in each.text] == ["second"]
@@ -195,13 +197,16 @@ def test_what_is_said_again_is_seen_once_where_it_was_said_last() -> None:
     ],
 )
 def test_what_differs_in_a_fact_is_not_the_same(one: str, other: str) -> None:
-    said = [Said("first", f"{filled()}\n\n{one}"), Said("second", f"{filled()}\n\n{other}")]
+    said = [Statement("first", f"{filled()}\n\n{one}"), Statement("second", f"{filled()}\n\n{other}")]
     seen = condensed(said, "the lease of the printing works", 100)
     assert [one in seen[0].text, other in seen[1].text] == [True, True]
 
 
 def test_where_nothing_fits_whole_the_best_is_cut_after_a_word() -> None:
-    said = [Said("talk", "The rent is 14,200 euros a year " + "and so on " * 200), Said("aside", "Well " * 200)]
+    said = [
+        Statement("talk", "The rent is 14,200 euros a year " + "and so on " * 200),
+        Statement("aside", "Well " * 200),
+    ]
     seen = {shown(*said, about="rent", tokens=budget) for budget in range(15)}
     assert seen == {"", "The …", "The rent is …", "The rent is 14,200 …", "The rent is 14,200 euros a …"}
 
@@ -216,7 +221,7 @@ def test_a_megabyte_of_anything_is_condensed() -> None:
         "預算" * 166_000,
         "**a" * 333_333,
     ):
-        assert total(condensed([Said("talk", text)], "the lamp", 100)) <= 100
+        assert total(condensed([Statement("talk", text)], "the lamp", 100)) <= 100
 
 
 class Summariser:
@@ -229,13 +234,17 @@ class Summariser:
         return self.answer
 
 
-TALK = [Said("one", filled("Anna wants 14,200 euros.")), Said("two", filled()), Said("three", "I say yes to Anna.")]
+TALK = [
+    Statement("one", filled("Anna wants 14,200 euros.")),
+    Statement("two", filled()),
+    Statement("three", "I say yes to Anna."),
+]
 
 
 async def test_older_turns_are_summed_up_and_the_newest_kept() -> None:
     model = Summariser(" Anna asked for 14,200 euros. ")
     assert await summarised(TALK, "What does Anna want?", 100, model) == [
-        Said("earlier", "Anna asked for 14,200 euros."),
+        Statement("earlier", "Anna asked for 14,200 euros."),
         TALK[2],
     ]
     [(prompt, at_most)] = model.asked
@@ -245,11 +254,11 @@ async def test_older_turns_are_summed_up_and_the_newest_kept() -> None:
 
 
 async def test_the_newest_turns_take_half_of_the_budget_at_most() -> None:
-    said = [Said(f"turn{at}", "The hall is free on Monday and on Friday.") for at in range(9)]
+    said = [Statement(f"turn{at}", "The hall is free on Monday and on Friday.") for at in range(9)]
     one = total(said[:1])
     for budget, kept in ((8 * one, 4), (8 * one - 1, 3), (6 * one, 3), (2 * one, 1), (2 * one - 1, 0)):
         seen = await summarised(said, "", budget, Summariser("Free."))
-        assert seen == [Said("earlier", "Free."), *said[9 - kept :]]
+        assert seen == [Statement("earlier", "Free."), *said[9 - kept :]]
 
 
 async def test_what_fits_is_not_summed_up() -> None:
@@ -273,7 +282,7 @@ async def test_a_summary_that_is_too_long_is_condensed() -> None:
 
 
 @given(conversations(prose | anything), st.integers(-5, 200), prose | anything)
-async def test_a_summary_never_exceeds_the_budget(said: list[Said], budget: int, answer: str) -> None:
+async def test_a_summary_never_exceeds_the_budget(said: list[Statement], budget: int, answer: str) -> None:
     model = Summariser(answer)
     assert total(await summarised(said, "rent", budget, model)) <= max(0, budget)
     assert all(at_most > 0 for _, at_most in model.asked)
@@ -281,7 +290,7 @@ async def test_a_summary_never_exceeds_the_budget(said: list[Said], budget: int,
 
 async def test_a_conversation_too_long_for_a_model_is_summed_up_from_an_extract() -> None:
     model = Summariser("Anna wants 14,200 euros.")
-    long = [Said("long", filled(*["The lamp is bright and so is the hall in the evening."] * 20_000)), *TALK]
+    long = [Statement("long", filled(*["The lamp is bright and so is the hall in the evening."] * 20_000)), *TALK]
     await summarised(long, "What does Anna want?", 100, model)
     assert tokens(model.asked[0][0]) < 20_000
     assert "Anna wants 14,200 euros." in model.asked[0][0]

@@ -12,7 +12,7 @@ import pytest
 from seedbed.errors import BudgetSpent, NotFound, RunError
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import Missed, Mode
+from seedbed.runs.cassette import Missed, ReplayMode
 from seedbed.runs.recorder import Recorder, recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -23,7 +23,7 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, canonical
 from seedbed.workspace import Workspace
 
-STRICT, LENIENT = Mode("strict"), Mode("lenient")
+STRICT, LENIENT = ReplayMode("strict"), ReplayMode("lenient")
 IDS = (f"{number:032x}" for number in range(1, 10_000))
 
 built: list[str] = []
@@ -131,10 +131,10 @@ def writer(**changed: Any) -> Playbook:
     return playbook(AGENT, roles={"writer": {**WRITER, **changed}})
 
 
-async def replay(space: Workspace, of: Run, book: Playbook, mode: Mode = STRICT, **more: Any) -> Run:
+async def replay(space: Workspace, of: Run, book: Playbook, mode: ReplayMode = STRICT, **more: Any) -> Run:
     for each in (built, sent, looked):
         each.clear()
-    return await space.house.replay(next(IDS), book, of.id, mode, **more)
+    return await space.runner.replay(next(IDS), book, of.id, mode, **more)
 
 
 def told(run: Run) -> str:
@@ -318,7 +318,7 @@ async def test_a_miss_in_a_run_that_was_opened_makes_the_one_above_worthless_too
 
 async def test_a_recording_that_is_not_there_is_told() -> None:
     with pytest.raises(NotFound, match="no run"):
-        await workspace().house.replay(next(IDS), playbook(DEBATE), "f" * 32, STRICT)
+        await workspace().runner.replay(next(IDS), playbook(DEBATE), "f" * 32, STRICT)
 
 
 @pytest.mark.parametrize("tools", [[], [{"mcp": {"command": ["/nonexistent/server"]}}]])
@@ -377,8 +377,8 @@ async def looks(task: Mapping[str, Any], stage: Stage) -> Any:
     return await stage.call("look", what=task["q"])
 
 
-@pytest.mark.parametrize("mode", [STRICT, LENIENT, Mode("fork", 1)])
-async def test_what_changes_the_world_and_was_not_recorded_is_missed_in_every_mode(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [STRICT, LENIENT, ReplayMode("fork", 1)])
+async def test_what_changes_the_world_and_was_not_recorded_is_missed_in_every_mode(mode: ReplayMode) -> None:
     space = workspace()
     run = await space.run(playbook({"program": f"{__name__}:looks"}), q="a", seed=3)
     with pytest.raises(Missed, match=r"call send: found nothing recorded.*never done in a replay"):
@@ -390,9 +390,9 @@ async def sends(task: Mapping[str, Any], stage: Stage) -> Any:
     return await stage.call("send", to=task["q"], text=stage.playbook.roles["w"].system if stage.playbook.roles else "")
 
 
-@pytest.mark.parametrize(("mode", "answered"), [(STRICT, False), (LENIENT, True), (Mode("fork", 1), False)])
+@pytest.mark.parametrize(("mode", "answered"), [(STRICT, False), (LENIENT, True), (ReplayMode("fork", 1), False)])
 async def test_other_arguments_for_what_changes_the_world_are_answered_only_leniently(
-    mode: Mode, answered: bool
+    mode: ReplayMode, answered: bool
 ) -> None:
     space = workspace()
     run = await space.run(playbook({"program": f"{__name__}:sends"}), q="a", seed=3)
@@ -412,12 +412,12 @@ async def test_a_tool_that_changed_the_world_then_is_not_used_though_it_is_said_
     space.tools = [tool(name="send")(send.function)]
     book = playbook({"program": f"{__name__}:sends", "roles": {"w": {"system": "new"}}})
     with pytest.raises(Missed):
-        await replay(space, run, book, Mode("fork", 1))
+        await replay(space, run, book, ReplayMode("fork", 1))
     assert sent == []
 
 
-@pytest.mark.parametrize("mode", [LENIENT, Mode("fork", 1)])
-async def test_no_person_is_asked_by_a_replay(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [LENIENT, ReplayMode("fork", 1)])
+async def test_no_person_is_asked_by_a_replay(mode: ReplayMode) -> None:
     asked: list[str] = []
 
     async def person(action: str, because: str) -> bool:
@@ -444,20 +444,20 @@ async def test_from_the_step_of_a_fork_on_all_that_only_asks_is_live() -> None:
     run = await space.run(playbook(DEBATE), q="Why?", seed=3)
     steps = [*DEBATE["steps"][:2], {"name": "final", "role": "one", "prompt": "So? {facts} {logic}"}]
     changed = playbook(DEBATE, steps=steps)
-    again = await replay(workspace(space.store), run, changed, Mode("fork", 4))
+    again = await replay(workspace(space.store), run, changed, ReplayMode("fork", 4))
     assert again.replay is not None
     assert again.replay["labels"] == {"turn": {"exact": 3, "live": 1}}
     assert [turn.body() for turn in again.turns[:3]] == [turn.body() for turn in run.turns[:3]]
     assert again.output == "so it is"
     assert built == ["model"]
     with pytest.raises(Missed, match="turn final"):
-        await replay(space, run, changed, Mode("fork", 5))
+        await replay(space, run, changed, ReplayMode("fork", 5))
 
 
 async def test_a_run_that_a_live_step_opens_is_live_too() -> None:
     space = workspace()
     run = await space.run(playbook(OPENING), q="Why?", seed=3)
-    again = await replay(workspace(space.store), run, playbook(OPENING), Mode("fork", 2))
+    again = await replay(workspace(space.store), run, playbook(OPENING), ReplayMode("fork", 2))
     assert again.output == run.output
     assert again.replay is not None
     assert again.replay["labels"] == {"child": {"live": 2}, "turn": {"exact": 1}}
@@ -470,7 +470,7 @@ async def test_only_what_is_live_is_paid_for() -> None:
     run = await space.run(playbook(DEBATE), q="Why?", seed=3)
     (paid,) = (fact.value for fact in space.store.facts(Query(kind="run")))
     assert paid == pytest.approx(run.cost_usd)
-    for mode, share in ((STRICT, 0.0), (Mode("fork", 4), run.turns[3].cost_usd)):
+    for mode, share in ((STRICT, 0.0), (ReplayMode("fork", 4), run.turns[3].cost_usd)):
         again = await replay(space, run, playbook(DEBATE), mode)
         assert again.cost_usd == pytest.approx(run.cost_usd)
         (fact,) = space.store.facts(Query(kind="run", key=again.id))
@@ -484,7 +484,7 @@ async def test_a_strict_replay_takes_no_place_of_a_live_run_in_the_quota() -> No
         await replay(space, run, playbook(DEBATE))
     await space.run(playbook(DEBATE), q="Why?", seed=3)
     with pytest.raises(BudgetSpent):
-        await replay(space, run, playbook(DEBATE), Mode("fork", 1))
+        await replay(space, run, playbook(DEBATE), ReplayMode("fork", 1))
 
 
 # Clock and chance
@@ -526,21 +526,21 @@ async def test_a_replay_that_was_interrupted_goes_on_as_a_replay() -> None:
     space, book = workspace(), playbook({**AGENT, "program": f"{__name__}:stalling"})
     run = await space.run(book, q="Why?", seed=3)
     stalls.set()
-    going = asyncio.create_task(space.house.replay(interrupted := next(IDS), book, run.id, STRICT))
+    going = asyncio.create_task(space.runner.replay(interrupted := next(IDS), book, run.id, STRICT))
     await asyncio.wait_for(stalled.wait(), 30)
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     stalls.clear()
     assert recall(space.store, interrupted).status == "running"
     with pytest.raises(RunError, match="found a replay; expected a run that was live"):
-        Recorder.resume(space.house.journal, interrupted, by="ada")
+        Recorder.resume(space.runner.journal, interrupted, by="ada")
     sent.clear()
     again = await space.resume(interrupted)
     assert told(again) == told(run)
     assert again.replay is not None
     assert again.replay["labels"] == {"call": {"exact": 2}, "reading": {"exact": 2}, "turn": {"exact": 1}}
     assert sent == []
-    assert (await space.house.replay(interrupted, book, run.id, STRICT)).output == run.output
+    assert (await space.runner.replay(interrupted, book, run.id, STRICT)).output == run.output
 
 
 stalls, stalled = asyncio.Event(), asyncio.Event()
@@ -558,8 +558,8 @@ async def test_asking_for_the_same_replay_twice_performs_it_once() -> None:
     space, book = workspace(), playbook(AGENT)
     run = await space.run(book, q="Why?", seed=3)
     name = next(IDS)
-    one, two = await asyncio.gather(*(space.house.replay(name, book, run.id, STRICT) for _ in range(2)))
-    third = await space.house.replay(name, book, run.id, STRICT)
+    one, two = await asyncio.gather(*(space.runner.replay(name, book, run.id, STRICT) for _ in range(2)))
+    third = await space.runner.replay(name, book, run.id, STRICT)
     assert one == two
     assert told(third) == told(one)
     assert len(list(space.store.facts(Query(kind="start", key=name)))) == 1

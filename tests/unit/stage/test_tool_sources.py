@@ -91,7 +91,7 @@ def test_servers_that_are_declared_and_not_needed_cost_nothing(file: Path) -> No
         "from seedbed.workspace import Workspace\n"
         "async def main():\n"
         "    async with Workspace.open(sys.argv[1]) as space:\n"
-        "        space.house\n"
+        "        space.runner\n"
         "asyncio.run(main())\n"
         "print({'mcp', 'httpx2'} & {*sys.modules})\n"
     )

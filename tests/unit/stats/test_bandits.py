@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.bandits import (
+    ArmOutcomes,
     Belief,
     Gaussian,
-    Logged,
-    Seen,
+    LoggedChoice,
     blind_worth,
     chances,
-    drawn,
+    draw,
     expectation,
     follow,
     gain_over_uniform,
     greedy,
     level,
-    mixed,
+    mix,
     ucb1,
 )
 
@@ -116,48 +116,48 @@ def test_chances_of_two_gaussian_beliefs_are_known_exactly() -> None:
 
 
 def test_a_gaussian_belief_moves_from_its_prior_to_what_is_seen() -> None:
-    assert Gaussian.after(Seen(), noise=6, prior=50, strength=4) == Gaussian(50, 3)
-    assert Gaussian.after(Seen(60 * 12, 12), noise=6, prior=50, strength=4) == Gaussian(57.5, 1.5)
+    assert Gaussian.after(ArmOutcomes(), noise=6, prior=50, strength=4) == Gaussian(50, 3)
+    assert Gaussian.after(ArmOutcomes(60 * 12, 12), noise=6, prior=50, strength=4) == Gaussian(57.5, 1.5)
 
 
 def test_the_greedy_choice_is_the_best_and_equals_share_it() -> None:
     assert greedy({"a": 0.2, "b": 0.7, "c": 0.1}) == {"a": 0, "b": 1, "c": 0}
     assert greedy({"a": 0.7, "b": 0.7, "c": 0.1}) == {"a": 0.5, "b": 0.5, "c": 0}
-    epsilon_greedy = mixed(greedy({"a": 0.2, "b": 0.7}), 0.1)
+    epsilon_greedy = mix(greedy({"a": 0.2, "b": 0.7}), 0.1)
     assert epsilon_greedy == pytest.approx({"a": 0.05, "b": 0.95})
 
 
 def test_ucb1_tries_every_arm_and_then_the_one_that_might_be_best() -> None:
-    assert ucb1({"a": Seen(9, 10), "b": Seen(), "c": Seen()}) == {"a": 0, "b": 0.5, "c": 0.5}
+    assert ucb1({"a": ArmOutcomes(9, 10), "b": ArmOutcomes(), "c": ArmOutcomes()}) == {"a": 0, "b": 0.5, "c": 0.5}
     # With 110 outcomes the bounds are 0.5 + √(2 ln 110 / 100) = 0.807 and 0.3 + √(2 ln 110 / 10) = 1.27.
-    assert ucb1({"a": Seen(50, 100), "b": Seen(3, 10)}) == {"a": 0, "b": 1}
-    assert ucb1({"a": Seen(50, 100), "b": Seen(3, 100)}) == {"a": 1, "b": 0}
+    assert ucb1({"a": ArmOutcomes(50, 100), "b": ArmOutcomes(3, 10)}) == {"a": 0, "b": 1}
+    assert ucb1({"a": ArmOutcomes(50, 100), "b": ArmOutcomes(3, 100)}) == {"a": 1, "b": 0}
 
 
 def test_ucb1_regret_stays_within_its_bound() -> None:
     # Auer, Cesa-Bianchi and Fischer 2002: each worse arm is tried at most 8 ln N / gap² + 1 + π²/3 times, expected.
     rng = np.random.default_rng(4)
     means = {"a": 0.9, "b": 0.5, "c": 0.4}
-    seen = dict.fromkeys(means, Seen())
+    seen = dict.fromkeys(means, ArmOutcomes())
     for _ in range(3000):
-        arm = drawn(ucb1(seen), rng.random())
-        seen[arm] = Seen(seen[arm].score + float(rng.random() < means[arm]), seen[arm].weight + 1)
+        arm = draw(ucb1(seen), rng.random())
+        seen[arm] = ArmOutcomes(seen[arm].score + float(rng.random() < means[arm]), seen[arm].weight + 1)
     for arm, gap in (("b", 0.4), ("c", 0.5)):
         assert 1 < seen[arm].weight <= 8 * math.log(3000) / gap**2 + 1 + math.pi**2 / 3
 
 
 @given(beliefs, st.floats(0, 1))
 def test_a_blind_share_is_a_floor_under_every_chance(held: dict[str, Belief], explore: float) -> None:
-    odds = mixed(chances(held), explore)
+    odds = mix(chances(held), explore)
     assert sum(odds.values()) == pytest.approx(1)
     assert min(odds.values()) >= explore / len(held) * (1 - 1e-12)
 
 
 def test_arms_are_drawn_as_often_as_their_chances_say() -> None:
     odds = {"b": 0.5, "a": 0.2, "c": 0.3}
-    hits = [drawn(odds, (place + 0.5) / 1000) for place in range(1000)]
+    hits = [draw(odds, (place + 0.5) / 1000) for place in range(1000)]
     assert {name: hits.count(name) for name in odds} == {"a": 200, "b": 500, "c": 300}
-    assert drawn({"a": 0.3, "b": 0.7 - 1e-12}, 1 - 1e-13) == "b"
+    assert draw({"a": 0.3, "b": 0.7 - 1e-12}, 1 - 1e-13) == "b"
 
 
 def test_a_prior_is_worth_its_strength_and_never_certain() -> None:
@@ -171,20 +171,20 @@ def test_a_prior_is_worth_its_strength_and_never_certain() -> None:
 
 def test_strangers_are_expected_to_be_as_good_as_the_others_not_as_the_favourite() -> None:
     assert level([], 3) == 0.5
-    many = level([Seen(80, 100), Seen(85, 100), Seen(75, 100), Seen(80, 100)], 3)
+    many = level([ArmOutcomes(80, 100), ArmOutcomes(85, 100), ArmOutcomes(75, 100), ArmOutcomes(80, 100)], 3)
     assert many == pytest.approx(0.8, abs=0.08)
-    favourite = level([Seen(950, 1000)], 3)
+    favourite = level([ArmOutcomes(950, 1000)], 3)
     assert 0.6 < favourite < 0.75
 
 
 def test_what_an_arm_showed_elsewhere_is_carried_over_relative_to_the_level() -> None:
     none = expectation(0.7, [], 3, 20)
     assert (none.mean, none.strength) == pytest.approx((0.7, 3))
-    above = expectation(0.6, [(Seen(9, 10), 0.7)], 3, 20)
+    above = expectation(0.6, [(ArmOutcomes(9, 10), 0.7)], 3, 20)
     assert above.mean == pytest.approx(0.6 + 0.2 * 10 / 13)
     assert above.strength == pytest.approx(13)
-    assert expectation(0.6, [(Seen(900, 1000), 0.7)], 3, 20).strength == pytest.approx(23)
-    balanced = expectation(0.6, [(Seen(9, 10), 0.7), (Seen(4, 10), 0.6)], 3, 20)
+    assert expectation(0.6, [(ArmOutcomes(900, 1000), 0.7)], 3, 20).strength == pytest.approx(23)
+    balanced = expectation(0.6, [(ArmOutcomes(9, 10), 0.7), (ArmOutcomes(4, 10), 0.6)], 3, 20)
     assert balanced.mean == pytest.approx(0.6)
 
 
@@ -212,16 +212,16 @@ def test_the_gain_over_blind_choices_has_no_bias_even_with_wrong_guesses(seed: i
             expected += (
                 chance
                 * of_score
-                * gain_over_uniform(Logged(name, dict(zip("abc", odds.tolist(), strict=True)), guessed, score))
+                * gain_over_uniform(LoggedChoice(name, dict(zip("abc", odds.tolist(), strict=True)), guessed, score))
             )
     assert expected == pytest.approx(float(odds @ means - means.mean()), abs=1e-9)
 
 
 def test_choices_tell_as_much_as_fewer_blind_ones() -> None:
     guesses = {"a": 0.5, "b": 0.5}
-    assert blind_worth([Logged("a", {"a": 0.5, "b": 0.5}, guesses, 1.0)] * 7) == pytest.approx(7)
+    assert blind_worth([LoggedChoice("a", {"a": 0.5, "b": 0.5}, guesses, 1.0)] * 7) == pytest.approx(7)
     # The mean squared weight is (1/0.99 + 1/0.01) / 4, whether or not "b" was ever seen.
-    seldom = [Logged("a", {"a": 0.99, "b": 0.01}, guesses, 1.0)] * 100
+    seldom = [LoggedChoice("a", {"a": 0.99, "b": 0.01}, guesses, 1.0)] * 100
     assert blind_worth(seldom) == pytest.approx(400 / (1 / 0.99 + 100))
     assert blind_worth([]) == 0
 
@@ -237,14 +237,14 @@ def test_choices_tell_as_much_as_fewer_blind_ones() -> None:
         (lambda: ucb1({}), "at least one arm"),
         (lambda: Gaussian(0, 0), "deviation above 0"),
         (lambda: Gaussian(math.nan, 1), "finite mean"),
-        (lambda: Gaussian.after(Seen(), 1.0, strength=0.0), "nothing seen"),
+        (lambda: Gaussian.after(ArmOutcomes(), 1.0, strength=0.0), "no outcomes"),
         (lambda: chances({"a": Belief(1, 1), "b": Gaussian(0, 1)}), "one kind for all arms"),
         (lambda: chances({"a": Gaussian(0, 1), "b": Belief(1, 1)}), "one kind for all arms"),
         (lambda: chances({"a": Belief(1, 1)}, {"a": math.inf}), "finite"),
-        (lambda: mixed({"a": 1.0}, 1.5), "between 0 and 1"),
-        (lambda: Logged("a", {"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}, 1.0), "above 0"),
-        (lambda: Logged("z", {"a": 1.0}, {"a": 0.5}, 1.0), '"z"'),
-        (lambda: Logged("a", {"a": 0.5, "b": 0.5}, {"a": 0.5}, 1.0), "same arms"),
+        (lambda: mix({"a": 1.0}, 1.5), "between 0 and 1"),
+        (lambda: LoggedChoice("a", {"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}, 1.0), "above 0"),
+        (lambda: LoggedChoice("z", {"a": 1.0}, {"a": 0.5}, 1.0), '"z"'),
+        (lambda: LoggedChoice("a", {"a": 0.5, "b": 0.5}, {"a": 0.5}, 1.0), "same arms"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Any, said: str) -> None:

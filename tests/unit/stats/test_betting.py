@@ -14,7 +14,7 @@ from ville.means import BettingCS
 from ville.sequential import BettingTest
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.betting import Bet, Betting, Side, bets, evidence
+from seedbed.stats.betting import Bet, BetSide, Betting, bets, evidence
 
 graded = st.lists(st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 3)), min_size=1, max_size=40)
 
@@ -42,7 +42,7 @@ def test_bets_grow_as_those_of_an_independent_library() -> None:
     # That library chooses the size of each bet itself: take those sizes, and compare what the bets win.
     rng = np.random.default_rng(0)
     values = np.clip(rng.normal(0.1, 0.5, 200), -1, 1)
-    sides: list[tuple[Side, str]] = [("above", "greater"), ("below", "less")]
+    sides: list[tuple[BetSide, str]] = [("above", "greater"), ("below", "less")]
     for side, alternative in sides:
         theirs = BettingTest(0.05, bounds=(-1, 1), alternative=alternative)
         theirs.fit(values)

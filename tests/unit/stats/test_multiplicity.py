@@ -161,7 +161,7 @@ def test_an_interrupted_stream_goes_on_as_if_nothing_had_happened(
     played(part, asked[:cut])
     resumed = budget_from_state(json.loads(json.dumps(part.state(), allow_nan=False)))
     assert resumed.balance() == part.balance()
-    # All of it again: what was told before the interruption is told twice.
+    # All of it again: what was before the interruption is told twice.
     played(resumed, asked)
     assert resumed.state() == whole.state()
     assert resumed.balance() == whole.balance()
@@ -272,7 +272,7 @@ def test_unadjusted_discoveries_of_such_streams_are_often_false() -> None:
         (lambda: Lord().tell("a", math.nan), "found nan"),
         (lambda: ELond().tell("a", math.inf), "e: found inf"),
         (lambda: Lord().reserve(""), 'key: found ""; expected a name'),
-        (lambda: filled_twice("a", 0.5, 0.4), "a: found 0.4; expected 0.5, as told before"),
+        (lambda: filled_twice("a", 0.5, 0.4), "a: found 0.4; expected 0.5, as before"),
         (lambda: budget_from_state({"budget": "pocket"}), 'budget: found "pocket"; expected one of lord\\+\\+, e-lond'),
         (lambda: Lord.from_state(ELond().state()), "state: found .* expected budget, alpha, w0, events"),
         (lambda: Lord.from_state({**Lord().state(), "events": [["a", 0.1, 3]]}), r"events\[0\]: found \['a', 0.1, 3\]"),

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.bandits import Logged
+from seedbed.stats.bandits import LoggedChoice
 from seedbed.stats.offpolicy import (
     ESTIMATORS,
     Decisions,
-    clipped,
+    clipped_ips,
     direct,
     doubly_robust,
     dros,
-    guessed,
+    guess_rewards,
     ips,
     per_decision_dr,
     per_decision_ips,
@@ -43,7 +43,7 @@ def logs(n: int, seed: int, guesses: bool = True) -> Decisions:
     kinds = rng.integers(0, 2, n)
     actions = (rng.random(n)[:, None] > LOGGED[kinds].cumsum(axis=1)).sum(axis=1).clip(max=ACTIONS - 1)
     rewards = (rng.random(n) < WORTH[kinds, actions]).astype(float)
-    held = guessed(kinds.tolist(), actions.tolist(), rewards.tolist(), ACTIONS) if guesses else None
+    held = guess_rewards(kinds.tolist(), actions.tolist(), rewards.tolist(), ACTIONS) if guesses else None
     return Decisions(actions, rewards, LOGGED[kinds], TARGET[kinds], held)
 
 
@@ -121,7 +121,7 @@ def test_golden_values() -> None:
     assert log.weights.tolist() == [2, 0.5, 0]
     assert ips(log).value == pytest.approx(2 / 3, abs=1e-12)
     assert snips(log).value == pytest.approx(2 / 2.5, abs=1e-12)
-    assert clipped(log, most=1.5).value == pytest.approx(1.5 / 3, abs=1e-12)
+    assert clipped_ips(log, most=1.5).value == pytest.approx(1.5 / 3, abs=1e-12)
     assert direct(log).value == pytest.approx((0.5 + 0.375 + 1) / 3, abs=1e-12)
     assert doubly_robust(log).value == pytest.approx((1.875 + 2 * 0.5 - 0.5 * 0.75) / 3, abs=1e-12)
     assert sndr(log).value == pytest.approx(1.875 / 3 + (1 - 0.375) / 2.5, abs=1e-12)
@@ -156,7 +156,7 @@ def test_every_estimate_is_that_of_another_library() -> None:
     rewards = [1.0, 0.0, 0.5, 1.0, 0.25, 0.0, 1.0, 0.75, 0.0, 1.0, 0.5, -0.5]
     log = Decisions(actions, rewards, logged, target, guesses)
     found = {name: estimate(log) for name, estimate in ESTIMATORS.items() if name != "clipped"}
-    found["clipped at 1.5"] = clipped(log, most=1.5)
+    found["clipped at 1.5"] = clipped_ips(log, most=1.5)
     found |= {f"switch-dr at {most}": switch_dr(log, most=most) for most in (1, 2)}
     found |= {f"dros at {shrink}": dros(log, shrink=shrink) for shrink in (1, 4)}
     assert {name: each.value for name, each in found.items()} == pytest.approx(REFERENCE, rel=0, abs=1e-12)
@@ -164,7 +164,7 @@ def test_every_estimate_is_that_of_another_library() -> None:
 
 @given(decisions())
 def test_weights_that_are_never_cut_or_shrunk_make_no_difference(log: Decisions) -> None:
-    assert clipped(log, most=math.inf).value == ips(log).value
+    assert clipped_ips(log, most=math.inf).value == ips(log).value
     assert switch_dr(log, most=math.inf).value == doubly_robust(log).value
     assert dros(log, shrink=1e18).value == pytest.approx(doubly_robust(log).value, rel=1e-6, abs=1e-6)
     assert switch_dr(log, most=1e-300).value == pytest.approx(direct(log).value)
@@ -179,7 +179,7 @@ def test_a_weighted_mean_stays_within_the_rewards(log: Decisions) -> None:
 def test_the_policy_that_decided_is_given_its_own_mean() -> None:
     log = logs(300, seed=1)
     same = Decisions(log.actions, log.rewards, log.logged, log.logged, log.guesses)
-    for estimate in (ips, snips, clipped):
+    for estimate in (ips, snips, clipped_ips):
         assert estimate(same).value == pytest.approx(log.rewards.mean(), abs=1e-12)
     checked = screen(same)
     assert (checked.effective, checked.largest, checked.coverage) == (300, 1, 1)
@@ -225,7 +225,7 @@ def test_decisions_of_one_run_count_as_one() -> None:
 
 def test_guesses_are_means_of_other_folds() -> None:
     kinds, actions, rewards = ["a", "a", "b", "a", "a", "b"], [0, 0, 0, 1, 0, 0], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    found = guessed(kinds, actions, rewards, of=3)
+    found = guess_rewards(kinds, actions, rewards, of=3)
     # The first fold is the first and the fourth; the rest has 2, 16 of kind a and 4, 32 of kind b, all by action 0.
     assert found[0].tolist() == [9, 13.5, 13.5]
     # The third fold is of kind b and holds both of that kind: there is only the mean of action 0 in all kinds.
@@ -238,18 +238,18 @@ def test_a_guess_knows_nothing_of_its_own_cluster(seed: int, folds: int) -> None
     n = 24
     kinds, actions = rng.integers(0, 2, n).tolist(), rng.integers(0, 2, n).tolist()
     rewards, clusters = rng.random(n), rng.integers(0, 6, n)
-    before = guessed(kinds, actions, rewards.tolist(), 2, clusters.tolist(), folds)
+    before = guess_rewards(kinds, actions, rewards.tolist(), 2, clusters.tolist(), folds)
     chosen = clusters == clusters[0]
     rewards[chosen] += 100
-    after = guessed(kinds, actions, rewards.tolist(), 2, clusters.tolist(), folds)
+    after = guess_rewards(kinds, actions, rewards.tolist(), 2, clusters.tolist(), folds)
     assert (before[chosen] == after[chosen]).all()
 
 
 def test_a_bandits_choices_are_decisions() -> None:
     odds = {"small": 0.25, "large": 0.75}
     choices = [
-        Logged("small", odds, {"small": 0.5, "large": 0.75}, 1.0),
-        Logged("large", odds, {"small": 0.5, "large": 0.75}, 0.0),
+        LoggedChoice("small", odds, {"small": 0.5, "large": 0.75}, 1.0),
+        LoggedChoice("large", odds, {"small": 0.5, "large": 0.75}, 0.0),
     ]
     log = Decisions.from_choices(choices, [{"small": 1.0}, {"small": 0.5, "new": 0.5}])
     assert log.weights.tolist() == [4, 0]
@@ -368,8 +368,8 @@ good: Any = ([0, 1], [1.0, 0.0], [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
         (lambda: Decisions(*good, guesses=[[1.0, 1.0]]), "guesses: found shape"),
         (lambda: Decisions(*good, clusters=["a"]), "clusters: found 1 ids"),
         (lambda: doubly_robust(Decisions(*good)), "guesses: found none; expected a score for every action"),
-        (lambda: clipped(Decisions(*good), most=0), "most: found 0; expected a number above 0"),
-        (lambda: guessed(["a"], [0], [1.0], 1, folds=1), "folds: found 1; expected at least 2"),
+        (lambda: clipped_ips(Decisions(*good), most=0), "most: found 0; expected a number above 0"),
+        (lambda: guess_rewards(["a"], [0], [1.0], 1, folds=1), "folds: found 1; expected at least 2"),
         (lambda: Decisions.from_choices([], [{}]), "target: found chances for 1 choices; expected 0"),
     ],
 )

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.estimates import Interval
 from seedbed.stats.pareto import (
     Direction,
-    Standing,
+    FrontPosition,
     crowding,
     dominates,
-    hypervolume,
     ranks,
     standings,
     surely_dominates,
@@ -44,21 +41,8 @@ def beats(a: list[int], b: list[int], better: list[Direction]) -> bool:
     return min(gains) >= 0 and max(gains) > 0
 
 
-@contextmanager
-def moocore(installed: bool) -> Iterator[None]:
-    """Rank with moocore, or as where it is not installed."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not installed:
-            patch.setitem(sys.modules, "moocore", None)
-        yield
-
-
-either_way = pytest.mark.parametrize("installed", [True, False], ids=["moocore", "without"])
-
-
-@either_way
 @given(drawn=fronts())
-def test_ranks_are_those_of_brute_force(installed: bool, drawn: tuple[list[list[int]], list[Direction]]) -> None:
+def test_ranks_are_those_of_brute_force(drawn: tuple[list[list[int]], list[Direction]]) -> None:
     rows, better = drawn
     expected = [-1] * len(rows)
     for number in itertools.count():
@@ -68,8 +52,7 @@ def test_ranks_are_those_of_brute_force(installed: bool, drawn: tuple[list[list[
         for place in left:
             if not any(beats(rows[other], rows[place], better) for other in left):
                 expected[place] = number
-    with moocore(installed):
-        assert ranks(rows, better).tolist() == expected
+    assert ranks(rows, better).tolist() == expected
 
 
 @given(fronts(most=6))
@@ -79,65 +62,12 @@ def test_dominance_is_as_defined(drawn: tuple[list[list[int]], list[Direction]])
         assert dominates(a, b, better) == beats(a, b, better)
 
 
-@settings(deadline=None)
-@given(fronts(most=8))
-def test_hypervolume_is_the_number_of_dominated_cells(drawn: tuple[list[list[int]], list[Direction]]) -> None:
-    rows, better = drawn
-    # From the reference 1 or 4, as the direction asks, whole numbers make unit cells.
-    reference = [1 if way == "higher" else 4 for way in better]
-    gains = [
-        [x - at if way == "higher" else at - x for x, at, way in zip(row, reference, better, strict=True)]
-        for row in rows
-    ]
-    cells = itertools.product(range(4), repeat=len(better))
-    expected = sum(any(all(c < g for c, g in zip(cell, gain, strict=True)) for gain in gains) for cell in cells)
-    assert hypervolume(rows, reference, better) == expected
-
-
-@pytest.mark.parametrize("objectives", [2, 3, 4, 5])
-def test_hypervolume_is_that_of_inclusion_and_exclusion(objectives: int) -> None:
-    points = np.random.default_rng(objectives).random((9, objectives))
-    expected = 0.0
-    for size in range(1, len(points) + 1):
-        for some in itertools.combinations(points, size):
-            expected -= (-1) ** size * np.prod(np.min(some, axis=0))
-    better: list[Direction] = ["higher"] * objectives
-    assert hypervolume(points, [0] * objectives, better) == pytest.approx(expected, rel=1e-12)
-    assert hypervolume(-points, [0] * objectives, ["lower"] * objectives) == pytest.approx(expected, rel=1e-12)
-
-
-@given(fronts(), st.integers(0, 11))
-def test_a_dominated_point_adds_no_volume(drawn: tuple[list[list[int]], list[Direction]], place: int) -> None:
-    rows, better = drawn
-    reference = [-1 if way == "higher" else 6 for way in better]
-    front = [row for row, rank in zip(rows, ranks(rows, better), strict=True) if rank == 0]
-    assert hypervolume(front, reference, better) == hypervolume(rows, reference, better)
-    if place < len(front):
-        fewer = [row for row in front if row != front[place]]
-        assert hypervolume(fewer, reference, better) < hypervolume(front, reference, better)
-
-
-@pytest.mark.parametrize("objectives", [1, 2, 3, 5])
-def test_ranks_of_many_points_agree_whichever_way_they_are_found(objectives: int) -> None:
-    rng = np.random.default_rng(3)
-    better: list[Direction] = ["higher", "lower", "higher", "lower", "lower"][:objectives]
-    for points in (rng.random((600, objectives)), rng.integers(0, 9, (600, objectives))):
-        with moocore(installed=True):
-            quick = ranks(points, better)
-        with moocore(installed=False):
-            own = ranks(points, better)
-        assert quick.tolist() == own.tolist()
-        assert quick.max() > 1
-
-
-@either_way
 @given(drawn=fronts(most=20), keep=st.integers(0, 22))
 def test_survivors_are_whole_fronts_and_those_with_most_room_of_the_last(
-    installed: bool, drawn: tuple[list[list[int]], list[Direction]], keep: int
+    drawn: tuple[list[list[int]], list[Direction]], keep: int
 ) -> None:
     rows, better = drawn
-    with moocore(installed):
-        kept = survivors(rows, better, keep).tolist()
+    kept = survivors(rows, better, keep).tolist()
     assert kept == sorted(set(kept))
     assert len(kept) == min(keep, len(rows))
     fronts = ranks(rows, better).tolist()
@@ -152,14 +82,10 @@ def test_survivors_are_whole_fronts_and_those_with_most_room_of_the_last(
     assert not leaving or min(staying) >= max(leaving)
 
 
-@either_way
 @given(drawn=fronts(most=20), more=st.integers(0, 12))
-def test_the_best_value_of_each_objective_survives(
-    installed: bool, drawn: tuple[list[list[int]], list[Direction]], more: int
-) -> None:
+def test_the_best_value_of_each_objective_survives(drawn: tuple[list[list[int]], list[Direction]], more: int) -> None:
     rows, better = drawn
-    with moocore(installed):
-        kept = survivors(rows, better, 2 * len(better) + more).tolist()
+    kept = survivors(rows, better, 2 * len(better) + more).tolist()
     for column, way in enumerate(better):
         best = max if way == "higher" else min
         if rows:
@@ -269,7 +195,7 @@ def test_a_candidate_not_measured_has_no_rank_and_may_still_be_on_the_front() ->
         {"old": {"quality": between(0.6, 0.7)}, "new": {"quality": unknown}, "good": {"quality": between(0.8, 0.9)}},
         {"quality": "higher"},
     )
-    assert found == {"old": Standing(1, ("good",)), "new": Standing(None, ()), "good": Standing(0, ())}
+    assert found == {"old": FrontPosition(1, ("good",)), "new": FrontPosition(None, ()), "good": FrontPosition(0, ())}
     assert standings({}, {"quality": "higher"}) == {}
 
 
@@ -283,7 +209,6 @@ wrong: Any = ["up"]
         (lambda: ranks([[1.0, 2.0]], ["higher"]), r"points: found shape \(1, 2\); expected rows of 1 numbers"),
         (lambda: ranks([[1.0, math.nan]], ["higher", "lower"]), r"points\[0\]\[1\]: found nan"),
         (lambda: ranks([], []), "better: found no objectives"),
-        (lambda: hypervolume([[1.0]], [0.0, 0.0], ["higher"]), "points: found shape"),
         (lambda: survivors([[1.0]], ["higher"], -1), "keep: found -1; expected a number of points"),
         (lambda: surely_dominates([], [unknown], ["lower"]), "a: found 0 intervals; expected 1"),
         (lambda: standings({"a": {"cost": unknown}}, {"delay": "lower"}), "a: found .*cost.*; expected .*delay"),

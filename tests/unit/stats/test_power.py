@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.estimates import exact_rate, mcnemar
-from seedbed.stats.power import (
-    after_ratio_test,
-    after_stopping,
-    best_replicates,
-    detectable_effect,
-    fixed_power,
-    sample_size,
-)
+from seedbed.stats.estimates import after_ratio_test, after_stopping, exact_rate, mcnemar
+from seedbed.stats.power import best_replicates, detectable_effect, fixed_power, sample_size
 
 
 def test_sample_size_of_the_published_formula() -> None:

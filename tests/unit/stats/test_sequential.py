@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from rule_samples import draw, told
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.sequential import RULES, Betting, ExactMcNemar, Gsprt, Sprt, StoppingRule, rule_from_state
+from seedbed.stats.betting import Betting
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.gsprt import Gsprt, Sprt
+from seedbed.stats.rule import StoppingRule
+from seedbed.stats.sequential import RULES, rule_from_state
 
 EVERY: list[dict[str, Any]] = [
     ExactMcNemar(at_most=60).state(),
@@ -78,7 +82,7 @@ def a_started_rule() -> StoppingRule:
 @pytest.mark.parametrize(
     ("difference", "place", "message"),
     [
-        (0, 1, "difference: found 0 at place 1; expected 1, as told before"),
+        (0, 1, "difference: found 0 at place 1; expected 1, as before"),
         (1, 4, "place: found 4 after 2 tasks; expected at most 3"),
         (1, 0, "place: found 0"),
     ],

@@ -161,7 +161,7 @@ async def test_workspaces_share_the_limit_of_an_endpoint_whatever_they_call_it(
         space = Workspace.at(
             Settings(store=f"sqlite:///{tmp_path}/{name}/x.db", cache=redis_server.url, models={name: model}, by="ann")
         )
-        space.house.lines.sleep = sleep
+        space.runner.lines.sleep = sleep
         playbook = Playbook.from_document({"roles": {"writer": {"model": name, "system": "Answer."}}})
         for _ in range(2):
             assert (await space.run(playbook, question="Well?")).output == "Yes."

@@ -8,36 +8,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
-from rich.padding import Padding
-from rich.text import Text
-
 from seedbed.cli.output import counted, line, money, safe
-from seedbed.runs.run import Heard, Turn
+from rich.padding import Padding
+from rich.live import Live
+from rich.console import Group
+from rich.text import Text
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from seedbed.runs.run import RunEvent, Turn
+
 
 REFRESH_SECONDS = 0.08
 """Nobody reads faster, and drawing takes time that the turns could have."""
 
 
 @contextmanager
-def turns(console: Console) -> Iterator[Callable[[Heard], None]]:
+def turns(console: Console) -> Iterator[Callable[[RunEvent], None]]:
     """A listener for a run that shows it on a terminal as it is spoken; elsewhere it prints turns as they end."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield lambda heard: _print_lines(console, heard)
         return
     with LiveTurns(console) as shown:
-        yield shown.hear
+        yield shown.on_event
 
 
-def _print_lines(console: Console, heard: Heard) -> None:
+def _print_lines(console: Console, heard: RunEvent) -> None:
     """A turn that is done, or will not be: each of its lines after the name of its step."""
     lines = (*heard.turn.notices, *heard.turn.text.splitlines()) if heard.turn else ()
     for each in lines or (f"not answered: {heard.failed}".splitlines() if heard.failed else ()):
         console.print(line(f"{_place(heard)}: {each}"), soft_wrap=True)
 
 
-def _place(heard: Heard) -> str:
+def _place(heard: RunEvent) -> str:
     """The step that speaks; that of a run which another opened after the beginning of its id."""
     return f"{heard.run[:10]} {heard.step}" if heard.depth else heard.step
 
@@ -91,7 +92,7 @@ class LiveTurns:
             self._print(spoken.title, "".join(spoken.pieces), [("did not finish", "yellow")])
         self._live.stop()
 
-    def hear(self, heard: Heard) -> None:
+    def on_event(self, heard: RunEvent) -> None:
         place = (heard.run, heard.step, heard.role)
         if heard.failed:
             spoken = self._under_way.pop(place, None) or _Spoken(_place(heard), heard.role, heard.model)

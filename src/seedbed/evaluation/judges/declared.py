@@ -35,17 +35,17 @@ KINDS: Mapping[str, tuple[type[Declared], tuple[str, ...]]] = {
 SHARED = ("judge", "model", "max_tokens", "cut_at")
 
 
-def judges(house: Runner) -> dict[str, Declared]:
+def judges(runner: Runner) -> dict[str, Declared]:
     """The judges of a workspace by their names. Raises SettingsError with all that is wrong with any of them."""
 
     async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
-        house.library.keep(playbook, because="judge")
-        return await house.once(run, playbook, inputs, seed, ledger=ledger)
+        runner.library.keep(playbook, because="judge")
+        return await runner.perform_once(run, playbook, inputs, seed, ledger=ledger)
 
-    court, taken, models = JudgeContext(once, house.identity), names(), {*house.models}
+    court, taken, models = JudgeContext(once, runner.model_identities), names(), {*runner.models}
     problems: list[Problem] = []
     found: dict[str, Declared] = {}
-    for name, about in house.settings.metrics.items():
+    for name, about in runner.settings.metrics.items():
         wrong = [*_problems(name, about, taken, models)]
         if not wrong:
             try:
@@ -54,7 +54,7 @@ def judges(house: Runner) -> dict[str, Declared]:
                 wrong.append(Problem(f"metrics.{name}", str(refused), "a judge"))
         problems += wrong
     if problems:
-        raise SettingsError(problems, house.settings.source)
+        raise SettingsError(problems, runner.settings.source)
     return found
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from seedbed.errors import PlaybookError
-from seedbed.evolution.offer import Offer
 from seedbed.evolution.pool import Floats, Pool
+from seedbed.evolution.protocols import Offer
 from seedbed.evolution.variation.checks import LIMITS, Limits, problems
 from seedbed.evolution.variation.sentences import split
 from seedbed.playbooks.genes import Gene, genes, with_genes

@@ -23,7 +23,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import canonical
 
 Floats: TypeAlias = NDArray[np.float64]
-Part: TypeAlias = tuple[str, str]
+GenePart: TypeAlias = tuple[str, str]
 """The path of a gene, and one sentence of its text, one of its demos or its option; nothing for a number."""
 
 MOST = 300
@@ -40,9 +40,9 @@ LEVEL = 1.0
 
 
 @lru_cache(maxsize=4096)
-def parts(playbook: Playbook) -> dict[Part, float]:
+def parts(playbook: Playbook) -> dict[GenePart, float]:
     """The parts of a playbook that may evolve; a number as far as it is up in its range."""
-    found: dict[Part, float] = {}
+    found: dict[GenePart, float] = {}
     for gene in genes(playbook).values():
         match gene.kind:
             case "text":
@@ -67,7 +67,7 @@ class Effects:
         for row, each in enumerate(described):
             table[row] = [each.get(part, 0.0) for part in every]
         varied = np.ptp(table, axis=0) > 1e-12 if described else np.zeros(len(every), bool)
-        self.parts: list[Part] = [part for part, differs in zip(every, varied, strict=True) if differs]
+        self.parts: list[GenePart] = [part for part, differs in zip(every, varied, strict=True) if differs]
         self._has: Floats = table[:, varied]
         self._many: Floats = self._has.sum(axis=1)
         both = np.concatenate([pool.table(metric), pool.table(metric, reflect=True)], axis=1)[self.places]
@@ -96,12 +96,12 @@ class Effects:
         known = self._belief - self._belief @ cho_solve(self._factor, self._belief)
         self.deviations: Floats = self._scale * np.sqrt(np.maximum(np.diag(known), 1e-12))
 
-    def worth(self) -> dict[Part, float]:
+    def worth(self) -> dict[GenePart, float]:
         """What each part is believed to add to a score."""
         effects = self._part**2 * self._has.T @ self._weights + USUAL**2 * float(self._many @ self._weights)
         return dict(zip(self.parts, (self._scale * effects).tolist(), strict=True))
 
-    def drawn(self, chance: np.random.Generator) -> dict[Part, float]:
+    def drawn(self, chance: np.random.Generator) -> dict[GenePart, float]:
         """What each part may be worth, drawn from what is believed: bold where little is known."""
         usual = chance.normal(0.0, USUAL)
         guess = usual + chance.normal(0.0, self._part, len(self.parts))
@@ -126,8 +126,8 @@ _known: WeakKeyDictionary[Pool, tuple[int, Effects]] = WeakKeyDictionary()
 def effects_of(pool: Pool) -> Effects:
     """What is believed by the first metric, computed again only when something was told since."""
     known = _known.get(pool)
-    if known is None or known[0] != pool.told:
-        known = _known[pool] = (pool.told, Effects(pool))
+    if known is None or known[0] != pool.updates:
+        known = _known[pool] = (pool.updates, Effects(pool))
     return known[1]
 
 

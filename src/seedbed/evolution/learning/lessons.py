@@ -24,7 +24,7 @@ REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PoorCase:
     """A task that a playbook did poorly, what it answered, why that scored so little, and its run if there is one."""
 
     task: Task

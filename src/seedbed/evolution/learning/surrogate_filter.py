@@ -26,7 +26,7 @@ GROUP = 24
 """So many candidates race together at most: enough to learn something from."""
 
 
-class Skipping:
+class SurrogateFilter:
     """Foretells candidates by what the pool knows of others, as higher is better. It depends on the pool and the seed
     alone, so a search that is taken up again skips the same."""
 
@@ -63,16 +63,16 @@ class Skipping:
     def _surrogate(self) -> Surrogate:
         """What is learned from the pool, again only when something was told since."""
         pool = self._pool
-        if self._learned is None or self._told != pool.told:
+        if self._learned is None or self._told != pool.updates:
             places = known_best(pool)
             table = {pool.playbooks[place].digest: _scores(pool, place) for place in places}
             playbooks = {pool.playbooks[place].digest: pool.playbooks[place] for place in places}
-            self._learned, self._told = Surrogate(table, playbooks, pool.metrics[0]), pool.told
+            self._learned, self._told = Surrogate(table, playbooks, pool.metrics[0]), pool.updates
         return self._learned
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedCandidates:
     """How many candidates seemed hopeless, and of those that were evaluated all the same the share which beat the best
     of that time after all."""
 
@@ -80,7 +80,7 @@ class Skipped:
     wrong: Interval
 
     @classmethod
-    def of(cls, skips: Sequence[Fact], pool: Pool) -> Skipped:
+    def of(cls, skips: Sequence[Fact], pool: Pool) -> SkippedCandidates:
         audited = {skip.subject for skip in skips if skip.body["audited"]}
         table = {each: _scores(pool, pool.place(each)) for each in audited if each in pool}
         return cls(len({skip.subject for skip in skips}), audit(skips, table))
@@ -114,4 +114,4 @@ def _scores(pool: Pool, place: int) -> dict[Digest, float]:
     return {task: float(score) for task, score in zip(pool.select, row, strict=True) if not np.isnan(score)}
 
 
-__all__ = ["Skipped", "Skipping"]
+__all__ = ["SkippedCandidates", "SurrogateFilter"]

@@ -10,11 +10,10 @@ import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.offspring import Offspring
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.bandits import Belief, Seen, chances, drawn, greedy, level, mixed, ucb1
+from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, greedy, level, mix, ucb1
 from seedbed.storage.store import Digest, Json
 
 Policy = Literal["thompson", "ucb1", "epsilon-greedy"]
@@ -24,7 +23,7 @@ EXPLORE: Mapping[Policy, float] = {"thompson": 0.0, "ucb1": 0.0, "epsilon-greedy
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BanditChoice:
     """One choice as it was made: the chances that all playbooks had, what was expected of them, and how it went.
 
     `score` is the mean over its tasks, turned so that higher is better; None as long as there is none.
@@ -72,7 +71,7 @@ class Bandit:
         self.policy: Policy = policy
         self.explore = EXPLORE[policy] if explore is None else explore
         self.at_once, self.tasks_each, self.strength, self.children = at_once, tasks_each, strength, children
-        self.log: list[Choice] = []
+        self.log: list[BanditChoice] = []
         self._operators = operators
         self._arms: dict[Digest, Playbook] = {}
 
@@ -113,13 +112,13 @@ class Bandit:
                 break
             if odds.keys() != waiting.keys():
                 odds, guesses = self._odds(seen, waiting)
-            arm = drawn(odds, at)
+            arm = draw(odds, at)
             tasks, rest = tuple(waiting[arm][: self.tasks_each]), waiting.pop(arm)[self.tasks_each :]
             if rest:
                 waiting[arm] = rest
             self._asked.setdefault(arm, set()).update(tasks)
             self._open.append(len(self.log))
-            self.log.append(Choice(arm, tasks, odds, guesses))
+            self.log.append(BanditChoice(arm, tasks, odds, guesses))
             before = chosen[arm].tasks or () if arm in chosen else ()
             how = f"{self.policy}, chance {odds[arm]:.3f}"
             parents = (start,) if arm != (start := self._search.start.digest) else ()
@@ -143,7 +142,7 @@ class Bandit:
         known = pool.counts()[pool.place(arm)] > 0 if arm in pool else np.zeros(len(pool.select), bool)
         return [task for task, done in zip(pool.select, known, strict=True) if not done and task not in asked]
 
-    def _seen(self) -> dict[Digest, Seen]:
+    def _seen(self) -> dict[Digest, ArmOutcomes]:
         """What each arm, and the start, showed so far, between 0 and 1: other scores by their place between the lowest
         and the highest of all."""
         pool = self._search.pool
@@ -153,14 +152,14 @@ class Bandit:
             table = (table - scores.min()) / max(scores.max() - scores.min(), 1e-12)
         sums, counts = np.nansum(table, axis=1), (~np.isnan(table)).sum(axis=1)
         known = [arm for arm in dict.fromkeys([self._search.start.digest, *self._arms]) if arm in pool]
-        return {arm: Seen(float(sums[pool.place(arm)]), float(counts[pool.place(arm)])) for arm in known}
+        return {arm: ArmOutcomes(float(sums[pool.place(arm)]), float(counts[pool.place(arm)])) for arm in known}
 
     def _odds(
-        self, seen: Mapping[Digest, Seen], waiting: Iterable[Digest]
+        self, seen: Mapping[Digest, ArmOutcomes], waiting: Iterable[Digest]
     ) -> tuple[dict[Digest, float], dict[Digest, float]]:
         """The chance of each arm to be chosen, and what is expected of it."""
         usual = level(seen.values(), self.strength)
-        firm = {arm: _with_prior(seen.get(arm, Seen()), usual, self.strength) for arm in waiting}
+        firm = {arm: _with_prior(seen.get(arm, ArmOutcomes()), usual, self.strength) for arm in waiting}
         guesses = {arm: each.score / each.weight for arm, each in firm.items()}
         match self.policy:
             case "thompson":
@@ -170,9 +169,9 @@ class Bandit:
                 odds = ucb1(firm)
             case "epsilon-greedy":
                 odds = greedy(guesses)
-        return mixed(odds, self.explore), guesses
+        return mix(odds, self.explore), guesses
 
 
-def _with_prior(seen: Seen, mean: float, strength: float) -> Seen:
+def _with_prior(seen: ArmOutcomes, mean: float, strength: float) -> ArmOutcomes:
     prior = Belief.prior(mean, strength)
-    return Seen(seen.score + prior.good, seen.weight + prior.strength)
+    return ArmOutcomes(seen.score + prior.good, seen.weight + prior.strength)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, digest
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators
 from seedbed.playbooks.genes import genes
 from seedbed.storage.store import Digest, Json

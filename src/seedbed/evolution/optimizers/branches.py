@@ -14,8 +14,7 @@ import numpy as np
 
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.operators import operators
 from seedbed.playbooks.genes import Gene, distance, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -60,7 +59,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Branch:
+class BranchMove:
     """One move from a parent: merged if it became the next parent, archived if not."""
 
     name: Move
@@ -89,7 +88,7 @@ class Branches:
         if problems:
             raise SettingsError(problems, "branches")
         self.most, self.recent = most, recent
-        self.history: list[Branch] = []
+        self.history: list[BranchMove] = []
         self._operators = operators
 
     @property
@@ -118,7 +117,7 @@ class Branches:
                 made, operator = await self._branch(move, parent, signal, f"branches {self._round} {move} {attempt}")
                 if made is not None and self._is_new(made):
                     offers[made.digest] = Offer(made, (parent.digest,), f"{move}: {operator or 'numbers'}")
-                    self.history.append(Branch(move, made.digest, parent.digest, WHY[move], operator))
+                    self.history.append(BranchMove(move, made.digest, parent.digest, WHY[move], operator))
                     break
         return list(offers.values())
 
@@ -162,7 +161,7 @@ class Branches:
             {name: float(np.mean(each)) for name, each in ways.items()},
         )
 
-    def _tried(self) -> Sequence[tuple[Branch, Mapping[str, Gene], Mapping[str, Gene], float]]:
+    def _tried(self) -> Sequence[tuple[BranchMove, Mapping[str, Gene], Mapping[str, Gene], float]]:
         """Recent branches that have scores, the genes before and after, and the gain."""
         pool = self._search.pool
         means, _, tasks = pool.standings()

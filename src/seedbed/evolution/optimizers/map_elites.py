@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from seedbed.errors import Problem, SeedbedError, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.offspring import Offspring
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook

@@ -9,9 +9,8 @@ import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.operator import Operator
 from seedbed.evolution.pool import Floats
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation.offspring import Offspring
 from seedbed.evolution.variation.selection import Places, roulette
 from seedbed.playbooks.genes import distance

@@ -16,11 +16,10 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.judges.judge import Part, presented
 from seedbed.evolution.learning.complements import Complements, merged
 from seedbed.evolution.learning.effects import believed_best
-from seedbed.evolution.learning.lessons import Failure, Lesson, Lessons, described
-from seedbed.evolution.offer import Offer
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, described
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
-from seedbed.evolution.variation.edits import BOUNDS, FORM, Answer, Bounds, child_of, edited, read
+from seedbed.evolution.variation.edits import BOUNDS, FORM, Bounds, ProposedEdits, child_of, edited, read
 from seedbed.evolution.variation.selection import pareto
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
@@ -29,7 +28,8 @@ from seedbed.stage.dialogue.dialogue import told
 from seedbed.storage.store import Digest, Json, digest
 
 Propose: TypeAlias = Callable[
-    [Playbook, Gene, Sequence[Failure], Sequence[Lesson], np.random.Generator], Sequence[str] | Awaitable[Sequence[str]]
+    [Playbook, Gene, Sequence[PoorCase], Sequence[Lesson], np.random.Generator],
+    Sequence[str] | Awaitable[Sequence[str]],
 ]
 """Proposes new texts for a gene of a parent: from its poor cases, and from what was learned about that gene."""
 
@@ -67,7 +67,7 @@ class _Request:
     name: str
     parent: Playbook
     gene: Gene
-    poor: Sequence[Failure]
+    poor: Sequence[PoorCase]
     lessons: Sequence[Lesson]
     chance: np.random.Generator
 
@@ -286,11 +286,11 @@ class Reflection:
         self._worked[gene.path] += 1
         yield _Request(name, parent, gene, cases, self._lessons.of(gene.path), chance)
 
-    def _failure(self, cell: Cell) -> Failure:
+    def _failure(self, cell: Cell) -> PoorCase:
         run = self._search.transcript(cell.run) if cell.run else None
-        return Failure(self._tasks[cell.task], cell.value, cell.reason, cell.answer, run)
+        return PoorCase(self._tasks[cell.task], cell.value, cell.reason, cell.answer, run)
 
-    def _gene(self, parent: Playbook, poor: Sequence[Failure]) -> Gene:
+    def _gene(self, parent: Playbook, poor: Sequence[PoorCase]) -> Gene:
         """The text with the most to gain: that had a part in what went wrong, and was not worked on much for nothing.
 
         Of equals it is each one's turn.
@@ -343,7 +343,8 @@ class Reflection:
                 return proposal
             said = told(run.output)
             cut = any(turn.finish_reason == "length" for turn in run.turns)
-            answer = Answer(problems=(Problem("answer", "a cut answer", "a shorter one"),)) if cut else read(said)
+            too_long = ProposedEdits(problems=(Problem("answer", "a cut answer", "a shorter one"),))
+            answer = too_long if cut else read(said)
             text, wrong = edited(request.gene.value, answer.edits, self._bounds)
             faults = [*answer.problems, *wrong] or self._take(proposal, request, text, answer.why)
             if not faults:

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
 from typing import Any
 
+from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import call
-from seedbed.evolution.operator import Operator
+from seedbed.evolution.optimizers.bandit import Bandit
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.bootstrap import Bootstrap
+from seedbed.evolution.optimizers.branches import Branches
+from seedbed.evolution.optimizers.cmaes import CMAES
+from seedbed.evolution.optimizers.external.dspy import DSPy
+from seedbed.evolution.optimizers.external.gepa import GEPA
+from seedbed.evolution.optimizers.map_elites import MapElites
+from seedbed.evolution.optimizers.nsga2 import NSGA2
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.optimizers.reflection import Propose, Reflection
-from seedbed.evolution.protocols import Optimizer
-from seedbed.evolution.variation.numbers import Numbers, numbers
-from seedbed.evolution.variation.operators import Change, demonstrated, operators, reworded
+from seedbed.evolution.protocols import Operator, Optimizer
+from seedbed.evolution.variation.numbers import NumberVariation, numbers
+from seedbed.evolution.variation.operators import GeneChange, demonstrated, operators, reworded
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
 GROUP = "seedbed.optimizers"
-"""The entry points by which a package offers optimizers: functions `(means, **options) -> Optimizer`."""
+"""The entry points by which a package offers optimizers: functions `(inputs, **options) -> Optimizer`."""
 
 
 @dataclass(frozen=True)
 class SearchInputs:
-    """What candidates can be made from.
+    """What an optimizer can make candidates from.
 
-    `bank` has texts for the gene `gene`, or for all; `tasks` may be shown as worked examples, `demos` at a time; roles
-    may ask any of `models`; `reflector` is the model, or the function, that reads poor runs and proposes edits.
+    `instructions` are texts to try in the gene `gene`, or in all of them; `tasks` may be shown as worked examples,
+    `demos` at a time; roles may ask any of `models`; `reflector` is the model, or the function, that reads poor runs
+    and proposes edits.
     """
 
     start: Playbook
-    bank: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
     gene: str | None = None
     tasks: Sequence[Task] = ()
     demos: int = 0
@@ -47,18 +54,19 @@ class SearchInputs:
 
     def operators(self) -> list[Operator]:
         """All ways to change the start that need no model."""
-        found = operators(self.start, bank=self.bank, tasks=self.tasks, models=self.models)
+        every = operators(self.start, instructions=self.instructions, tasks=self.tasks, models=self.models)
         if moved := numbers(self.start):  # all of them together; a nudge of one would add nothing
-            found = [Numbers(), *(each for each in found if not (isinstance(each, Change) and each.path in moved))]
+            rest = (each for each in every if not (isinstance(each, GeneChange) and each.path in moved))
+            every = [NumberVariation(), *rest]
         others = [each.path for each in genes(self.start).values() if each.kind == "text" and each.path != self.gene]
-        return [each for each in found if self.gene is None or not any(each.name.endswith(path) for path in others)]
+        return [each for each in every if self.gene is None or not any(each.name.endswith(path) for path in others)]
 
     def candidates(self) -> list[Playbook]:
-        """The start with worked examples, then with each text of the bank, alone and with worked examples, too."""
-        if not self.bank:
+        """The start with worked examples, then with each of the instructions, without and with worked examples."""
+        if not self.instructions:
             return []
         path = self.gene or only_text(self.start)
-        words = list(reworded(self.start, path, self.bank))
+        words = list(reworded(self.start, path, self.instructions))
         if not self.demos:
             return words
         step = f"demos.{_step_of(self.start, path)}"
@@ -86,129 +94,101 @@ def _step_of(playbook: Playbook, path: str) -> str:
     raise PlaybookError([Problem(path, "a text by which no step answers", "one that has worked examples")])
 
 
-def optimizer(written: str, means: SearchInputs) -> Optimizer:
-    """The optimizer as it is written on the command line: `portfolio`, `nsga2(size=30)`. Raises SettingsError."""
-    name, options = call(written, "optimizer", "nsga2(size=30)")
-    offered = _offered()
-    make = _MAKERS.get(name) or (offered[name].load() if name in offered else None)
-    if make is None:
-        near = difflib.get_close_matches(name, names(), 1)
-        remedy = f"Did you mean {near[0]}?" if near else ""
+def make_optimizer(optimizer: str | Optimizer, inputs: SearchInputs) -> Optimizer:
+    """The optimizer of that name, with options as on the command line: `portfolio`, `nsga2(size=30)`. An optimizer
+    object is returned as it is.
+
+    Raises SettingsError with the options that fit.
+    """
+    if not isinstance(optimizer, str):
+        return _expect_optimizer(optimizer)
+    name, options = call(optimizer, "optimizer", "nsga2(size=30)")
+    offers = plugins.offered(GROUP)
+    if name in _MAKERS:
+        make = _MAKERS[name](inputs)
+    elif name in offers:
+        make = partial(offers[name].load(), inputs)
+    else:
+        remedy = plugins.suggestion(name, names())
         raise SettingsError([Problem("optimizer", shown(name), f"one of: {', '.join(names())}", remedy)])
+    if fixed := sorted({*options} & {*make.keywords}):
+        raise SettingsError([Problem(f"optimizer {name}", f"the option {fixed[0]}", "options that it has")])
     try:
-        inspect.signature(make).bind(means, **options)
-        made: Optimizer = make(means, **options)
+        bound = inspect.signature(make).bind(**options)
+        made: Optimizer = make(*bound.args, **bound.kwargs)
     except TypeError as wrong:
         raise SettingsError([Problem(f"optimizer {name}", str(wrong), "options that it has")]) from None
     return made
 
 
+def _expect_optimizer(value: Optimizer) -> Optimizer:
+    if isinstance(value, type):
+        remedy = f"Make one first: {value.__name__}()."
+        raise SettingsError([Problem("optimizer", f"the class {value.__name__}", "an optimizer", remedy)])
+    if not isinstance(value, Optimizer):
+        expected = f"a name or an object with identity, begin, ask and tell. Names: {', '.join(names())}"
+        raise SettingsError([Problem("optimizer", type(value).__name__, expected)])
+    return value
+
+
 def names() -> list[str]:
-    return sorted({*_MAKERS, *_offered()})
+    """The names of all optimizers that are installed."""
+    return sorted({*_MAKERS, *plugins.offered(GROUP)})
 
 
-def _offered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+# Those that come with seedbed. A maker gives the class with what the inputs decide; options by name come on top.
 
 
-# Those that come with seedbed
-
-
-def _portfolio(means: SearchInputs) -> Optimizer:
-    ways = means.operators()
+def _portfolio(inputs: SearchInputs) -> partial[Portfolio]:
+    operators = inputs.operators()
     arms: dict[str, Optimizer] = {}
-    if means.reflector:  # whoever reads what went wrong does better than chance
-        arms["reflection"] = _reflection(means, bundle=True, merge=False)
-        arms["best_of"] = _reflection(means, bundle=True, merge=False, from_start=True)
-    if means.bank or not means.reflector:
-        arms["bank" if means.reflector else "best_of"] = BestOf(means.candidates(), operators=ways, brood=6)
-    if means.tasks and any(gene.kind == "demos" for gene in genes(means.start).values()):
+    if inputs.reflector:  # a model that reads what went wrong does better than chance
+        arms["reflection"] = _reflection(inputs)(bundle=True, merge=False)
+        arms["best_of"] = _reflection(inputs)(bundle=True, merge=False, from_start=True)
+    if inputs.instructions or not inputs.reflector:
+        name = "bank" if inputs.reflector else "best_of"
+        arms[name] = BestOf(inputs.candidates(), operators=operators, brood=6)
+    if inputs.tasks and any(gene.kind == "demos" for gene in genes(inputs.start).values()):
         arms["bootstrap"] = Bootstrap()
-    if not means.reflector:
-        arms["population"] = Population(operators=ways, offspring=6)
-    return Portfolio(arms)
+    if not inputs.reflector:
+        arms["population"] = Population(operators=operators, offspring=6)
+    return partial(Portfolio, arms)
 
 
-def _best_of(means: SearchInputs, **options: Any) -> Optimizer:
-    found = means.candidates()
-    return BestOf(found, operators=() if found else means.operators(), **options)
+def _best_of(inputs: SearchInputs) -> partial[BestOf]:
+    candidates = inputs.candidates()
+    return partial(BestOf, candidates, operators=() if candidates else inputs.operators())
 
 
-def _by(reflector: str | Propose) -> dict[str, Any]:
-    return {"model": reflector} if isinstance(reflector, str) else {"propose": reflector}
+def _reflection(inputs: SearchInputs) -> partial[Reflection]:
+    model, propose = _proposer("reflection", inputs)
+    return partial(Reflection, model=model, propose=propose, gene=inputs.gene)
 
 
-def _reflection(means: SearchInputs, **options: Any) -> Optimizer:
-    if not means.reflector:
+def _gepa(inputs: SearchInputs) -> partial[GEPA]:
+    model, propose = _proposer("gepa", inputs)
+    return partial(GEPA, model=model, propose=propose)
+
+
+def _proposer(name: str, inputs: SearchInputs) -> tuple[str, Propose | None]:
+    """The model that proposes edits, or the function that does."""
+    if not inputs.reflector:
         remedy = "Name a model that writes well with --reflector."
-        raise SettingsError([Problem("optimizer reflection", "no model that reads and proposes", "one", remedy)])
-    return Reflection(**_by(means.reflector), gene=means.gene, **options)
+        raise SettingsError([Problem(f"optimizer {name}", "no model that reads and proposes", "one", remedy)])
+    return (inputs.reflector, None) if isinstance(inputs.reflector, str) else ("strong", inputs.reflector)
 
 
-def _bootstrap(means: SearchInputs, **options: Any) -> Optimizer:
-    return Bootstrap(**options)
-
-
-def _gepa(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.external.gepa import GEPA
-
-    if not means.reflector:
-        remedy = "Name a model that writes well with --reflector."
-        raise SettingsError([Problem("optimizer gepa", "no model that reads and proposes", "one", remedy)])
-    return GEPA(**_by(means.reflector), **options)
-
-
-def _dspy(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.external.dspy import DSPy
-
-    return DSPy(**options)
-
-
-def _population(means: SearchInputs, **options: Any) -> Optimizer:
-    return Population(operators=means.operators(), **options)
-
-
-def _nsga2(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.nsga2 import NSGA2
-
-    return NSGA2(operators=means.operators(), **options)
-
-
-def _map_elites(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.map_elites import MapElites
-
-    return MapElites(operators=means.operators(), **options)
-
-
-def _cmaes(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.cmaes import CMAES
-
-    return CMAES(**options)
-
-
-def _bandit(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.bandit import Bandit
-
-    return Bandit(means.candidates(), operators=means.operators(), **options)
-
-
-def _branches(means: SearchInputs, **options: Any) -> Optimizer:
-    from seedbed.evolution.optimizers.branches import Branches
-
-    return Branches(operators=means.operators(), **options)
-
-
-_MAKERS: dict[str, Callable[..., Optimizer]] = {
-    "bandit": _bandit,
+_MAKERS: dict[str, Callable[[SearchInputs], partial[Any]]] = {
+    "bandit": lambda inputs: partial(Bandit, inputs.candidates(), operators=inputs.operators()),
     "best_of": _best_of,
-    "bootstrap": _bootstrap,
-    "branches": _branches,
-    "cmaes": _cmaes,
-    "dspy": _dspy,
+    "bootstrap": lambda inputs: partial(Bootstrap),
+    "branches": lambda inputs: partial(Branches, operators=inputs.operators()),
+    "cmaes": lambda inputs: partial(CMAES),
+    "dspy": lambda inputs: partial(DSPy),
     "gepa": _gepa,
-    "map_elites": _map_elites,
-    "nsga2": _nsga2,
-    "population": _population,
+    "map_elites": lambda inputs: partial(MapElites, operators=inputs.operators()),
+    "nsga2": lambda inputs: partial(NSGA2, operators=inputs.operators()),
+    "population": lambda inputs: partial(Population, operators=inputs.operators()),
     "portfolio": _portfolio,
     "reflection": _reflection,
 }

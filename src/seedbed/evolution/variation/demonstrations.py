@@ -11,8 +11,7 @@ import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Operator, Search
 from seedbed.evolution.variation.checks import child
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook, Step

@@ -39,7 +39,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProposedEdits:
     """What a model proposes, and why; or what is wrong with its answer."""
 
     edits: tuple[Edit, ...] = ()
@@ -82,16 +82,16 @@ _NEEDLESS_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[\]}])', re.DO
 _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 
 
-def read(answer: str) -> Answer:
+def read(answer: str) -> ProposedEdits:
     """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
     if len(answer) > LONGEST_ANSWER:
         size = f"{len(answer):,} characters"
-        return Answer(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))
+        return ProposedEdits(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))
     said = _THOUGHT.sub("", answer)
     found = [value for value in _values(said) if _has_edits(value)]
     if not found:
         what = shown(said, 120) if said.strip() else "nothing"
-        return Answer(problems=(Problem("answer", what, f"JSON of the form {FORM}"),))
+        return ProposedEdits(problems=(Problem("answer", what, f"JSON of the form {FORM}"),))
     return _answer(found[-1])
 
 
@@ -124,13 +124,13 @@ def _has_edits(value: object) -> bool:
     return isinstance(value, list) and any(isinstance(each, dict) and not _KEYS.isdisjoint(each) for each in value)
 
 
-def _answer(value: Any) -> Answer:
+def _answer(value: Any) -> ProposedEdits:
     listed, why = value, ""
     if isinstance(value, dict):
         listed = value.get("edits", [value])
         why = value.get("why", "")
     if not isinstance(listed, list) or not listed:
-        return Answer(problems=(Problem("edits", shown(listed), "a list with at least one edit"),))
+        return ProposedEdits(problems=(Problem("edits", shown(listed), "a list with at least one edit"),))
     edits: list[Edit] = []
     problems: list[Problem] = []
     for number, each in enumerate(listed):
@@ -139,7 +139,7 @@ def _answer(value: Any) -> Answer:
             edits.append(edit)
         else:
             problems.append(Problem(f"edits[{number}]", *edit))
-    return Answer(tuple(edits), _clean(why) if isinstance(why, str) else "", tuple(problems))
+    return ProposedEdits(tuple(edits), _clean(why) if isinstance(why, str) else "", tuple(problems))
 
 
 def _edit(each: object) -> Edit | tuple[str, str]:

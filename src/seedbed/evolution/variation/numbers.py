@@ -77,7 +77,7 @@ def polynomial(
     return np.where(rng.random(values.shape) < (1 / values.shape[1] if chance is None else chance), moved, values)
 
 
-class Numbers:
+class NumberVariation:
     """Mixes the numbers of two playbooks and moves them a little; without a mate it draws them anew, anywhere within
     their bounds. A number that has none ranges as far as its own size."""
 

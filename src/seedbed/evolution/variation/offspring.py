@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from seedbed.errors import PlaybookError, Problem
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Offer, Search
-from seedbed.evolution.variation.numbers import Numbers, numbers
-from seedbed.evolution.variation.operators import Change, operators
+from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.variation.numbers import NumberVariation, numbers
+from seedbed.evolution.variation.operators import GeneChange, operators
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest
@@ -63,11 +62,11 @@ def _defaults(search: Search) -> tuple[list[Operator], np.ndarray[tuple[int], np
     others = [
         each
         for each in operators(search.start, tasks=search.reflect)
-        if not (isinstance(each, Change) and each.path in of_numbers)
+        if not (isinstance(each, GeneChange) and each.path in of_numbers)
     ]
     if not of_numbers:
         return others, np.ones(len(others))
     share = len(of_numbers) / len(of_all)
     if share == 1 or not others:
-        return [Numbers()], np.ones(1)
-    return [Numbers(), *others], np.array([share, *[(1 - share) / len(others)] * len(others)])
+        return [NumberVariation()], np.ones(1)
+    return [NumberVariation(), *others], np.array([share, *[(1 - share) / len(others)] * len(others)])

@@ -13,8 +13,7 @@ import numpy as np
 
 from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Operator, Search
 from seedbed.evolution.variation import sentences
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators, labelled
@@ -25,10 +24,10 @@ STEP = 0.2
 """The usual step of a number: such a share of its range, or of itself if it has none."""
 
 
-def reworded(playbook: Playbook, path: str, bank: Iterable[str]) -> Iterator[Playbook]:
-    """The playbook with the text of one gene replaced by each of a bank's texts."""
+def reworded(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:
+    """The playbook with the text of one gene replaced by each of the instructions."""
     gene = _gene(playbook, path, "text")
-    for text in bank:
+    for text in instructions:
         if text != gene.value:
             yield with_genes(playbook, {path: text})
 
@@ -57,27 +56,27 @@ def _gene(playbook: Playbook, path: str, kind: str) -> Gene:
 def operators(
     start: Playbook,
     *,
-    bank: Sequence[str] = (),
+    instructions: Sequence[str] = (),
     tasks: Sequence[Task] = (),
     models: Sequence[str] = (),
     runs: GoodRuns | None = None,
 ) -> list[Operator]:
     """All ways to change the genes of a start that need no model.
 
-    `bank` has texts to use whole or sentence by sentence, `models` those that roles may ask; `tasks` say which demos
-    can be made. What is shown as a demo comes from the reflect tasks of a search, and from its good `runs`.
+    `instructions` are texts to use whole or sentence by sentence, `models` those that roles may ask; `tasks` decide
+    which demos can be made. Demos come from the reflect tasks of a search, and from its good `runs`.
     """
     found: list[Operator] = []
     for gene in genes(start).values():
         match gene.kind:
             case "text":
-                found += _text_operators(gene, bank)
+                found += _text_operators(gene, instructions)
             case "number" | "integer" if gene.low is None or gene.high is None or gene.low < gene.high:
-                found.append(Change("nudge", gene.path, nudged))
+                found.append(GeneChange("nudge", gene.path, nudged))
             case "choice":
                 options = tuple(models) if gene.path.endswith(".model") and not gene.options else gene.options
                 if set(options) - {gene.value}:
-                    found.append(Change("choose another", gene.path, partial(chosen, options=options)))
+                    found.append(GeneChange("choose another", gene.path, partial(chosen, options=options)))
             case "demos":
                 found += demo_operators(start, gene.path, tasks, runs)
             case _:
@@ -88,7 +87,7 @@ def operators(
 
 
 @dataclass(frozen=True)
-class Change:
+class GeneChange:
     """Gives one gene another value, drawn by chance."""
 
     what: str
@@ -107,13 +106,14 @@ class Change:
         return child(parent, {self.path: value}) if value is not None else None
 
 
-def _text_operators(gene: Gene, bank: Sequence[str]) -> list[Operator]:
+def _text_operators(gene: Gene, instructions: Sequence[str]) -> list[Operator]:
     if gene.path.startswith("parameters.") and len(gene.value.split()) < 3:
         return []  # a name rather than words to a model
     if gene.path.startswith("steps.") and not gene.value.strip():
         return []  # asked without a prompt it is asked the task itself
-    lines = [*dict.fromkeys(each for text in bank for each in sentences.split(text).texts)] or sentences.INSTRUCTIONS
-    whole = tuple(dict.fromkeys(text for text in bank if text.strip()))
+    single = dict.fromkeys(each for text in instructions for each in sentences.split(text).texts)
+    lines = [*single] or sentences.INSTRUCTIONS
+    whole = tuple(dict.fromkeys(text for text in instructions if text.strip()))
     ways: dict[str, Callable[[str, np.random.Generator], str | None]] = {
         "drop a sentence of": sentences.dropped,
         "swap two sentences of": sentences.swapped,
@@ -129,7 +129,7 @@ def _text_operators(gene: Gene, bank: Sequence[str]) -> list[Operator]:
         }
     if whole:
         ways["take from the bank"] = lambda text, chance: _other(whole, text, chance)
-    changes: list[Operator] = [Change(what, gene.path, _of_text(way)) for what, way in ways.items()]
+    changes: list[Operator] = [GeneChange(what, gene.path, _of_text(way)) for what, way in ways.items()]
     return [*changes, CrossSentences(gene.path)]
 
 

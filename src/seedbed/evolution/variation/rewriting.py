@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seedbed.evolution.operator import Operator
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Operator, Search
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.sentences import only_in, split
 from seedbed.playbooks.genes import genes

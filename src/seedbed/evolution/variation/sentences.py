@@ -31,7 +31,7 @@ INSTRUCTIONS = (
     "Do not repeat the question.",
     "Follow the examples if there are any.",
 )
-"""What can be told to any agent, for those who have no bank of their own."""
+"""Instructions that fit any agent, used where no others are given."""
 
 FORMS = (
     "Answer with one word only.",
@@ -164,20 +164,20 @@ def duplicated(text: str, chance: np.random.Generator) -> str | None:
     return str(sentences.having(place, sentences.texts[_one(once, chance)]))
 
 
-def inserted(text: str, bank: Sequence[str], chance: np.random.Generator) -> str | None:
-    """With a sentence of the bank that it does not have, anywhere before its cue."""
+def inserted(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
+    """With one of the instructions that it does not have, anywhere before its cue."""
     sentences = split(text)
-    new = _new(sentences, bank)
+    new = _new(sentences, instructions)
     if not new:
         return None
     place = int(chance.integers(sentences.body() + 1))
     return str(sentences.having(place, _fitting(_one(new, chance), sentences)))
 
 
-def exchanged(text: str, bank: Sequence[str], chance: np.random.Generator) -> str | None:
-    """With one of its sentences replaced by one of the bank."""
+def exchanged(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
+    """With one of its sentences replaced by one of the instructions."""
     sentences = split(text)
-    new, free = _new(sentences, bank), sentences.free()
+    new, free = _new(sentences, instructions), sentences.free()
     if not new or not free:
         return None
     return str(sentences.replaced(_one(free, chance), _fitting(_one(new, chance), sentences)))
@@ -279,10 +279,11 @@ def _sentence(text: str) -> str:
     return text if text[-1:] in ".!?:…。！？" else f"{text}."
 
 
-def _new(sentences: Sentences, bank: Sequence[str]) -> list[str]:
-    """What the bank has and the text does not; nothing with a placeholder, since nobody may be there to fill it."""
+def _new(sentences: Sentences, instructions: Sequence[str]) -> list[str]:
+    """The instructions that the text does not have; none with a placeholder, since nothing may fill it."""
     known = {_BULLET.sub("", each).rstrip(".") for each in sentences.texts}
-    return [each for each in bank if each.strip() and not _has_placeholder(each) and each.rstrip(".") not in known]
+    new = (each for each in instructions if each.strip() and not _has_placeholder(each))
+    return [each for each in new if each.rstrip(".") not in known]
 
 
 def _fitting(text: str, among: Sentences) -> str:

@@ -223,15 +223,15 @@ async def grounds(
 
     Raises DatasetError if none can be answered for both, and BudgetSpent.
     """
-    store = perform.house.store
-    owners = {name: perform.house.library.get(name) for name in {each.playbook for each in past.past}}
+    store = perform.runner.store
+    owners = {name: perform.runner.library.get(name) for name in {each.playbook for each in past.past}}
     arms = (control, candidate)
     pairs = list(zip(past.past, past.tasks, strict=True))
     if others:
         rows = [(playbook, task) for then, task in pairs for playbook in (owners[then.playbook], *arms)]
         once = {(playbook.digest, task.id): (playbook, task) for playbook, task in rows}
         await perform.ahead(list(once.values()), others, ledger)
-    trusted = await fidelity(past, perform.house, perform.mode, ledger=ledger, perform=perform)
+    trusted = await fidelity(past, perform.runner, perform.mode, ledger=ledger, perform=perform)
     found = await answerable(arms, past.tasks, perform, ledger=ledger)
     if not len(found.tasks):
         why = next(iter(found.missed.values()), "there are none")

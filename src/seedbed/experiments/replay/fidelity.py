@@ -13,11 +13,11 @@ from seedbed.evaluation.evaluate import seed_of
 from seedbed.experiments.replay.history import History, Past
 from seedbed.experiments.replay.replay import STRICT, Replayer, expect_paid
 from seedbed.parallel import in_order
-from seedbed.runs.cassette import LABELS, Missed, Mode
+from seedbed.runs.cassette import LABELS, Missed, ReplayMode
 from seedbed.runs.recorder import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.runner import Runner
-from seedbed.stats.adjusted import Adjusted, ppi
+from seedbed.stats.adjusted import AdjustedDifference, ppi
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import canonical
 
@@ -56,8 +56,8 @@ class Fidelity:
 
 async def fidelity(
     past: History,
-    house: Runner,
-    mode: Mode = STRICT,
+    runner: Runner,
+    mode: ReplayMode = STRICT,
     *,
     at_once: int = 8,
     ledger: Ledger | None = None,
@@ -68,8 +68,8 @@ async def fidelity(
     It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
     not enough for all of them. `perform` is who has replayed some of them in that mode before.
     """
-    perform = perform or Replayer(house, mode)
-    playbooks = {name: house.library.get(name) for name in {each.playbook for each in past.past}}
+    perform = perform or Replayer(runner, mode)
+    playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
 
     async def one(item: tuple[Past, Task]) -> tuple[bool, bool]:
@@ -79,7 +79,7 @@ async def fidelity(
             done = await perform("", playbook, task, seed, ledger or Ledger())
         except RunError as wrong:
             expect_paid(ledger)
-            done = recall(house.store, perform.key(playbook, task, seed).id)
+            done = recall(runner.store, perform.key(playbook, task, seed).id)
             missed = isinstance(wrong, Missed)
         else:
             missed = False
@@ -119,7 +119,7 @@ def agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
     return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
 
 
-def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> Adjusted:
+def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> AdjustedDifference:
     """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
 
     Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from

@@ -20,7 +20,7 @@ from seedbed.evaluation.evaluate import Bench, Perform, seed_of
 from seedbed.experiments.replay.history import recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import MISSED, Missed, Mode
+from seedbed.runs.cassette import MISSED, Missed, ReplayMode
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger, dollars
@@ -29,7 +29,7 @@ from seedbed.stage.runner import Runner
 from seedbed.stage.tools import Tool, toolbox
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
-STRICT = Mode("strict")
+STRICT = ReplayMode("strict")
 
 MISSED_ERROR = f"{Missed.__name__}: "
 """How the error of a run begins that missed something."""
@@ -128,11 +128,11 @@ class Replayer:
     run with an id of its own, by its `Key`, whatever id is asked for; one that is complete is not performed again.
     """
 
-    def __init__(self, house: Runner, mode: Mode, cache: Replays | None = None) -> None:
-        self.house = house
+    def __init__(self, runner: Runner, mode: ReplayMode, cache: Replays | None = None) -> None:
+        self.runner = runner
         self.mode = mode
         self._wrong: dict[str, RunError] = {}
-        self._cache = Replays(house.store) if cache is None else cache
+        self._cache = Replays(runner.store) if cache is None else cache
         self._about: dict[Digest, tuple[list[Any], Json]] = {}
 
     async def __call__(self, run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
@@ -140,7 +140,7 @@ class Replayer:
         if wrong := self._wrong.get(key.id):
             raise type(wrong)(*wrong.args)
         if (done := self._cache.get(key.id)) is None:
-            done = await self.house.replay(key.id, playbook, key.recording, self.mode, seed=key.seed, ledger=ledger)
+            done = await self.runner.replay(key.id, playbook, key.recording, self.mode, seed=key.seed, ledger=ledger)
             self._cache.keep(done)
         if done.status == "failed":
             raise Missed(done.error.removeprefix(MISSED_ERROR))
@@ -161,20 +161,20 @@ class Replayer:
         """How many steps of each kind have which label in the first replicate of a task, which was performed."""
         labels: dict[str, Counter[str]] = {}
         run = self.key(playbook, task, seed_of(task, 0)).id
-        _add_labels(labels, self._cache.get(run) or recall(self.house.store, run), self.house.store)
+        _add_labels(labels, self._cache.get(run) or recall(self.runner.store, run), self.runner.store)
         return labels
 
     def key(self, playbook: Playbook, task: Task, seed: int) -> Key:
         """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
         recording = recording_of(task)
         tools, known = self._about.get(playbook.digest, ([], None))
-        if known is None or tools != self.house.tools:
-            known = about(self.house, playbook)
-            self._about[playbook.digest] = (list(self.house.tools), known)
+        if known is None or tools != self.runner.tools:
+            known = about(self.runner, playbook)
+            self._about[playbook.digest] = (list(self.runner.tools), known)
         return Key(
             playbook=playbook.digest,
             inputs=dict(task.inputs),
-            seed=_seed(self.house.store, recording) if seed == seed_of(task, 0) else seed,
+            seed=_seed(self.runner.store, recording) if seed == seed_of(task, 0) else seed,
             replicate=seed,
             mode=str(self.mode),
             recording=recording,
@@ -188,17 +188,17 @@ def _seed(store: Store, run: str) -> int:
     raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
 
 
-def replayed(bench: Bench, house: Runner, mode: Mode = STRICT, cache: Replays | None = None) -> Bench:
+def replayed(bench: Bench, runner: Runner, mode: ReplayMode = STRICT, cache: Replays | None = None) -> Bench:
     """A bench on which nothing is live but what the mode allows: tasks are past runs, as `history` gives them.
 
     Its cells are not those of live runs: what they are named by says that they were replayed, and how.
     """
 
     def identity(playbook: Playbook) -> Json:
-        return {**bench.identity(playbook), "replay": {"mode": str(mode), **about(house, playbook)}}
+        return {**bench.identity(playbook), "replay": {"mode": str(mode), **about(runner, playbook)}}
 
     # What others perform elsewhere would be live. Judges are: nobody recorded what they are asked.
-    return replace(bench, perform=Replayer(house, mode, cache), identity=identity, elsewhere=None, live=bench)
+    return replace(bench, perform=Replayer(runner, mode, cache), identity=identity, elsewhere=None, live=bench)
 
 
 def is_replayed(models: Json) -> bool:
@@ -207,12 +207,12 @@ def is_replayed(models: Json) -> bool:
     return isinstance(how, Mapping) and {"mode", "models", "code"} <= how.keys()  # a model may have that name
 
 
-def about(house: Runner, playbook: Playbook) -> Json:
+def about(runner: Runner, playbook: Playbook) -> Json:
     """What stands behind a playbook: models, tools and code."""
-    tools = {name: _tool(each) for name, each in sorted(toolbox(house.tools).items())}
-    sources = [source.model_dump(mode="json") for source in house.settings.tools]
+    tools = {name: _tool(each) for name, each in sorted(toolbox(runner.tools).items())}
+    sources = [source.model_dump(mode="json") for source in runner.settings.tools]
     return {
-        "models": house.identity(playbook),
+        "models": runner.model_identities(playbook),
         "tools": {**tools, "workspace": digest("tools", {"sources": sources})} if sources else tools,
         "code": _code(playbook),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seedbed.errors import Why
 from seedbed.models.chat import Reply
 
-__all__ = ["Answered", "Attempt", "Discard", "Substitution"]
+__all__ = ["Attempt", "Discard", "Fallback", "ModelAnswer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Substitution:
+class Fallback:
     """One model asked in place of another, and why; as text it is a sentence for the user."""
 
     asked: str
@@ -39,14 +39,14 @@ class Substitution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class ModelAnswer:
     """An answer and the way to it.
 
     `waited_seconds` were spent on rate limits, pauses and rests, apart from the model's own time.
     """
 
     reply: Reply
-    substitutions: tuple[Substitution, ...] = ()
+    substitutions: tuple[Fallback, ...] = ()
     waited_seconds: float = 0.0
     attempts: tuple[Attempt, ...] = ()
 

@@ -16,19 +16,19 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
-from seedbed.models.calling.answer import Answered, Attempt, Discard, Substitution
+from seedbed.models.calling.answer import Attempt, Discard, Fallback, ModelAnswer
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import Hold, ModelLimit, ModelLimits, Reserve, free
 from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
 from seedbed.telemetry import Hedged, ModelFailed, emit
 
-__all__ = ["Answered", "Attempt", "Discard", "Hold", "Substitution", "answered", "plain", "streamed"]
+__all__ = ["Attempt", "Discard", "Fallback", "Hold", "ModelAnswer", "ask_chain", "plain", "stream_chain"]
 
 Midstream: TypeAlias = Literal["restart", "keep", "fail"]
 """What becomes of an answer that breaks off: it begins anew, what came is the answer, or there is none."""
 
 
-async def answered(
+async def ask_chain(
     models: Callable[[str], Model],
     name: str,
     messages: Sequence[Message],
@@ -40,7 +40,7 @@ async def answered(
     max_tokens: int | None = None,
     seed: int | None = None,
     stop: Sequence[str] = (),
-) -> Answered:
+) -> ModelAnswer:
     """Have the named model answer, or else those that stand in for it, in the order of `chain`.
 
     A model is passed over if it cannot do what the step `needs`, if the messages do not fit its context, if there is no
@@ -50,10 +50,10 @@ async def answered(
     ours at once.
     """
     wishes = {"temperature": temperature, "seed": seed, "stop": stop}
-    return await _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes).answer()
+    return await _FallbackCall(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes).answer()
 
 
-async def streamed(
+async def stream_chain(
     models: Callable[[str], Model],
     name: str,
     messages: Sequence[Message],
@@ -66,7 +66,7 @@ async def streamed(
     seed: int | None = None,
     stop: Sequence[str] = (),
     midstream: Midstream = "restart",
-) -> AsyncGenerator[str | Discard | Answered, None]:
+) -> AsyncGenerator[str | Discard | ModelAnswer, None]:
     """Like `answered`, in pieces as they come; the last thing is the Answered.
 
     If an answer breaks off, `restart` gives a Discard and then another answer from its beginning; `keep` ends with what
@@ -74,7 +74,9 @@ async def streamed(
     """
     wishes = {"temperature": temperature, "seed": seed, "stop": stop}
     heard: asyncio.Queue[str | Discard | None] = asyncio.Queue()
-    call = _Call(chain(models, name), messages, lines, needs, reserve, max_tokens, wishes, heard.put_nowait, midstream)
+    call = _FallbackCall(
+        chain(models, name), messages, lines, needs, reserve, max_tokens, wishes, heard.put_nowait, midstream
+    )
     answering = asyncio.ensure_future(call.answer())
     answering.add_done_callback(lambda _: heard.put_nowait(None))
     try:
@@ -136,7 +138,7 @@ _REMEDIES: dict[Why, str] = {
 
 
 @dataclass
-class _Call:
+class _FallbackCall:
     """One question on its way along a chain. If somebody wants to `hear` it, it is streamed."""
 
     models: Sequence[Model]
@@ -146,7 +148,7 @@ class _Call:
     reserve: Reserve
     max_tokens: int | None
     wishes: dict[str, Any]
-    hear: Callable[[str | Discard], None] | None = None
+    on_event: Callable[[str | Discard], None] | None = None
     midstream: Midstream = "restart"
     given_up: dict[str, _GivenUp] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
@@ -161,14 +163,14 @@ class _Call:
     def prompt_tokens(self) -> int:
         return estimated_tokens(*(message.text for message in self.messages))
 
-    async def answer(self) -> Answered:
+    async def answer(self) -> ModelAnswer:
         left = [model for model in self.models if self._suits(model)]
         rounds, rested = 0, 0.0
         while left:
             for model in left:
                 reply = await self._ask(model)
                 if reply is not None:
-                    return Answered(
+                    return ModelAnswer(
                         reply=reply,
                         substitutions=self._substitutions(model),
                         waited_seconds=self.waited,
@@ -235,7 +237,7 @@ class _Call:
             self.is_hedged |= spare
             why: Why | None = "ours"
             try:
-                if spare or self.hear or model.card.hedge is None:
+                if spare or self.on_event or model.card.hedge is None:
                     outcome = await self._try(model, messages, hold)
                 else:
                     outcome = await self._hedged(model, messages, hold, line, model.card.hedge)
@@ -282,10 +284,10 @@ class _Call:
 
     def _after(self, model: Model, failure: ModelUnavailable, gone_seconds: float) -> float | None:
         """What follows from a failure: a pause before the next try, or that the model is given up."""
-        if self.said and self.hear:
+        if self.said and self.on_event:
             if self.midstream == "fail":
                 raise failure
-            self.hear(Discard(f"the answer of {model.name} broke off: {shown(str(failure), 200)}"))
+            self.on_event(Discard(f"the answer of {model.name} broke off: {shown(str(failure), 200)}"))
         why, wait, tries = failure.why, failure.wait_seconds, sum(each.model == model.name for each in self.attempts)
         pause = self.lines.retry.pause(tries, why, wait, gone_seconds, self.lines.chance)
         if pause is None:
@@ -344,14 +346,14 @@ class _Call:
         return usd, self.prompt_tokens + answer_tokens
 
     async def _spoken(self, model: Model, messages: Sequence[Message], max_tokens: int | None) -> Reply:
-        if self.hear is None:
+        if self.on_event is None:
             return await ask(model, messages, max_tokens=max_tokens, **self.wishes)
         async with aclosing(stream(model, messages, max_tokens=max_tokens, **self.wishes)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Reply):
                     return piece
                 self.said.append(piece)
-                self.hear(piece)
+                self.on_event(piece)
         raise AssertionError("a stream ends with its reply or an error")
 
     def _interrupted(self, model: Model, cost_usd: float, seconds: float) -> Reply:
@@ -375,9 +377,9 @@ class _Call:
         breaker = self.lines[model].breaker
         return f"it rests for another {breaker.rest_seconds:.0f} s because {breaker.because}"
 
-    def _substitutions(self, used: Model) -> tuple[Substitution, ...]:
+    def _substitutions(self, used: Model) -> tuple[Fallback, ...]:
         way = pairwise(self.models[: self.models.index(used) + 1])
-        return tuple(Substitution(asked=one.name, used=two.name, because=self._because(one)) for one, two in way)
+        return tuple(Fallback(asked=one.name, used=two.name, because=self._because(one)) for one, two in way)
 
     def _nobody(self) -> RunError:
         names = [model.name for model in self.models]

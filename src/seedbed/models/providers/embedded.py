@@ -82,8 +82,8 @@ class EmbeddedChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        answer = Answer()
-        self._speak(self._request(messages, stop, **kwargs), answer.hear, threading.Event())
+        answer = AnswerBuilder()
+        self._speak(self._request(messages, stop, **kwargs), answer.on_event, threading.Event())
         return answer.result()
 
     async def _agenerate(
@@ -93,11 +93,11 @@ class EmbeddedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        answer = Answer()
+        answer = AnswerBuilder()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
         try:
             await asyncio.get_running_loop().run_in_executor(
-                _threads(os.getpid()), self._speak, request, answer.hear, abandoned
+                _threads(os.getpid()), self._speak, request, answer.on_event, abandoned
             )
         finally:
             abandoned.set()
@@ -110,7 +110,7 @@ class EmbeddedChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        answer, heard = Answer(), SimpleQueue[dict[str, Any] | None]()
+        answer, heard = AnswerBuilder(), SimpleQueue[dict[str, Any] | None]()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
         work = _threads(os.getpid()).submit(self._speak, request, heard.put, abandoned)
         work.add_done_callback(lambda _: heard.put(None))
@@ -129,13 +129,13 @@ class EmbeddedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        answer, heard, loop = Answer(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
+        answer, heard, loop = AnswerBuilder(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
 
-        def hear(chunk: dict[str, Any]) -> None:
+        def on_event(chunk: dict[str, Any]) -> None:
             loop.call_soon_threadsafe(heard.put_nowait, chunk)
 
-        work = loop.run_in_executor(_threads(os.getpid()), self._speak, request, hear, abandoned)
+        work = loop.run_in_executor(_threads(os.getpid()), self._speak, request, on_event, abandoned)
         work.add_done_callback(lambda _: heard.put_nowait(None))
         try:
             while (chunk := await heard.get()) is not None:
@@ -176,14 +176,14 @@ class EmbeddedChat(BaseChatModel):
         return request
 
     def _speak(
-        self, request: dict[str, Any], hear: Callable[[dict[str, Any]], object], abandoned: threading.Event
+        self, request: dict[str, Any], on_event: Callable[[dict[str, Any]], object], abandoned: threading.Event
     ) -> None:
         server = _server()
         speak = server.handle_completions if self.template == "raw" else server.handle_chat_completions
 
         def heard(chunk: dict[str, Any]) -> bool:
             if not abandoned.is_set():
-                hear(chunk)
+                on_event(chunk)
             return abandoned.is_set()  # True ends the answer and frees its slot
 
         speak(request, heard)
@@ -197,19 +197,19 @@ def _plain(messages: Sequence[BaseMessage]) -> str:
     return text
 
 
-class Answer:
+class AnswerBuilder:
     """What was heard of an answer so far. Its ends are bare: a space waits until something follows it."""
 
     def __init__(self) -> None:
         self._chunks: list[dict[str, Any]] = []
         self._text = self._space = ""
 
-    def hear(self, chunk: dict[str, Any]) -> None:
+    def on_event(self, chunk: dict[str, Any]) -> None:
         self._chunks.append(chunk)
 
     def piece(self, chunk: dict[str, Any]) -> ChatGenerationChunk:
         """What a chunk adds to the text."""
-        self.hear(chunk)
+        self.on_event(chunk)
         said = self._space + _said(chunk)
         said = said if self._text else said.lstrip()
         bare = said.rstrip()

@@ -130,7 +130,7 @@ class OpenAIChat(BaseChatModel):
             if not answer.is_success:
                 answer.read()
                 self._check(answer)
-            heard = Heard()
+            heard = EventStreamParser()
             for piece in answer.iter_bytes():
                 yield from map(self._chunk, heard.more(piece))
             yield self._last(heard)
@@ -148,7 +148,7 @@ class OpenAIChat(BaseChatModel):
                 if not answer.is_success:
                     await answer.aread()
                     self._check(answer)
-                heard = Heard()
+                heard = EventStreamParser()
                 async for piece in answer.aiter_bytes():
                     for event in heard.more(piece):
                         yield self._chunk(event)
@@ -231,7 +231,7 @@ class OpenAIChat(BaseChatModel):
         )
         return ChatGenerationChunk(message=said)
 
-    def _last(self, heard: Heard) -> ChatGenerationChunk:
+    def _last(self, heard: EventStreamParser) -> ChatGenerationChunk:
         """What is known at the end only. Pieces are put together by adding up, so it must be said but once."""
         if heard.end is None:
             raise self._unavailable("transient", "found an answer that breaks off", "Ask again")
@@ -310,7 +310,7 @@ _REMEDIES: dict[Why, str] = {
 }
 
 
-class Heard:
+class EventStreamParser:
     """The events of a streamed answer, put together from pieces of any size, and how far they got."""
 
     def __init__(self) -> None:

@@ -27,10 +27,10 @@ from pydantic import model_validator as validated
 
 from seedbed.errors import ModelUnavailable, shown
 
-__all__ = ["RecordedChat", "Row"]
+__all__ = ["RecordedAnswer", "RecordedChat"]
 
 
-class Row(BaseModel):
+class RecordedAnswer(BaseModel):
     """One recorded answer. Further columns are left alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -54,11 +54,11 @@ class RecordedChat(BaseChatModel):
     model_config = ConfigDict(extra="forbid")
 
     path: Path | None = None
-    rows: list[Row] = Field(default_factory=list, repr=False)
+    rows: list[RecordedAnswer] = Field(default_factory=list, repr=False)
     model: str = ""
     folder: Path = Path()
     """Where a relative `path` starts: beside the workspace file, if there is one."""
-    _replies: dict[str, Row] = PrivateAttr()
+    _replies: dict[str, RecordedAnswer] = PrivateAttr()
 
     @validated(mode="after")
     def _look_up(self) -> Self:
@@ -122,24 +122,24 @@ class RecordedChat(BaseChatModel):
 
 
 @functools.lru_cache(maxsize=8)
-def _recorded(path: Path, changed: int) -> dict[str, dict[str, Row]]:
+def _recorded(path: Path, changed: int) -> dict[str, dict[str, RecordedAnswer]]:
     """A file is read once for all models that it speaks for, and again if it `changed`."""
     return _by_model(_read(path))
 
 
-def _by_model(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
-    record: dict[str, dict[str, Row]] = {}
+def _by_model(rows: Iterable[RecordedAnswer]) -> dict[str, dict[str, RecordedAnswer]]:
+    record: dict[str, dict[str, RecordedAnswer]] = {}
     for row in rows:
         record.setdefault(row.model, {}).setdefault(row.prompt, row)
     return record
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[RecordedAnswer]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = _cells(file) if path.suffix == ".csv" else (json.loads(line) for line in file if line.strip())
         for number in count(1):
             try:
-                yield Row.model_validate(next(rows))
+                yield RecordedAnswer.model_validate(next(rows))
             except StopIteration:
                 return
             except ValidationError as error:

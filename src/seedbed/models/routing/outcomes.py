@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from seedbed.stats.bandits import Logged, blind_worth, gain_over_uniform
+from seedbed.stats.bandits import LoggedChoice, blind_worth, gain_over_uniform
 from seedbed.stats.estimates import Interval, mean_interval, wilson
 
 __all__ = ["helps", "table"]
@@ -23,7 +23,7 @@ def helps(decisions: Iterable[Mapping[str, Any]], confidence: float = 0.95) -> d
     a score, and those that could not have fallen on every model that fits (preferred, no other fits, no exploration),
     are left out and counted. It is undecided while they tell less than 50 blind choices would: `blind_worth`.
     """
-    used: list[Logged] = []
+    used: list[LoggedChoice] = []
     runs: list[Hashable] = []
     left_out = 0
     for each in decisions:
@@ -33,7 +33,7 @@ def helps(decisions: Iterable[Mapping[str, Any]], confidence: float = 0.95) -> d
             left_out += 1
             continue
         guesses = {one["model"]: one["expected"] for one in fitting}
-        used.append(Logged(each["model"], odds, guesses, each["score"]))
+        used.append(LoggedChoice(each["model"], odds, guesses, each["score"]))
         runs.append(each["run"] if "run" in each else ("no run", len(runs)))
     gain = mean_interval([gain_over_uniform(each) for each in used], runs, confidence)
     blind = blind_worth(used)

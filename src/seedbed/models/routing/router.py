@@ -20,13 +20,13 @@ from typing import Any, Literal, Self, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
 from seedbed.models.cards import Card, Model, Registry
-from seedbed.stats.bandits import Belief, Seen, chances, drawn, expectation, follow, level, mixed
+from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
 
-__all__ = ["Choice", "Considered", "Policy", "Quality", "Router"]
+__all__ = ["Considered", "ModelChoice", "QualityLevel", "Router", "RoutingPolicy"]
 
 Models: TypeAlias = Registry | Mapping[str, Model]
 
-Quality: TypeAlias = Literal["balanced", "maximum"]
+QualityLevel: TypeAlias = Literal["balanced", "maximum"]
 """Whether quality is weighed against cost and latency, or is all that counts."""
 
 LEAST_TOKENS = 16
@@ -37,7 +37,7 @@ FORGETTING = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class RoutingPolicy:
     """How choices are made.
 
     A declared skill counts as `prior_strength` outcomes: enough to be followed at once, and outvoted by twice as many
@@ -83,7 +83,7 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ModelChoice:
     """Which model, with which chance, out of which, and why. `preferred` choices were not the router's own."""
 
     model: str
@@ -91,7 +91,7 @@ class Choice:
     considered: tuple[Considered, ...]
     because: str
     task_type: str
-    quality: Quality
+    quality: QualityLevel
     preferred: bool = False
 
     @property
@@ -117,8 +117,8 @@ class _Record:
     latency_seconds: float | None = None
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.score, self.weight)
+    def seen(self) -> ArmOutcomes:
+        return ArmOutcomes(self.score, self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class _Rejection:
 class Router:
     """Chooses among models and learns from outcomes."""
 
-    def __init__(self, models: Models, policy: Policy | None = None) -> None:
-        self.policy = policy or Policy()
+    def __init__(self, models: Models, policy: RoutingPolicy | None = None) -> None:
+        self.policy = policy or RoutingPolicy()
         self._models = {name: models[name] for name in sorted(models)}
         self._records: dict[str, dict[str, _Record]] = {}
         self._levels: dict[str, float] = {}
@@ -146,10 +146,10 @@ class Router:
         max_tokens: int,
         most_prompt_tokens: int | None = None,
         affordable: float | None = None,
-        quality: Quality = "balanced",
+        quality: QualityLevel = "balanced",
         max_cost_usd: float | None = None,
         seed: int | str,
-    ) -> Choice:
+    ) -> ModelChoice:
         """The model for one call.
 
         It can do all that is needed, its context holds prompt and reply, and it can be paid from `affordable`, which is
@@ -164,8 +164,8 @@ class Router:
             known = ", ".join(self._models) or "none"
             raise SettingsError([Problem("prefer", f"no model named {shown(prefer)}", f"one of: {known}")])
         most_tokens = prompt_tokens if most_prompt_tokens is None else most_prompt_tokens
-        calls = {name: _Call(model, prompt_tokens, max_tokens) for name, model in self._models.items()}
-        dearest = {name: _Call(model, most_tokens, max_tokens) for name, model in self._models.items()}
+        calls = {name: _CostEstimate(model, prompt_tokens, max_tokens) for name, model in self._models.items()}
+        dearest = {name: _CostEstimate(model, most_tokens, max_tokens) for name, model in self._models.items()}
         limits = [(affordable, "left"), (max_cost_usd, "allowed")]
         limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
         rejected: dict[str, _Rejection] = {}
@@ -200,7 +200,7 @@ class Router:
             for name in fitting
         ]
         considered += [Considered(model=name, rejected=rejected[name].text) for name in sorted(rejected)]
-        return Choice(
+        return ModelChoice(
             model=chosen,
             propensity=odds[chosen],
             considered=tuple(considered),
@@ -257,7 +257,9 @@ class Router:
         return level((task[name].seen for name in sorted(task)), self.policy.guess_strength)
 
     @classmethod
-    def from_outcomes(cls, models: Models, outcomes: Iterable[Mapping[str, Any]], policy: Policy | None = None) -> Self:
+    def from_outcomes(
+        cls, models: Models, outcomes: Iterable[Mapping[str, Any]], policy: RoutingPolicy | None = None
+    ) -> Self:
         """The router that learned these outcomes, the oldest first: facts of kind "outcome"."""
         router = cls(models, policy)
         for each in outcomes:
@@ -277,7 +279,7 @@ class Router:
     def from_state(cls, models: Models, state: Mapping[str, Any]) -> Self:
         """The router as it was, among these models. Raises SeedbedError if the state is not from `state()`."""
         try:
-            router = cls(models, Policy(**state["policy"]))
+            router = cls(models, RoutingPolicy(**state["policy"]))
             for task, records in state["records"].items():
                 router._records[task] = {name: _Record(**record) for name, record in records.items()}
                 router._levels[task] = router._level(task)
@@ -293,12 +295,12 @@ class Router:
             return only, "no other model fits", {only: 1.0}
         firm = {name: belief.sharpened(self.policy.sharpness) for name, belief in beliefs.items()}
         best = chances(firm, penalties)
-        odds = mixed(best, self.policy.explore)
+        odds = mix(best, self.policy.explore)
         # The choice is drawn from the computed chances, not from the beliefs: so the propensity is exact.
         if _uniform("explore", seed, task_type) < self.policy.explore:
-            chosen = drawn(dict.fromkeys(best, 1 / len(best)), _uniform("choose", seed, task_type))
+            chosen = draw(dict.fromkeys(best, 1 / len(best)), _uniform("choose", seed, task_type))
             return chosen, f"chosen blindly out of {len(best)}, as {self.policy.explore:.0%} of all are", odds
-        chosen = drawn(best, _uniform("choose", seed, task_type))
+        chosen = draw(best, _uniform("choose", seed, task_type))
         expected = f"expected {beliefs[chosen].mean:.2f}, less {penalties[chosen]:.2f} for cost and latency"
         return chosen, f"{expected}: the best of {len(best)} with chance {best[chosen]:.2f}", odds
 
@@ -322,7 +324,7 @@ class Router:
         return {name: policy.cost_weight * dear[name] + policy.latency_weight * slow[name] for name in fitting}
 
 
-class _Call:
+class _CostEstimate:
     """What asking a model takes and may cost."""
 
     def __init__(self, model: Model, prompt_tokens: int, max_tokens: int) -> None:

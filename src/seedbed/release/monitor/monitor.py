@@ -21,7 +21,7 @@ from seedbed.release.monitor.guards import Guard, Watch
 from seedbed.release.monitor.pairs import Pairs, Row, Side
 from seedbed.release.monitor.readings import Met, Reading, Readings
 from seedbed.release.states import State, percent, replayed, serves, stable_of
-from seedbed.stats.watching import Drift, SampleRatio
+from seedbed.stats.monitors import Drift, SampleRatio
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
 
 Phase: TypeAlias = Literal["canary", "kept back", "settled"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from seedbed.release.monitor.guards import Guard
 from seedbed.stats.betting import Bet, bets, evidence, interval
-from seedbed.stats.watching import Drift
+from seedbed.stats.monitors import Drift
 
 Side: TypeAlias = Literal["newer", "older"]
 

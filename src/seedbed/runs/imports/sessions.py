@@ -107,12 +107,12 @@ def load(path: Path | str) -> tuple[Session, ...]:
     file = Path(path)
     text = _text(file)
     if text.lstrip()[:1] not in ("[", "{"):
-        reader = _Reader(str(file))
+        reader = _SessionReader(str(file))
         session = reader.logged(text)
         reader.end()
         return (session,)
     records = _json(text, str(file))
-    reader = _Reader(str(file))
+    reader = _SessionReader(str(file))
     sessions = [
         reader.session(record, f"[{place}]")
         for place, record in enumerate(records if isinstance(records, list) else [records])
@@ -154,7 +154,7 @@ def _json(text: str, source: str) -> Any:
     raise DocumentError([Problem("file", found, "a JSON list of session records, or a log")], source) from None
 
 
-class _Reader:
+class _SessionReader:
     """Reads records and keeps everything that is wrong, to tell it all at once."""
 
     def __init__(self, source: str) -> None:

@@ -8,22 +8,22 @@ from itertools import combinations
 from typing import Literal
 
 from seedbed.playbooks.conditions import Condition, StopRule, Until
-from seedbed.stage.dialogue.answers import Answer
+from seedbed.stage.dialogue.answers import AnswerText
 
 Round = Mapping[str, str]
 """What each step answered in one round, in the order of speaking; "" or nothing of a step that was not taken."""
 
-Outcome = Literal["going on", "converged", "stalled", "oscillating", "deadlock"]
+ConvergenceOutcome = Literal["going on", "converged", "stalled", "oscillating", "deadlock"]
 
 HARDLY_CHANGED = 0.8
 """How alike work is, at least, from which no better score can be expected."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class Convergence:
     """How things stand after a round, and one sentence that gives the figures."""
 
-    outcome: Outcome
+    outcome: ConvergenceOutcome
     because: str
 
 
@@ -37,7 +37,7 @@ def holds(condition: Condition, answers: Mapping[str, str]) -> bool:
     return _fulfilled(condition, [_told(answers)], "")
 
 
-def standing(until: Until, rounds: Sequence[Round]) -> Standing:
+def assess(until: Until, rounds: Sequence[Round]) -> Convergence:
     """Whether these rounds were enough.
 
     - converged: the rule holds; or there is none, and all rounds were done
@@ -51,48 +51,48 @@ def standing(until: Until, rounds: Sequence[Round]) -> Standing:
     after = f"after {len(rounds)} of at most {until.at_most} rounds"
     ended = len(rounds) >= until.at_most
     if not any(_asks(rule) for _, rule in rules):
-        return Standing("converged", f"all {len(rounds)} rounds planned were done") if ended else _going_on(after)
+        return Convergence("converged", f"all {len(rounds)} rounds planned were done") if ended else _going_on(after)
     if not any(told):
-        return Standing("stalled", f"nobody answered {after}") if ended else _going_on(after)
+        return Convergence("stalled", f"nobody answered {after}") if ended else _going_on(after)
     figures = "; ".join(dict.fromkeys(_figures(rules, told)))
     if _fulfilled(until, told, ""):
-        return Standing("converged", f"{figures or 'the answers are what was asked for'}, {after}")
+        return Convergence("converged", f"{figures or 'the answers are what was asked for'}, {after}")
     if any(rule.agreement is not None for _, rule in rules) and _deadlocked(told):
-        return Standing("deadlock", f"nobody moves any more, and they contradict each other: {figures}, {after}")
+        return Convergence("deadlock", f"nobody moves any more, and they contradict each other: {figures}, {after}")
     if len(told) >= 4 and _returned(told) and _returned(told[:-1]):
-        return Standing("oscillating", f"the answers go back and forth, {after}")
+        return Convergence("oscillating", f"the answers go back and forth, {after}")
     if any(rule.at_least is not None and _score_stalled(step, rule.at_least, told) for step, rule in rules):
-        return Standing(
+        return Convergence(
             "stalled", f"the score has not risen for 2 rounds, and the work hardly changes: {figures}, {after}"
         )
     figures = figures or "the answers are not yet what was asked for"
-    return Standing("stalled", f"{figures}, {after}") if ended else _going_on(f"{figures}, {after}")
+    return Convergence("stalled", f"{figures}, {after}") if ended else _going_on(f"{figures}, {after}")
 
 
-def _going_on(because: str) -> Standing:
-    return Standing("going on", because)
+def _going_on(because: str) -> Convergence:
+    return Convergence("going on", because)
 
 
 # What a rule asks for -------------------------------------------------------------------------------------------------
 
-Told = Sequence[Mapping[str, Answer]]
+Rounds = Sequence[Mapping[str, AnswerText]]
 
 
-def _told(answers: Mapping[str, str]) -> dict[str, Answer]:
-    return {step: Answer(text) for step, text in answers.items() if text.strip()}
+def _told(answers: Mapping[str, str]) -> dict[str, AnswerText]:
+    return {step: AnswerText(text) for step, text in answers.items() if text.strip()}
 
 
-def _said(step: str, answers: Mapping[str, Answer]) -> Answer:
-    return answers.get(step or next(reversed([*answers]), ""), Answer(""))
+def _said(step: str, answers: Mapping[str, AnswerText]) -> AnswerText:
+    return answers.get(step or next(reversed([*answers]), ""), AnswerText(""))
 
 
-def _fulfilled(rule: Condition, told: Told, step: str) -> bool:
+def _fulfilled(rule: Condition, told: Rounds, step: str) -> bool:
     """Whether the rule held after each of the last rounds that it is about."""
     rounds = rule.rounds if isinstance(rule, StopRule) else 1
     return len(told) >= rounds and all(_holds(rule, told[: len(told) - ago], step) for ago in range(rounds))
 
 
-def _holds(rule: Condition, told: Told, step: str) -> bool:
+def _holds(rule: Condition, told: Rounds, step: str) -> bool:
     step = rule.step or step
     said = _said(step, told[-1])
     return (
@@ -106,7 +106,7 @@ def _holds(rule: Condition, told: Told, step: str) -> bool:
     )
 
 
-def _reached(rule: StopRule, told: Told) -> bool:
+def _reached(rule: StopRule, told: Rounds) -> bool:
     return (
         _reaches(_agreement(told), rule.agreement)
         and _reaches(_settled(told), rule.settled)
@@ -118,18 +118,18 @@ def _reaches(measured: float | None, asked: float | None) -> bool:
     return asked is None or (measured is not None and measured >= asked)
 
 
-def _agreement(told: Told) -> float | None:
+def _agreement(told: Rounds) -> float | None:
     """How far the two agree that agree least; of one speaker alone, how little it changed."""
     pairs = combinations(told[-1].values(), 2)
     return min((one.agrees(other) for one, other in pairs), default=_settled(told))
 
 
-def _settled(told: Told) -> float | None:
+def _settled(told: Rounds) -> float | None:
     """How alike the answer that changed most is to the one before; None if there is none before."""
     return min((now.like(before) for now, before in _beside(told, 1)), default=None)
 
 
-def _unmoved(told: Told) -> int:
+def _unmoved(told: Rounds) -> int:
     """In how many rounds, up to the last, everybody's answer came to the same as in the last."""
     rounds = 1
     while (pairs := list(_beside(told, rounds))) and all(now.comes_to(before) for now, before in pairs):
@@ -137,26 +137,26 @@ def _unmoved(told: Told) -> int:
     return rounds
 
 
-def _beside(told: Told, ago: int) -> Iterator[tuple[Answer, Answer]]:
+def _beside(told: Rounds, ago: int) -> Iterator[tuple[AnswerText, AnswerText]]:
     """Each answer of the last round, with that of the same step so many rounds ago."""
     if len(told) > ago:
-        yield from ((answer, told[-1 - ago].get(step, Answer(""))) for step, answer in told[-1].items())
+        yield from ((answer, told[-1 - ago].get(step, AnswerText(""))) for step, answer in told[-1].items())
 
 
-def _deadlocked(told: Told) -> bool:
+def _deadlocked(told: Rounds) -> bool:
     return _unmoved(told) >= 3 and all(
         any(one.opposes(other) for one, other in combinations(each.values(), 2)) for each in told[-2:]
     )
 
 
-def _returned(told: Told) -> bool:
+def _returned(told: Rounds) -> bool:
     """Whether somebody is back at the answer before the last, and all others stay with their last."""
     moved = [n for n, (now, before) in enumerate(_beside(told, 1)) if not now.comes_to(before)]
     earlier = [now.comes_to(before) for now, before in _beside(told, 2)]
     return bool(moved) and all(earlier[n] for n in moved)
 
 
-def _score_stalled(step: str, asked: float, told: Told) -> bool:
+def _score_stalled(step: str, asked: float, told: Rounds) -> bool:
     scores = [number for each in told[-3:] if (number := _said(step, each).number) is not None]
     if len(scores) < 3 or max(scores[1:]) > scores[0] or scores[-1] >= asked:
         return False
@@ -180,7 +180,7 @@ def _asks(rule: StopRule) -> bool:
     return any(each is not None for each in asked)
 
 
-def _figures(rules: Sequence[tuple[str, StopRule]], told: Told) -> Iterator[str]:
+def _figures(rules: Sequence[tuple[str, StopRule]], told: Rounds) -> Iterator[str]:
     for step, rule in rules:
         if rule.agreement is not None and (alike := _agreement(told)) is not None:
             yield f"answers {alike:.2f} alike, {rule.agreement:g} asked for"

@@ -46,7 +46,7 @@ CONCLUSION = re.compile(
 SCORE = re.compile(r"(?:(?<![\w.,])[-−])?\d+(?:[.,]\d+)*(?P<of>(?:\s*(?:/|(?:out )?of)\s*\d+(?:[.,]\d+)*)*)")
 
 
-class Answer:
+class AnswerText:
     """A text, and what can be compared of it."""
 
     def __init__(self, text: str) -> None:
@@ -76,9 +76,9 @@ class Answer:
         return words, numbers
 
     @cached_property
-    def conclusion(self) -> Answer | None:
+    def conclusion(self) -> AnswerText | None:
         found = [next(filter(None, each), "").strip("*_ ") for each in CONCLUSION.findall(self.compared)]
-        return Answer(found[-1]) if found else None
+        return AnswerText(found[-1]) if found else None
 
     @property
     def number(self) -> float | None:
@@ -89,11 +89,11 @@ class Answer:
         whole, dot, rest = _plain(found[-1].replace("−", "-")).partition(".")
         return float(whole + dot + rest.replace(".", ""))
 
-    def like(self, other: Answer) -> float:
+    def like(self, other: AnswerText) -> float:
         shared = self._shared(other)
         return shared / 2 if self.contradicts(other) else shared
 
-    def _shared(self, other: Answer) -> float:
+    def _shared(self, other: AnswerText) -> float:
         if self.text == other.text:
             return 1.0
         ours, theirs = self.read[0], other.read[0]
@@ -101,13 +101,13 @@ class Answer:
         shared = sum(min(ours[word], theirs[word]) for word in ours.keys() & theirs.keys())
         return 2 * shared / both if both else 0.0
 
-    def contradicts(self, other: Answer) -> bool:
+    def contradicts(self, other: AnswerText) -> bool:
         (ours, numbers), (theirs, others) = self.read, other.read
         if numbers - others and others - numbers:
             return True
         return any(_denies(word, ours, theirs) for word in ours) or any(_denies(word, theirs, ours) for word in theirs)
 
-    def comes_to(self, other: Answer) -> bool:
+    def comes_to(self, other: AnswerText) -> bool:
         """Whether both come to the same."""
         if self.conclusion and other.conclusion:
             ours, theirs = self.conclusion.meaning, other.conclusion.meaning
@@ -120,13 +120,13 @@ class Answer:
         words = self.read[0]
         return {word for word, weight in words.items() if weight >= 1} or {*words} or {self.text}
 
-    def agrees(self, other: Answer) -> float:
+    def agrees(self, other: AnswerText) -> float:
         """How alike the conclusions are, where both name one, or else the whole."""
         if self.conclusion and other.conclusion:
             return self.conclusion.like(other.conclusion)
         return self.like(other)
 
-    def opposes(self, other: Answer) -> bool:
+    def opposes(self, other: AnswerText) -> bool:
         named = self.conclusion and other.conclusion
         return not self.comes_to(other) if named else self.contradicts(other)
 
@@ -141,4 +141,4 @@ def _plain(number: str) -> str:
 
 
 def likeness(one: str, other: str) -> float:
-    return Answer(one).like(Answer(other))
+    return AnswerText(one).like(AnswerText(other))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seedbed.playbooks.playbook import Step
-from seedbed.stage.dialogue.context import Said, condensed
+from seedbed.stage.dialogue.context import Statement, condensed
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
 
@@ -22,7 +22,7 @@ _ITEM = re.compile(r"^\s{0,8}(?:\d{1,3}[.):]|[-*•–]|\(?[a-z]\))\s+(?P<text>\
 _ARRAY = re.compile(r"\[[^\[\]]*\]", re.DOTALL)
 
 
-async def opened(stage: Stage, step: Step, answer: str, task: Mapping[str, Any], seen: Sequence[Said]) -> str:
+async def opened(stage: Stage, step: Step, answer: str, task: Mapping[str, Any], seen: Sequence[Statement]) -> str:
     """The answer, with what a dialogue on each of its items concluded. They are performed at the same time.
 
     One that fails does not lose the others. Below the depth that the step allows, the answer stays as it is.
@@ -36,7 +36,7 @@ async def opened(stage: Stage, step: Step, answer: str, task: Mapping[str, Any],
         return answer
     if len(items) > opens.at_most:
         await stage.log(f"{step.name} opened {opens.at_most} of {len(items)} items", left_out=items[opens.at_most :])
-    known = [*seen, Said(step.name, answer)]
+    known = [*seen, Statement(step.name, answer)]
 
     async def concluded(item: str) -> str:
         about = "\n\n".join(map(str, condensed(known, item, INHERITED_TOKENS)))

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from seedbed.models.calling.fallback import estimated_tokens as tokens
 
-__all__ = ["Said", "Summarise", "condensed", "summarised", "tokens", "total"]
+__all__ = ["Statement", "Summarise", "condensed", "summarised", "tokens", "total"]
 
 Summarise = Callable[[str, int], Awaitable[str]]
 """Has a model answer a prompt in at most so many tokens."""
@@ -36,7 +36,7 @@ Add nothing and do not do the task. At most {words} words, in plain sentences.
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """What a step answered, under its name."""
 
     name: str
@@ -47,12 +47,14 @@ class Said:
         return f"{self.name}:\n{self.text}"
 
 
-def total(said: Sequence[Said]) -> int:
+def total(said: Sequence[Statement]) -> int:
     """About how many tokens all of it takes, each in a message of its own."""
     return tokens(*map(str, said))
 
 
-async def summarised(said: Sequence[Said], about: str, at_most_tokens: int, summarise: Summarise) -> list[Said]:
+async def summarised(
+    said: Sequence[Statement], about: str, at_most_tokens: int, summarise: Summarise
+) -> list[Statement]:
     """All of it if it fits; otherwise the newest turns whole, up to half the budget, and before them a model's summary
     of the others, named "earlier".
 
@@ -66,16 +68,16 @@ async def summarised(said: Sequence[Said], about: str, at_most_tokens: int, summ
         older.pop()
         left -= size
     newer = list(said[len(older) :])
-    room = left - total([Said("earlier", "")])
+    room = left - total([Statement("earlier", "")])
     summary = ""
     if room > 0:
         told = "\n\n".join(map(str, condensed(older, about, MOST_SUMMARISED)))
         prompt = INSTRUCTION.format(words=max(1, room * 2 // 3), about=about, told=told)
         summary = (await summarise(prompt, room)).strip()
-    return condensed([Said("earlier", summary)] if summary else older, about, left) + newer
+    return condensed([Statement("earlier", summary)] if summary else older, about, left) + newer
 
 
-def condensed(said: Sequence[Said], about: str, at_most_tokens: int) -> list[Said]:
+def condensed(said: Sequence[Statement], about: str, at_most_tokens: int) -> list[Statement]:
     """All of it if it fits; otherwise the parts that matter most for `about`, each turn under its own name.
 
     Parts are sentences, list items, table rows and code blocks: kept word for word, in their order, with "…" where
@@ -111,8 +113,8 @@ def condensed(said: Sequence[Said], about: str, at_most_tokens: int) -> list[Sai
         return _written(said, parts, chosen)
     best = parts[ranked[0]]
     name = said[best.turn].name
-    cut = _cut(best.text, 4 * (at_most_tokens - total([Said(name, f" {GAP}")])))
-    return [Said(name, f"{cut} {GAP}")] if WORD.search(cut) else []
+    cut = _cut(best.text, 4 * (at_most_tokens - total([Statement(name, f" {GAP}")])))
+    return [Statement(name, f"{cut} {GAP}")] if WORD.search(cut) else []
 
 
 def _size(text: str) -> int:
@@ -125,7 +127,7 @@ def _cut(text: str, at_most_bytes: int) -> str:
     return (start if UNSPACED.match(start[-1:]) else re.sub(r"(?<!\S)\S*+\Z", "", start)).strip()
 
 
-def _written(said: Sequence[Said], parts: Sequence[_Part], chosen: set[int]) -> list[Said]:
+def _written(said: Sequence[Statement], parts: Sequence[_Passage], chosen: set[int]) -> list[Statement]:
     written = []
     for turn, indexes in groupby(range(len(parts)), key=lambda index: parts[index].turn):
         text: list[str] = []
@@ -138,7 +140,7 @@ def _written(said: Sequence[Said], parts: Sequence[_Part], chosen: set[int]) -> 
                 text += [gap if text else "", GAP, gap, part.text] if gap else [part.apart, part.text]
                 gap = ""
         if text:
-            written.append(Said(said[turn].name, "".join([*text, gap, GAP] if gap else text)))
+            written.append(Statement(said[turn].name, "".join([*text, gap, GAP] if gap else text)))
     return written
 
 
@@ -146,7 +148,7 @@ def _written(said: Sequence[Said], parts: Sequence[_Part], chosen: set[int]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Passage:
     turn: int
     kind: str
     text: str
@@ -208,8 +210,8 @@ def _sentences(text: str, begin: int, end: int, *, capitals: bool) -> Iterator[t
     yield begin, end
 
 
-def _parts(turn: int, text: str) -> list[_Part]:
-    parts: list[_Part] = []
+def _parts(turn: int, text: str) -> list[_Passage]:
+    parts: list[_Passage] = []
     heads: list[tuple[int, int]] = []  # how deep it stands, and which part it is
     before, capitals = 0, not text.islower()
     for kind, begin, end in _blocks(text):
@@ -226,7 +228,7 @@ def _parts(turn: int, text: str) -> list[_Part]:
             above = len(parts) - heads[-1][1] if heads else 0
             if kind in ("heading", "head") or (kind in ("prose", "item") and words[-1] in ":："):
                 heads.append((depth, len(parts)))
-            parts.append(_Part(turn, kind, line if kind in ("item", "code") else words, apart, above))
+            parts.append(_Passage(turn, kind, line if kind in ("item", "code") else words, apart, above))
     return parts
 
 
@@ -254,7 +256,7 @@ def _terms(word: str) -> tuple[str, ...]:
     return () if FILLER.match(word) else (word if word[0].isdigit() else word[:5],)
 
 
-def _ranked(parts: Sequence[_Part], about: str) -> list[int]:
+def _ranked(parts: Sequence[_Passage], about: str) -> list[int]:
     """The parts worth showing for their own sake, best first.
 
     What counts: the words of `about` (BM25 over the parts of this conversation), some of those in the parts beside and

@@ -13,9 +13,9 @@ from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fill, placeholders
-from seedbed.stage.dialogue.adaptation import Standing, holds, standing
+from seedbed.stage.dialogue.adaptation import Convergence, assess, holds
 from seedbed.stage.dialogue.children import INHERITED, opened
-from seedbed.stage.dialogue.context import Said, condensed, summarised
+from seedbed.stage.dialogue.context import Statement, condensed, summarised
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
 
@@ -39,7 +39,7 @@ async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PlanPart:
     """What is performed as a whole: one step, or the steps of a loop. It begins when all that it needs is over."""
 
     steps: tuple[Step, ...]
@@ -62,7 +62,7 @@ class _Dialogue:
         self.needs, self.last = self.plan.needs, self.plan.last
         self.rounds: dict[str, list[Message]] = {}
         """What each step of a loop was told and answered in the rounds before."""
-        self.contexts: dict[tuple[object, ...], list[Said]] = {}
+        self.contexts: dict[tuple[object, ...], list[Statement]] = {}
         named = stage.depth and any(INHERITED in names for names in self.plan.mentions.values())
         given = stage.depth and not named and task.get(INHERITED)
         self.inherited = [Message("user", f"What is known so far:\n{told(given)}")] if given else []
@@ -80,7 +80,7 @@ class _Dialogue:
             raise wrong
         return said[-1] if said and (wrong or not self.answers[self.last]) else self.answers[self.last]
 
-    async def _take(self, parts: Sequence[_Part], ended: Ended, *, heard: Mapping[str, str] | None = None) -> None:
+    async def _take(self, parts: Sequence[_PlanPart], ended: Ended, *, heard: Mapping[str, str] | None = None) -> None:
         """Take parts as soon as they can be, without waiting for others."""
         waiting, running = list(parts), set[asyncio.Task[None]]()
         try:
@@ -99,20 +99,20 @@ class _Dialogue:
                 each.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _perform(self, part: _Part, ended: Ended, heard: Mapping[str, str] | None) -> None:
+    async def _perform(self, part: _PlanPart, ended: Ended, heard: Mapping[str, str] | None) -> None:
         if part.until:
             await self._loop(part, part.until, ended)
         else:
             (step,) = part.steps
             await self._answer(step, ended, heard)
 
-    async def _loop(self, part: _Part, until: Until, ended: Ended) -> None:
+    async def _loop(self, part: _PlanPart, until: Until, ended: Ended) -> None:
         """Round after round. One that fails leaves what the one before it came to.
 
         Where no step is due nothing changes, and so none would be in any round after it.
         """
         names = sorted((step.name for step in part.steps), key=part.stop.__eq__)  # whose rule it is comes last
-        inner = [_Part((step,), frozenset(self.needs[step.name])) for step in part.steps]
+        inner = [_PlanPart((step,), frozenset(self.needs[step.name])) for step in part.steps]
         rounds: list[dict[str, str]] = []
         kept: dict[str, str] = {}
         while True:
@@ -129,9 +129,9 @@ class _Dialogue:
                 break
             kept = {name: self.answers[name] for name in names}
             rounds.append({name: "" if name in self.left_out else text for name, text in kept.items()})
-            stands = standing(until, rounds)
+            stands = assess(until, rounds)
             if stands.outcome == "going on" and self.left_out.issuperset(names):
-                stands = Standing("stalled", f"no step was due in round {len(rounds)} of at most {until.at_most}")
+                stands = Convergence("stalled", f"no step was due in round {len(rounds)} of at most {until.at_most}")
             if stands.outcome != "going on":
                 await self.stage.decide(f"{part.stop} until", stands.outcome, because=stands.because)
                 break
@@ -174,12 +174,12 @@ class _Dialogue:
         system = fill(self.playbook.roles[step.role].system, self.values)
         prompt = fill(step.prompt, self.values) if step.prompt else _whole(self.task)
         inside = heard if heard is not None else {}
-        seen = [Said(name, self.answers[name]) for name in step.sees if self.answers[name]]
+        seen = [Statement(name, self.answers[name]) for name in step.sees if self.answers[name]]
         fixed = await self._context(step, [each for each in seen if each.name not in inside], prompt)
         fresh = [each for each in seen if each.name in inside]
         if inside:
             mentioned = {step.name, *step.sees, *self.plan.mentions[step.name]}
-            fresh += [Said(name, text) for name, text in inside.items() if text and name not in mentioned]
+            fresh += [Statement(name, text) for name, text in inside.items() if text and name not in mentioned]
         rounds = self.rounds.setdefault(step.name, [])
         now = [*(Message("user", str(each)) for each in fresh), Message("user", prompt)]
         before = [*_demos(step, self.stage), *self.inherited, *(Message("user", str(each)) for each in fixed), *rounds]
@@ -190,7 +190,7 @@ class _Dialogue:
             rounds += [*now, Message("assistant", turn.text)]
         return text
 
-    async def _context(self, step: Step, seen: list[Said], about: str) -> list[Said]:
+    async def _context(self, step: Step, seen: list[Statement], about: str) -> list[Statement]:
         """What was seen, no longer than the step can bear; put together once for all rounds."""
         if step.context is None:
             return seen
@@ -214,13 +214,13 @@ class _Dialogue:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _DialoguePlan:
     """What follows from a playbook for all its dialogues: whom each step mentions and waits for, and in which parts
     they are taken."""
 
     mentions: dict[str, frozenset[str]]
     needs: dict[str, list[str]]
-    parts: list[_Part]
+    parts: list[_PlanPart]
 
     @property
     def last(self) -> str:
@@ -228,10 +228,10 @@ class _Plan:
 
 
 @lru_cache(maxsize=256)
-def _plan(playbook: Playbook) -> _Plan:
+def _plan(playbook: Playbook) -> _DialoguePlan:
     mentions = {step.name: frozenset(_mentions(playbook, step)) for step in playbook.all_steps()}
     needs = _needs(playbook, mentions)
-    return _Plan(mentions, needs, _parts(playbook, needs))
+    return _DialoguePlan(mentions, needs, _parts(playbook, needs))
 
 
 def _mentions(playbook: Playbook, step: Step) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _tested(step: Step) -> Iterator[str]:
             yield each.step
 
 
-def _parts(playbook: Playbook, needs: Mapping[str, list[str]]) -> list[_Part]:
+def _parts(playbook: Playbook, needs: Mapping[str, list[str]]) -> list[_PlanPart]:
     """The plan in parts: loops, and the steps that are in none."""
     plan = playbook.plan
     group_of = {step.name: number for number, group in enumerate(plan) for step in group}
@@ -270,16 +270,16 @@ def _parts(playbook: Playbook, needs: Mapping[str, list[str]]) -> list[_Part]:
         for step in playbook.all_steps()
         if step.until and step.until.back_to
     }
-    parts: list[_Part] = []
+    parts: list[_PlanPart] = []
     for number, group in enumerate(plan):
         within = next(((span, step) for span, step in loops.items() if number in span), None)
         if within is None:
-            parts += [_Part((step,), frozenset(needs[step.name]), step.until, step.name) for step in group]
+            parts += [_PlanPart((step,), frozenset(needs[step.name]), step.until, step.name) for step in group]
         elif number == within[0].start:
             span, stop = within
             steps = tuple(step for inner in plan[span.start : span.stop] for step in inner)
             outside = {name for step in steps for name in needs[step.name]} - {step.name for step in steps}
-            parts.append(_Part(steps, frozenset(outside), stop.until, stop.name))
+            parts.append(_PlanPart(steps, frozenset(outside), stop.until, stop.name))
     return parts
 
 

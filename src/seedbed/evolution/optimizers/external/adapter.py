@@ -32,12 +32,12 @@ FRUITLESS = 200
 """After so many trials in a row of which everything was known there is nothing more to offer."""
 
 
-class Ended(BaseException):
+class SearchOver(BaseException):
     """The search is over. Raised in the thread, where no `except Exception` of others may hold it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialRequest:
     """A playbook that the thread wants to be tried: on some tasks, or on as many as it turns out to be worth."""
 
     playbook: Playbook
@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TrialResult:
     """How a playbook did at a task: a score of which more is better, and its cell unless others had that paid; the run
     only where the task may be read."""
 
@@ -61,7 +61,7 @@ class _Over:
     error: Exception | None = None
 
 
-class Line:
+class SearchBridge:
     """Between the thread and the search: a question, then its answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -72,9 +72,9 @@ class Line:
 
     # In the thread
 
-    def tried(self, trial: Trial) -> list[Result]:
+    def tried(self, trial: TrialRequest) -> list[TrialResult]:
         """How the playbook did, task by task if they were named. Raises Ended if nobody will tell any more."""
-        results: list[Result] = self.asked(trial)
+        results: list[TrialResult] = self.asked(trial)
         return results
 
     def asked(self, question: Any) -> Any:
@@ -82,14 +82,14 @@ class Line:
         self._put(question)
         answer = self._answers.get()
         if self.ended.is_set():
-            raise Ended
+            raise SearchOver
         return answer
 
-    def run(self, work: Callable[[Line], None]) -> None:
+    def run(self, work: Callable[[SearchBridge], None]) -> None:
         """All that the thread does."""
         try:
             work(self)
-        except Ended:
+        except SearchOver:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the search has to hear of it
             over = _Over(error)
@@ -97,16 +97,16 @@ class Line:
             over = _Over()
         try:
             self._put(over)
-        except Ended:
+        except SearchOver:
             return
 
     def _put(self, question: Any) -> None:
         if self.ended.is_set():
-            raise Ended
+            raise SearchOver
         try:
             self._loop.call_soon_threadsafe(self._questions.put_nowait, question)
         except RuntimeError:  # the loop was closed under us
-            raise Ended from None
+            raise SearchOver from None
 
     # In the search
 
@@ -141,14 +141,14 @@ class ExternalOptimizer(ABC):
             raise SettingsError([Problem(f"optimizer {self.extra}", found, "it", remedy)]) from None
         self.close()
         self._search = search
-        self._line: Line | None = None
-        self._trial: Trial | None = None
+        self._line: SearchBridge | None = None
+        self._trial: TrialRequest | None = None
         self._cells: dict[tuple[Digest, str], Cell] = {}
         self._known = 0
         self._read = {task.id for task in search.reflect}
 
     @abstractmethod
-    def work(self) -> Callable[[Line], None]:
+    def work(self) -> Callable[[SearchBridge], None]:
         """What the thread does."""
 
     @abstractmethod
@@ -178,20 +178,20 @@ class ExternalOptimizer(ABC):
         if line is not None:
             line.end()
 
-    def _begun(self) -> Line:
-        line = Line(asyncio.get_running_loop())
+    def _begun(self) -> SearchBridge:
+        line = SearchBridge(asyncio.get_running_loop())
         threading.Thread(target=line.run, args=(self.work(),), name=f"seedbed-{self.extra}", daemon=True).start()
         weakref.finalize(self, line.end)
         return line
 
-    async def _next(self, line: Line) -> Sequence[Offer]:
+    async def _next(self, line: SearchBridge) -> Sequence[Offer]:
         while not line.ended.is_set() and self._known < FRUITLESS:
             question = self._trial or await line.question()
             if isinstance(question, _Over):
                 line.end()
                 if question.error:
                     raise SeedbedError(f"{self.package}: {question.error}") from question.error
-            elif isinstance(question, Trial):
+            elif isinstance(question, TrialRequest):
                 if offer := self._offer(question):
                     self._trial, self._known = question, 0
                     return [offer]
@@ -203,7 +203,7 @@ class ExternalOptimizer(ABC):
         self.close()
         return []
 
-    def _offer(self, trial: Trial) -> Offer | None:
+    def _offer(self, trial: TrialRequest) -> Offer | None:
         """What of a trial is not known yet."""
         if trial.tasks is None:
             is_known = trial is self._trial or not np.isnan(self._row(trial.playbook.digest, decides=True)).all()
@@ -213,16 +213,16 @@ class ExternalOptimizer(ABC):
         tasks = tuple(dict.fromkeys(unknown))
         return Offer(trial.playbook, trial.parents, trial.how, tasks) if tasks else None
 
-    def _results(self, trial: Trial) -> list[Result]:
+    def _results(self, trial: TrialRequest) -> list[TrialResult]:
         named, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
         return [self._result(self._cells.get((named, task)), task, scores[task]) for task in trial.tasks or ()]
 
-    def _result(self, cell: Cell | None, task: str, score: float) -> Result:
+    def _result(self, cell: Cell | None, task: str, score: float) -> TrialResult:
         if isnan(score):  # it failed, where less is better: as bad as the worst
             tables = [self._search.pool.table(reflect=each).ravel() for each in (False, True)]
             score = float(np.nanmin([0.0, *np.concatenate(tables)]))
         run = self._search.transcript(cell.run) if cell and cell.run and task in self._read else None
-        return Result(score, cell, run)
+        return TrialResult(score, cell, run)
 
     def _scores(self, playbook: Digest) -> dict[str, float]:
         """What is known of a playbook at each task, NaN where nothing is."""
@@ -238,4 +238,4 @@ class ExternalOptimizer(ABC):
         return pool.row(place) if decides else np.asarray(pool.table(reflect=True)[place])
 
 
-__all__ = ["Ended", "ExternalOptimizer", "Line", "Result", "Trial"]
+__all__ = ["ExternalOptimizer", "SearchBridge", "SearchOver", "TrialRequest", "TrialResult"]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from seedbed.errors import PlaybookError, Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, Line, Result, Trial
+from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.demonstrations import bootstrapped, labelled
@@ -49,12 +49,12 @@ class DSPy(ExternalOptimizer):
         if not search.reflect:
             raise SettingsError([Problem("reflect", "no tasks", "some tasks that may be read")], "DSPy")
 
-    def work(self) -> Callable[[Line], None]:
+    def work(self) -> Callable[[SearchBridge], None]:
         start, read = self._search.start, list(self._search.reflect)
         demos, labels, sets, good = self._demos, self._labelled, self._sets, self._good
         order = self._search.chance("dspy").permutation(len(read)).tolist()
 
-        def run(line: Line) -> None:
+        def run(line: SearchBridge) -> None:
             stage = _Stage(start, read, line)
             build, bootstrap, label = _with_dspy(stage)
             examples = [stage.example(read[place]) for place in order]
@@ -82,7 +82,7 @@ class DSPy(ExternalOptimizer):
 class _Stage:
     """Turns programs of the package into playbooks, and has them tried."""
 
-    def __init__(self, start: Playbook, read: Sequence[Task], line: Line) -> None:
+    def __init__(self, start: Playbook, read: Sequence[Task], line: SearchBridge) -> None:
         self._start, self._line = start, line
         self._tasks = {task.id: task for task in read}
         self.steps = _steps(start)
@@ -97,15 +97,15 @@ class _Stage:
     def offer(self, program: Any, how: str) -> None:
         playbook = self._playbook(program)
         if playbook.digest != self._start.digest:
-            self._line.tried(Trial(playbook, None, (self._start.digest,), how))
+            self._line.tried(TrialRequest(playbook, None, (self._start.digest,), how))
 
-    def forward(self, program: Any, task: str) -> Result:
+    def forward(self, program: Any, task: str) -> TrialResult:
         playbook = self._playbook(program)
         parents = () if playbook.digest == self._start.digest else (self._start.digest,)
-        (result,) = self._line.tried(Trial(playbook, (task,), parents, "teacher"))
+        (result,) = self._line.tried(TrialRequest(playbook, (task,), parents, "teacher"))
         return result
 
-    def said(self, step: Step, task: str, result: Result) -> str | None:
+    def said(self, step: Step, task: str, result: TrialResult) -> str | None:
         """What a step answered, if that can be shown to others."""
         demo = bootstrapped(step, result.run) if result.run else None
         if demo is None and result.run is None and len(list(self._start.all_steps())) == 1 and result.cell:

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from seedbed.errors import ModelUnavailable, PlaybookError, Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.learning.lessons import Failure
-from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, Line, Result, Trial
+from seedbed.evolution.learning.lessons import PoorCase
+from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
 from seedbed.evolution.optimizers.reflection import Propose
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import LIMITS, Limits, problems
@@ -71,14 +71,14 @@ class GEPA(ExternalOptimizer):
         if self._propose is None and search.perform is None:
             raise SettingsError([Problem("perform", "nobody", "a workspace to ask a model in")], "GEPA")
 
-    def work(self) -> Callable[[Line], None]:
+    def work(self) -> Callable[[SearchBridge], None]:
         search, limits = self._search, self._limits
         start, read, decide = search.start, list(search.reflect), list(search.pool.select)
         seed, perfect = int(search.chance("gepa").integers(2**31)), float(self.identity["perfect"])
         options = {"reflection_minibatch_size": self.identity["batch"], "use_merge": self.identity["merge"]}
         by_model = self._propose is None
 
-        def run(line: Line) -> None:
+        def run(line: SearchBridge) -> None:
             from gepa.api import optimize
 
             adapter: Any = _Adapter(start, line, limits, perfect)
@@ -132,7 +132,7 @@ class _Write:
 class _Edit:
     parent: Playbook
     path: str
-    poor: Sequence[Failure]
+    poor: Sequence[PoorCase]
 
 
 class _Adapter:
@@ -140,11 +140,11 @@ class _Adapter:
 
     propose_new_texts = None
 
-    def __init__(self, start: Playbook, line: Line, limits: Limits, perfect: float) -> None:
+    def __init__(self, start: Playbook, line: SearchBridge, limits: Limits, perfect: float) -> None:
         self._start, self._line, self._limits, self._perfect = start, line, limits, perfect
         self._made: dict[Digest, Texts] = {start.digest: _texts(start)}
         self._parent: Digest | None = None
-        self._poor: list[Failure] = []
+        self._poor: list[PoorCase] = []
 
     def evaluate(self, batch: Sequence[Task | str], candidate: Texts, capture_traces: bool = False) -> Any:
         from gepa.core.adapter import EvaluationBatch
@@ -153,7 +153,7 @@ class _Adapter:
         if playbook is None:
             return EvaluationBatch([""] * len(batch), [HOPELESS] * len(batch), [None] * len(batch))
         tasks = tuple(task if isinstance(task, str) else task.id for task in batch)
-        results = self._line.tried(Trial(playbook, tasks, *self._origin(playbook, candidate)))
+        results = self._line.tried(TrialRequest(playbook, tasks, *self._origin(playbook, candidate)))
         answers = [result.cell.answer if result.cell else "" for result in results]
         traces = list(zip(batch, results, strict=True)) if capture_traces else None
         return EvaluationBatch(answers, [result.score for result in results], traces)
@@ -206,12 +206,12 @@ class _Silent:
         return None
 
 
-def _case(task: Task, result: Result) -> Failure:
+def _case(task: Task, result: TrialResult) -> PoorCase:
     cell = result.cell
-    return Failure(task, cell.value, cell.reason, cell.answer, result.run) if cell else Failure(task, result.score)
+    return PoorCase(task, cell.value, cell.reason, cell.answer, result.run) if cell else PoorCase(task, result.score)
 
 
-def _record(case: Failure) -> dict[str, Any]:
+def _record(case: PoorCase) -> dict[str, Any]:
     """A case as the package shows it to whoever writes."""
     scored = "not scored" if case.score is None else f"score {case.score:.3g}"
     wanted = "" if case.task.expected is None else f" Expected: {told(case.task.expected)}"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.betting import bets
-from seedbed.stats.watching import CONCENTRATION, Drift, SampleRatio
+from seedbed.stats.monitors import CONCENTRATION, Drift, SampleRatio
 
 HALVES = {"control": 0.5, "candidate": 0.5}
 
@@ -63,7 +63,7 @@ def test_a_sample_ratio_goes_on_elsewhere() -> None:
     ("counts", "message"),
     [
         ({"control": 5}, "counts: found"),
-        ({"control": 5, "candidate": 9}, r"counts.control: found 5; expected at least 10, as told before"),
+        ({"control": 5, "candidate": 9}, r"counts.control: found 5; expected at least 10, as before"),
         ({"control": 10.5, "candidate": 9}, r"counts.control: found 10.5"),
     ],
 )

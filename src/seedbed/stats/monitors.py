@@ -1,4 +1,4 @@
-"""Watching what goes on without end: whether traffic is shared as agreed, and whether a level has dropped."""
+"""Monitors of a stream without end: whether traffic is split as planned, and whether a mean has dropped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seedbed.stats.betting import Bet, bets
 from seedbed.stats.rule import check_between
 
 CONCENTRATION = 300.0
-"""How near to the agreed shares others are thought to be: as near as those of 300 units would be by chance."""
+"""How near wrong shares are to the planned ones, by the prior: as near as those of 300 units would be by chance."""
 
 
 class SampleRatio:
-    """Whether units come to the arms in the agreed shares, looked at as often as one likes.
+    """Whether units reach the arms in the planned shares, checked as often as you like.
 
     If they do, `alarm` is ever raised with chance at most `alpha`. The evidence is how much likelier the counts are if
-    the shares were drawn from a Dirichlet distribution around the agreed ones (Lindon and Malek 2020). A difference is
-    no finding about quality: it means that assignment or logging is broken, and that nothing else can be believed.
+    the shares were drawn from a Dirichlet distribution around the planned ones (Lindon and Malek 2020). A mismatch says
+    nothing about quality: assignment or logging is broken, and no other result can be trusted.
     """
 
     def __init__(self, shares: Mapping[str, float], *, alpha: float = 0.001) -> None:
@@ -39,7 +39,7 @@ class SampleRatio:
 
     @property
     def p(self) -> float:
-        """The p-value of "as agreed", over all looks so far."""
+        """The p-value of "as planned", over all looks so far."""
         return math.exp(-self._most)
 
     @property
@@ -47,17 +47,17 @@ class SampleRatio:
         return self.p <= self.alpha
 
     def update(self, counts: Mapping[str, int]) -> bool:
-        """Take how many units each arm has had in all, since the beginning; whether that is, or was, out of ratio.
+        """Take the total number of units of each arm since the start, and return `alarm`.
 
-        Totals, so that one told twice is counted once.
+        Totals, so that repeating an update changes nothing.
         """
         if counts.keys() != self.shares.keys():
             raise SeedbedError(f"counts: found {shown(sorted(counts))}; expected {shown(sorted(self.shares))}")
         for arm, count in counts.items():
             if not isinstance(count, int) or count < self.counts[arm]:
                 raise SeedbedError(
-                    f"counts.{arm}: found {shown(count)}; expected at least {self.counts[arm]}, as told before. "
-                    "Give totals since the beginning"
+                    f"counts.{arm}: found {shown(count)}; expected at least {self.counts[arm]}, as before. "
+                    "Pass totals since the start"
                 )
         self.counts = {arm: int(counts[arm]) for arm in self.shares}
         total = sum(self.counts.values())
@@ -70,24 +70,24 @@ class SampleRatio:
         return self.alarm
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on elsewhere, as JSON."""
+        """The monitor as JSON: enough to continue elsewhere."""
         return {"shares": self.shares, "alpha": self.alpha, "counts": self.counts, "most": self._most}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         _expect(state, "shares", "alpha", "counts", "most")
-        watch = cls(state["shares"], alpha=state["alpha"])
-        watch.update(state["counts"])
-        watch._most = state["most"]
-        return watch
+        monitor = cls(state["shares"], alpha=state["alpha"])
+        monitor.update(state["counts"])
+        monitor._most = state["most"]
+        return monitor
 
 
 class Drift:
     """Whether the mean of numbers in [`least`, `most`] has dropped below `level`, from some unknown moment on.
 
-    While, whatever came before, the next number is expected to be at `level` or above, it takes `run_length` numbers
-    or more, on average, until a false alarm (Shin, Ramdas and Rinaldo 2022). After an alarm it stays alarmed; begin a
-    new one when the cause is gone.
+    As long as every number is expected to be at `level` or above, whatever came before it, a false alarm takes
+    `run_length` numbers or more on average (Shin, Ramdas and Rinaldo 2022). An alarm stays on; start a new monitor when
+    the cause is gone.
     """
 
     def __init__(self, level: float, *, run_length: float = 10_000, least: float = -1.0, most: float = 1.0) -> None:
@@ -101,7 +101,7 @@ class Drift:
 
     @property
     def evidence(self) -> float:
-        """What is held against `run_length`: the money of one who bets on a drop, and begins anew with 1 when below."""
+        """The number compared with `run_length`: the money of a bet on a drop that starts again from 1 when below."""
         return float(np.exp(self._money).mean())
 
     @property
@@ -109,7 +109,7 @@ class Drift:
         return self.alarm_at is not None
 
     def update(self, value: float, place: int | None = None) -> bool:
-        """Take the next number; whether there has been an alarm. Told again with its `place`, from 1, it is ignored."""
+        """Take the next number and return `alarm`. A number repeated with its `place`, from 1, is ignored."""
         if place is not None and place <= self.n:
             return self.alarm
         if place is not None and place != self.n + 1:
@@ -125,17 +125,17 @@ class Drift:
         return self.alarm
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on elsewhere, as JSON; no longer after a million numbers than after one."""
+        """The monitor as JSON: enough to continue elsewhere, and as short after a million numbers as after one."""
         settings = {"level": self.level, "run_length": self.run_length, "least": self.least, "most": self.most}
         return {**settings, "n": self.n, "alarm_at": self.alarm_at, "money": self._money.tolist()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         _expect(state, "level", "run_length", "least", "most", "n", "alarm_at", "money")
-        watch = cls(state["level"], **{name: state[name] for name in ("run_length", "least", "most")})
-        watch.n, watch.alarm_at = state["n"], state["alarm_at"]
-        watch._money = np.array(state["money"], dtype=float)
-        return watch
+        monitor = cls(state["level"], run_length=state["run_length"], least=state["least"], most=state["most"])
+        monitor.n, monitor.alarm_at = state["n"], state["alarm_at"]
+        monitor._money = np.array(state["money"], dtype=float)
+        return monitor
 
 
 def _expect(state: Mapping[str, Any], *keys: str) -> None:
