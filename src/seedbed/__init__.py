@@ -9,38 +9,83 @@ if TYPE_CHECKING:
     from seedbed.errors import SeedbedError
     from seedbed.evaluation.datasets.dataset import Dataset, Task
     from seedbed.evaluation.metrics.metric import ExactMatch, Score, metric
+    from seedbed.evaluation.scorecard import Scorecard
+    from seedbed.evolution.evolve import Evolution
     from seedbed.evolution.optimizers.best_of import BestOf
-    from seedbed.playbooks.library import Library
+    from seedbed.evolution.plan import SearchOptions
+    from seedbed.evolution.training import Training
+    from seedbed.experiments.options import Comparing
+    from seedbed.experiments.sources import live, past_runs
+    from seedbed.experiments.verdict import Verdict
+    from seedbed.playbooks.changes import diff
+    from seedbed.playbooks.genes import genes, with_genes
     from seedbed.playbooks.playbook import Playbook
     from seedbed.playbooks.rules import Rules
-    from seedbed.workspace import Workspace
+    from seedbed.runs.run import Run
+    from seedbed.settings import Settings
+    from seedbed.stage.tools import Tool, tool
+    from seedbed.workspace.blocking import open_blocking
+    from seedbed.workspace.workspace import Workspace
+    from seedbed.workspace.workspace import open_workspace as open
 
 _HOMES = {
     "BestOf": "seedbed.evolution.optimizers.best_of",
+    "Comparing": "seedbed.experiments.options",
     "Dataset": "seedbed.evaluation.datasets.dataset",
+    "Evolution": "seedbed.evolution.evolve",
     "ExactMatch": "seedbed.evaluation.metrics.metric",
-    "Library": "seedbed.playbooks.library",
     "Playbook": "seedbed.playbooks.playbook",
     "Rules": "seedbed.playbooks.rules",
+    "Run": "seedbed.runs.run",
     "Score": "seedbed.evaluation.metrics.metric",
+    "Scorecard": "seedbed.evaluation.scorecard",
+    "SearchOptions": "seedbed.evolution.plan",
     "SeedbedError": "seedbed.errors",
+    "Settings": "seedbed.settings",
     "Task": "seedbed.evaluation.datasets.dataset",
-    "Workspace": "seedbed.workspace",
+    "Tool": "seedbed.stage.tools",
+    "Training": "seedbed.evolution.training",
+    "Verdict": "seedbed.experiments.verdict",
+    "Workspace": "seedbed.workspace.workspace",
+    "diff": "seedbed.playbooks.changes",
+    "genes": "seedbed.playbooks.genes",
+    "live": "seedbed.experiments.sources",
     "metric": "seedbed.evaluation.metrics.metric",
+    "open": "seedbed.workspace.workspace:open_workspace",
+    "open_blocking": "seedbed.workspace.blocking",
+    "past_runs": "seedbed.experiments.sources",
+    "tool": "seedbed.stage.tools",
+    "with_genes": "seedbed.playbooks.genes",
 }
 
 __all__ = [
     "BestOf",
+    "Comparing",
     "Dataset",
+    "Evolution",
     "ExactMatch",
-    "Library",
     "Playbook",
     "Rules",
+    "Run",
     "Score",
+    "Scorecard",
+    "SearchOptions",
     "SeedbedError",
+    "Settings",
     "Task",
+    "Tool",
+    "Training",
+    "Verdict",
     "Workspace",
+    "diff",
+    "genes",
+    "live",
     "metric",
+    "open",
+    "open_blocking",
+    "past_runs",
+    "tool",
+    "with_genes",
 ]
 
 
@@ -48,4 +93,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import seedbed` costs next to nothing."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seedbed' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -107,7 +107,7 @@ class Column:
     """
 
     heading: str
-    cell: Callable[[Any], RenderableType]
+    cell: Callable[[Any], object]
     drop: int = 0
     number: bool = False
     flexible: bool = False
@@ -140,14 +140,14 @@ def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:
         columns = [column for column in columns if column is not dropped]
     result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
-        justify = "right" if column.number else "left"
+        justify: Literal["left", "right"] = "right" if column.number else "left"
         fixed = None if column.flexible else wide[column.heading]
         result.add_column(
             column.heading,
             justify=justify,
             no_wrap=True,
             overflow="ellipsis",
-            min_width=fixed,  # type: ignore[arg-type]
+            min_width=fixed,
         )
     for row in zip(*(cells[column.heading] for column in columns), strict=True):
         result.add_row(*row)

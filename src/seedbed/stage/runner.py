@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from copy import copy
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,13 @@ class Runner:
         from seedbed.models.routing.router import Router  # brings scipy along, which few runs need
 
         return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+
+    def acting(self, library: Library) -> Runner:
+        """The same runner for another person: models, limits, tools and work under way are shared."""
+        other = copy(self)
+        other.library = library
+        other._person = person(None, self.settings.confirm, self.store, library.by)
+        return other
 
     async def aclose(self) -> None:
         """Close what was started here, and wait for it."""

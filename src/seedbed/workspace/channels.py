@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, shown
-from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, verdicts
@@ -237,8 +237,8 @@ class Channels:
     async def drill(
         self,
         channel: str,
-        tasks: Sequence[Task],
-        units: Iterable[int],
+        tasks: Dataset,
+        units: range,
         metric: Metric,
         on_event: Callable[[int], None] | None = None,
     ) -> Drill:
@@ -250,7 +250,7 @@ class Channels:
             choice = await self.choose(channel, key=key, run=run)
             return await runner.perform(choice.playbook, dict(inputs), new_seed(None), run=run)
 
-        return await drill(tasks, units, metric, serve, self.feedback, on_event)
+        return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts
 

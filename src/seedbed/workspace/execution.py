@@ -85,7 +85,7 @@ class Execution:
 
     def metrics(self, given: Metrics) -> list[Metric]:
         """One metric or several; the first one decides."""
-        several = given if isinstance(given, list | tuple) else [given]
+        several: Sequence[Metric | str] = given if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
         return [self.metric(each) for each in several]
 
     # Where runs are performed
@@ -109,10 +109,7 @@ class Execution:
         if settings.store.partition(":")[0] == "memory":
             remedy = "Store it in sqlite:///FILE or in PostgreSQL, or work in this loop."
             raise SettingsError([Problem("store", "memory:", "a store that other processes can reach", remedy)])
-        if self._resources.chat_models:
-            names = ", ".join(self._resources.chat_models)
-            remedy = "Declare them under models in the workspace file, or work in this loop."
-            raise SettingsError([Problem("models", f"live objects: {names}", "models that can be built anew", remedy)])
+        self._resources.models.require_portable()
         return chosen
 
     def _launch(self) -> Launch:
@@ -130,10 +127,10 @@ class Execution:
             runner = resources.runner
 
             async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
-                return await runner.once(run, playbook, dict(task.inputs), seed, ledger=ledger)
+                return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
             context = EvaluationContext(
-                resources.store, perform, runner.identity, resources.by, AT_ONCE, present=runner.present, runner=runner
+                resources.store, perform, runner.model_identities, resources.by, AT_ONCE, present=runner.heartbeat, runner=runner
             )
             vars(resources)["evaluation_context"] = context
         return context

@@ -33,7 +33,7 @@ from seedbed.release.gates.protection import budget_terms, required
 from seedbed.release.gates.trust import error_budget as error_budget_gate
 from seedbed.release.live import Asked, Live, live, live_among
 from seedbed.reports import experiment as report
-from seedbed.runs.cassette import Mode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.rule import Answer
 from seedbed.storage.store import Digest, Json, Query, now
@@ -146,7 +146,7 @@ class Experiments:
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
         context = self._execution.context(parallel, max_cost_usd)
-        replays = await replay_past_runs(old, new, past, Mode.parse(on.mode), context)
+        replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
 
     def _compared(
@@ -163,7 +163,7 @@ class Experiments:
 
     # Looking up
 
-    def list(self) -> Iterable[Standing]:
+    def begun(self) -> Iterable[Standing]:
         """Every comparison that was begun, newest first, and how it stands."""
         return standings(self._resources.store)
 

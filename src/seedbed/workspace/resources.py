@@ -74,19 +74,19 @@ class Resources:
         """The same resources for another person: store, models, limits and tools are shared."""
         other = replace(self, settings=self.settings.model_copy(update={"by": by}))
         other.spent = self.spent
-        vars(other).update(models=self.models, runner=self.runner.acting(other.library))
+        vars(other).update(models=self.models, _runner=self.runner.acting(other.library))
         return other
 
     async def aclose(self) -> None:
         """Close everything that was opened here, and wait for it."""
-        if "runner" in vars(self):
-            await self.runner.closed()
+        if "_runner" in vars(self):
+            await self.runner.aclose()
         self.close()
 
     def close(self) -> None:
         for executor in self.executors.values():
             executor.close()
-        if "runner" in vars(self):
+        if "_runner" in vars(self):
             self.runner.close()
         if isinstance(self.store, Upkeep):
             self.store.close()
@@ -101,12 +101,18 @@ class Resources:
 
     @cached_property
     def models(self) -> Registry:
-        return Registry(self.settings.models, self.settings.source)
+        return Registry({**self.settings.models, **self.chat_models}, self.settings.source)
+
+    @property
+    def runner(self) -> Runner:
+        """Performs every run of this workspace, with the tools and the person to ask that there are now."""
+        runner = self._runner
+        runner.tools, runner.confirm = self.tools, self.confirm
+        return runner
 
     @cached_property
-    def runner(self) -> Runner:
-        """Performs every run of this workspace."""
-        return Runner(self.settings, self.store, self.library, self.models, self.spent, self.tools, self.confirm)
+    def _runner(self) -> Runner:
+        return Runner(self.settings, self.store, self.library, self.models, self.spent)
 
     # Playbooks
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,7 @@ class Reviews:
         """Refuse a playbook. It holds until you approve it yourself, whatever others say."""
         return self._answer(review.refuse, channel, playbook, because)
 
-    def _answer(self, answer: review.Answer, channel: str, playbook: Playbook | Path | str, because: str) -> Fact:
+    def _answer(self, answer: Callable[..., Fact], channel: str, playbook: Playbook | Path | str, because: str) -> Fact:
         jury = panel(channel, self._resources.protection(channel))
         digest = self._resources.playbook(playbook).digest
         return answer(self._resources.library, channel, digest, because=because, panel=jury)

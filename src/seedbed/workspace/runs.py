@@ -17,11 +17,11 @@ from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.run import routings
-from seedbed.runs.cassette import ANSWERS, Missed, Mode
+from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.recorder import recall, recent
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.confirmation import Asked, answer, find, questions
+from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.recorded import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.feed import Feed
@@ -155,7 +155,7 @@ class Runs:
         chosen = self._resources.playbook(playbook or recorded.playbook)
         self._resources.library.keep(chosen, because="replayed")
         task = Task(f"{OF}{recorded.id}", recorded.inputs)
-        seed, perform = seed_of(task, 0), Replayer(self._resources.runner, Mode.parse(mode))
+        seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))
         try:
             return await perform("", chosen, task, seed, Ledger()), False
         except RunError as wrong:
@@ -182,14 +182,14 @@ class Runs:
 
     # Questions to people
 
-    def questions(self) -> list[tuple[Asked, str]]:
+    def questions(self) -> list[tuple[QuestionRecord, str]]:
         """What runs ask people for, each with its status, oldest first."""
         return [(each, each.status(now())) for each in questions(self._resources.store)]
 
-    def answer(self, question: str, yes: bool, *, because: str) -> tuple[Asked, Fact]:
+    def answer(self, question: str, yes: bool, *, because: str) -> tuple[QuestionRecord, Fact]:
         """Answer a question by its id, or by how its id starts. The first answer counts. Raises NotFound."""
-        asked = find(self._resources.store, question)
-        return asked, answer(self._resources.store, asked, yes, because=because, by=self._resources.by)
+        record = find(self._resources.store, question)
+        return record, answer(self._resources.store, record, yes, because=because, by=self._resources.by)
 
 
 def _followed(feed: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:

@@ -100,7 +100,7 @@ class Searches:
 
     # Looking up
 
-    def list(self) -> Iterator[PastSearch]:
+    def begun(self) -> Iterator[PastSearch]:
         """Every search that was started, newest first."""
         return list_searches(self._resources.store)
 

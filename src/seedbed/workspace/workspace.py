@@ -80,8 +80,16 @@ class Workspace:
     judges: Judges
     storage: Storage
 
-    def __init__(self, resources: Resources) -> None:
-        self.resources = resources
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        tools: Iterable[Any] = (),
+        confirm: Confirm | Person | None = None,
+        resources: Resources | None = None,
+    ) -> None:
+        self.resources = resources or Resources(settings, store, list(tools), confirm)
 
     def __getattr__(self, name: str) -> Any:
         """A part of the workspace; a run needs no statistics, so each is imported when it is first used."""
@@ -110,9 +118,22 @@ class Workspace:
         """Who works here; whatever moves a ref is recorded with this name."""
         return self.resources.by
 
+    @property
+    def tools(self) -> list[Any]:
+        """What programs may call: functions, LangChain tools, or `Tool`."""
+        return self.resources.tools
+
+    @tools.setter
+    def tools(self, tools: Iterable[Any]) -> None:
+        self.resources.tools = list(tools)
+
+    def close(self) -> None:
+        """Close what was opened here; `async with` does this for you, and waits for it."""
+        self.resources.close()
+
     def acting(self, by: str) -> Workspace:
         """The same workspace for another person. Closing it closes nothing."""
-        return Workspace(self.resources.acting(by))
+        return _of(self.resources.acting(by))
 
     async def __aenter__(self) -> Self:
         return self
@@ -142,7 +163,7 @@ class Workspace:
         run = ""
         if key is not None:
             run = uuid.uuid4().hex
-            playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook
+            playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, runner = self.resources.playbook(playbook), self.resources.runner
         return await runner.perform(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run)
 
@@ -295,5 +316,9 @@ def open_workspace(
     else:
         resources = Resources(settings, store)
     resources.tools, resources.confirm = list(tools), confirm
-    resources.chat_models = {name: model for name, model in (models or {}).items() if name not in cards}
-    return Workspace(resources)
+    resources.chat_models = {name: model for name, model in (models or {}).items() if not isinstance(model, Mapping)}
+    return _of(resources)
+
+
+def _of(resources: Resources) -> Workspace:
+    return Workspace(resources.settings, resources.store, resources=resources)

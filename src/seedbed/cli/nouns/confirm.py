@@ -9,7 +9,7 @@ import typer
 from seedbed.cli.command import Call, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
-from seedbed.stage.confirmation import Asked, asked_for
+from seedbed.stage.confirmation import QuestionRecord, asked_for
 from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
@@ -36,19 +36,19 @@ def list_questions(call: Call, everything: Everything = False) -> None:
     call.list("questions", documents, COLUMNS, "No run waits for an answer.", rows=rows)
 
 
-def _document(asked: Asked, status: str) -> Json:
-    answer = asked.answer if status in ("yes", "no") else None
+def _document(record: QuestionRecord, status: str) -> Json:
+    answer = record.answer if status in ("yes", "no") else None
     return {
-        "question": asked.question.key,
-        "run": asked.question.run,
-        "playbook": asked.question.playbook,
-        "action": asked.question.action,
-        "arguments": asked.question.arguments,
-        "because": asked.question.because,
+        "question": record.question.key,
+        "run": record.question.run,
+        "playbook": record.question.playbook,
+        "action": record.question.action,
+        "arguments": record.question.arguments,
+        "because": record.question.because,
         "status": status,
-        "by": asked.by,
-        "at": asked.at,
-        "until": asked.until,
+        "by": record.by,
+        "at": record.at,
+        "until": record.until,
         "answered_by": answer.by if answer else None,
         "answer": answer.body["because"] if answer else None,
     }
@@ -59,18 +59,18 @@ def _answering(name: str, yes: bool, summary: str) -> None:
 
     def answer(call: Call, question: QuestionId, because: Because) -> None:
         with call.open() as space:
-            asked, fact = space.runs.answer(question, yes, because=because)
+            record, fact = space.runs.answer(question, yes, because=because)
         document = {
-            "question": asked.question.key,
-            "run": asked.question.run,
-            "action": asked.question.action,
-            "arguments": asked.question.arguments,
+            "question": record.question.key,
+            "run": record.question.run,
+            "action": record.question.action,
+            "arguments": record.question.arguments,
             "answer": fact.body["answer"],
             "because": because,
             "by": fact.by,
             "at": fact.at,
         }
-        call.done(document, f"{fact.by} said {fact.body['answer']}: {asked_for(asked.question)}")
+        call.done(document, f"{fact.by} said {fact.body['answer']}: {asked_for(record.question)}")
 
     answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if somebody was quicker, or its time is over."
     command(app, name, dry_run=True)(answer)

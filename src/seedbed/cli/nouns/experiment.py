@@ -43,7 +43,7 @@ def _tasks(experiment: Json) -> str:
 def list_experiments(call: Call, limit: Limit = 20) -> None:
     """List comparisons, newest first."""
     with call.open() as space:
-        experiments = [_document(each) for each in islice(space.experiments.list(), limit)]
+        experiments = [_document(each) for each in islice(space.experiments.begun(), limit)]
     call.list("", experiments, COLUMNS, "No comparisons yet.")
 
 

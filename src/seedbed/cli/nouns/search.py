@@ -37,7 +37,7 @@ COLUMNS = (
 def list_searches(call: Call, limit: Limit = 20) -> None:
     """List searches, newest first."""
     with call.open() as space:
-        searches = list(islice(space.searches.list(), limit))
+        searches = list(islice(space.searches.begun(), limit))
         documents = [_document(space, each) for each in searches]
     gains = (gain_text(each.confirmed.gain) if each.confirmed else "–" for each in searches)
     rows = [{**each, "gain_text": gain} for each, gain in zip(documents, gains, strict=True)]

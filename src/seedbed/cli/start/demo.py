@@ -293,7 +293,7 @@ def _newest_experiment() -> str:
 
 
 def _head(title: str, text: str) -> None:
-    output.console().print(line(""), Rule(line((title, "bold")), align="left", style="green"))  # type: ignore[arg-type]
+    output.console().print(line(""), Rule(line((title, "bold")), align="left", style="green"))
     _say(text)
 
 

@@ -298,7 +298,7 @@ def _estimate(
 
 def _compare_live(call: Call, live: Live, metric: str, alpha: float | None) -> None:
     """Print how a canary does beside its control, or each other channel beside the first."""
-    first, *others = live.live or ()
+    first, *others = live.live or [""]
     with call.open() as space:
         source = LiveTraffic(channels=(first, *others), conclude=live.conclude)
         standings = space.experiments.compare_live(source, metric=metric, alpha=alpha)
@@ -306,7 +306,7 @@ def _compare_live(call: Call, live: Live, metric: str, alpha: float | None) -> N
         parts = [
             part
             for each, called in zip(standings, names, strict=True)
-            for part in views.live_view(each, each.verdict and space.experiments.rule(each.verdict), called)
+            for part in views.live_view(each, space.experiments.rule(each.verdict) if each.verdict else None, called)
         ]
     arms = [each.document() for each in standings]
     call.show({"control": first, "arms": arms} if others else arms[0], *parts)

@@ -137,7 +137,7 @@ def evolve(
             start, tasks = chosen.playbook, chosen.dataset
         else:
             chosen, tasks = search.options(metric or ["exact_match"]), str(dataset)
-            start = space.playbooks.get(str(playbook), options.assignments(changes))
+            start: Playbook | str = space.playbooks.get(str(playbook), options.assignments(changes))
         plan = space.searches.plan(start, tasks, chosen)
         if call.dry_run:
             call.show(views.plan_document(plan), views.plan_view(plan))

@@ -51,7 +51,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
     if fact.kind == "turn":
         title = f"{body['step'] or body['role']} · {body['model']} · {body['latency_seconds']:.2f} s"
         prompts = [Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text in body["messages"]]
-        rule = Rule(line((title, "bold")), align="left", style="dim")  # type: ignore[arg-type]
+        rule = Rule(line((title, "bold")), align="left", style="dim")
         return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
@@ -61,8 +61,8 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]
     if fact.kind == "call":
         arguments = json.dumps(body["arguments"], ensure_ascii=False)
-        answer = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
-        return [line(("tool ", "bold"), f"{body['tool']} {arguments}", answer)]
+        result = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
+        return [line(("tool ", "bold"), f"{body['tool']} {arguments}", result)]
     if fact.kind == "child":
         spent = f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}"
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"

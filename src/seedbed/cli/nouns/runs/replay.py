@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.output import BLOCKED, PASS, clipped, line
+from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
 from seedbed.cli.views import run as views
 from seedbed.storage.store import Fact, Json
 
@@ -122,18 +122,23 @@ def _answer(fact: Fact) -> Any:
     return body["error"] or body["result" if fact.kind == "call" else "output"]
 
 
+STEPS = (
+    Column("#", lambda each: each[0], number=True),
+    Column("step", lambda each: f"{each[1].kind} {each[1].name}"),
+    Column("recorded", lambda each: _side(each[1].recorded), flexible=True),
+    Column("replayed", lambda each: _side(each[1].replayed), flexible=True),
+    Column("label", lambda each: line((each[1].label, STYLES[each[1].label])) if each[1].label else ""),
+)
+
+
+def _side(answer: Any) -> str:
+    return "" if answer is None else clipped(views.answer_text(answer), 60)
+
+
 def _view(body: Json, steps: list[ReplayStep]) -> list[RenderableType]:
-    rows = []
-    for number, step in enumerate(steps, 1):
-        mark = line((step.label, STYLES[step.label])) if step.label else line("")
-        sides = (
-            "" if each is None else clipped(views.answer_text(each), 60) for each in (step.recorded, step.replayed)
-        )
-        style = "bold" if number == body["diverges_at"] else ""
-        rows.append((line((str(number), style)), line((f"{step.kind} {step.name}", style)), *sides, mark))
     parts: list[RenderableType] = [
         line((f"run {body['run'][:10]}, the {body['mode']} replay of run {body['of'][:10]}", "dim")),
-        output.table("#", "step", "recorded", "replayed", "label", rows=rows) if rows else line("no steps"),
+        output.listing(STEPS, list(enumerate(steps, 1))) if steps else line("no steps"),
     ]
     if body["diverges_at"]:
         parts.append(line(("! ", "bold yellow"), f"diverges at step {body['diverges_at']}"))
