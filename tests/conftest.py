@@ -25,6 +25,19 @@ pytest.register_assert_rewrite("seedbed.testing")
 _names = (f"test_{number}" for number in count())
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep tests of one `xdist_group` on one worker, so that Ray and the embedded model are started once.
+
+    pytest-xdist 3.8 does so by a name that it writes to where pytest 9.2 no longer reads it.
+    """
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            for mark in item.iter_markers("xdist_group"):
+                if "@" not in item.nodeid:
+                    item._id = type(item.id).parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
     """A server of this test process alone, on a unix socket in a temporary folder; started when first asked for."""
