@@ -78,7 +78,7 @@ class Ways(SearchInputs):
 
     def candidates(self) -> list[Playbook]:
         return SearchInputs(
-            self.start, instructions=self.bank, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
+            self.start, instructions=self.instructions, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
         ).candidates()
 
     def operators(self) -> list[Operator]:
