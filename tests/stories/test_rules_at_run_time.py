@@ -187,9 +187,11 @@ def propose_harm(parent: Playbook, gene: Gene, *cases: object) -> list[str]:
 @pytest.mark.parametrize("name", [name for name in names() if name not in ("gepa", "dspy")])
 async def test_no_optimizer_evolves_a_playbook_past_a_never_rule(name: str) -> None:
     store, reflector = MemoryStore(), propose_harm if name == "reflection" else None
-    await OptimizerContract().search(
-        lambda inputs: make_optimizer(name, replace(inputs, reflector=reflector)), World(), store
-    )
+
+    def make(inputs: SearchInputs) -> Optimizer:
+        return make_optimizer(name, replace(inputs, reflector=reflector))
+
+    await OptimizerContract().search(make, World(), store)
     tried = {fact.subject for fact in store.facts(Query(kind="trial"))} - {START.digest}
     assert tried
     for each in tried:
