@@ -197,7 +197,7 @@ def searched(world: World, chosen: Optimizer, allocation: Allocation | None = No
         **({"allocation": allocation} if allocation else {}),  # type: ignore[arg-type]
     )
     space = Workspace(Settings(by="bench", models=models), MemoryStore())
-    arena = RunEvaluator(replace(space.bench_on("loop"), at_once=AT_ONCE), [metric])
+    arena = RunEvaluator(replace(space.context_on("loop"), at_once=AT_ONCE), [metric])
     found = asyncio.run(evolve(plan, arena, space.library, because="benchmark"))
     best = found.pool.place(found.best)
     dev = float(np.nanmean(found.pool.row(best)))
