@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import DatasetError, Problem, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.premises import Premises
 
 if TYPE_CHECKING:
     from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.experiments.candidates import Ranking
-    from seedbed.experiments.compare import Watcher as AnswerWatcher
-    from seedbed.experiments.error_budget import Terms
+    from seedbed.experiments.compare import AnswerWatcher
+    from seedbed.experiments.error_budget import BudgetTerms
     from seedbed.experiments.forecast import Forecast
     from seedbed.experiments.replay.estimate import Estimate
     from seedbed.experiments.replay.fidelity import Fidelity
     from seedbed.experiments.replay.history import History
-    from seedbed.experiments.replay.replay import Answerable
-    from seedbed.experiments.verdict import Verdict
+    from seedbed.experiments.replay.replay import ReplayableTasks
+    from seedbed.experiments.verdict import Ranking, Verdict
     from seedbed.release.live import Live
     from seedbed.stats.rule import Answer
 
@@ -53,26 +52,21 @@ class Comparing(Premises):
         from its error budget, which says the error rate instead.
         """
         from seedbed.experiments.compare import compare
+        from seedbed.experiments.options import Comparing as Options
         from seedbed.spending.ledger import Ledger
 
-        terms = self.terms(channel, alpha) if channel else None
-        old, (new,) = self._compared(control, [candidate], on)
-        return await compare(
-            old,
-            new,
-            on,
-            metric,
-            self.bench_on(parallel),
+        options = Options(
             alpha=alpha,
             seed=seed,
             rule=rule,
             replicates=replicates,
-            first_replicates=(first_replicate, first_replicate),
+            first_replicate=first_replicate,
             channel=channel or "",
-            terms=terms,
-            ledger=Ledger(max_cost_usd, kept=0.0),
-            watch=watch,
+            terms=self.terms(channel, alpha) if channel else None,
         )
+        context = replace(self.context_on(parallel), ledger=Ledger(max_cost_usd, kept=0.0))
+        old, new = self.playbook(control), self.playbook(candidate)
+        return await compare(old, new, on, metric, context, options, watch)
 
     async def compare_many(
         self,
@@ -90,23 +84,17 @@ class Comparing(Premises):
         parallel: str | int | None = None,
     ) -> Ranking:
         """Rank several candidates against one baseline, with one error rate for all of them together."""
-        from seedbed.experiments.candidates import compare_many
+        from seedbed.experiments.compare import compare
+        from seedbed.experiments.options import Comparing as Options
         from seedbed.spending.ledger import Ledger
 
-        old, new = self._compared(baseline, candidates, on)
-        return await compare_many(
-            old,
-            new,
-            on,
-            metric,
-            self.bench_on(parallel),
-            alpha=alpha,
-            seed=seed,
-            effect=effect,
-            replicates=replicates,
-            ledger=Ledger(max_cost_usd, kept=0.0),
-            watch=watch,
-        )
+        options = Options(alpha=alpha, seed=seed, effect=effect, replicates=replicates)
+        context = replace(self.context_on(parallel), ledger=Ledger(max_cost_usd, kept=0.0))
+        old, new = self.playbook(baseline), [self.playbook(each) for each in candidates]
+        watcher = (lambda answer: watch(old, answer)) if watch else None
+        verdict = await compare(old, new, on, metric, context, options, watcher)
+        assert verdict.ranking
+        return verdict.ranking
 
     async def compare_replayed(
         self,
@@ -122,22 +110,25 @@ class Comparing(Premises):
         max_cost_usd: float | None = None,
         watch: AnswerWatcher | None = None,
         parallel: str | int | None = None,
-    ) -> tuple[Verdict, Fidelity, Answerable]:
+    ) -> tuple[Verdict, Fidelity, ReplayableTasks]:
         """Compare on past runs, answered from their recordings; nothing in the world is done.
 
         Also how far replays of this mode come out as the runs did, and which of them the recordings can answer: the
         verdict is about those. It may choose what to try live; it does not prove what live runs would show. All that is
         live together never costs more than `max_cost_usd`. Raises DatasetError if there are none, and BudgetSpent.
         """
-        from seedbed.experiments.compare import compare
+        from seedbed.experiments.compare import run_experiment
+        from seedbed.experiments.options import Comparing as Options
+        from seedbed.experiments.replay.coverage import replay_past_runs
+        from seedbed.runs.cassette import ReplayMode
         from seedbed.spending.ledger import Ledger
 
-        money = Ledger(max_cost_usd, kept=0.0)
+        context = replace(self.context_on(parallel), ledger=Ledger(max_cost_usd, kept=0.0))
         old, (new,) = self._compared(control, [candidate], past.tasks)
-        bench, base = await self.grounds(old, new, past, mode, money, parallel)
-        given: Any = {"alpha": alpha, "seed": seed, "rule": rule, "ledger": money, "watch": watch}
-        verdict = await compare(old, new, base.found.tasks, metric, bench, replay=base.told, **given)
-        return verdict, base.fidelity, base.found
+        replays = await replay_past_runs(old, new, past, ReplayMode.parse(mode), context)
+        options = Options(alpha=alpha, seed=seed, rule=rule)
+        verdict = await run_experiment(old, new, replays, metric, context, options, watch)
+        return verdict, replays.fidelity, replays.replayable
 
     async def estimate_replayed(
         self,
@@ -151,20 +142,22 @@ class Comparing(Premises):
         seed: int = 0,
         max_cost_usd: float | None = None,
         parallel: str | int | None = None,
-    ) -> tuple[Estimate, Fidelity, Answerable]:
+    ) -> tuple[Estimate, Fidelity, ReplayableTasks]:
         """By how much live runs would differ, from all past runs replayed and `live_runs` of them also run live.
 
         However wrong replays are, the interval holds. It is no verdict. All that is live together never costs more than
         `max_cost_usd`. Raises DatasetError if no recording can answer both playbooks, and BudgetSpent.
         """
-        from seedbed.experiments.replay.estimate import estimate
+        from seedbed.experiments.replay.coverage import replay_past_runs
+        from seedbed.experiments.replay.estimate import estimate_difference
+        from seedbed.runs.cassette import ReplayMode
         from seedbed.spending.ledger import Ledger
 
-        money, live = Ledger(max_cost_usd, kept=0.0), self.bench_on(parallel)
+        context = replace(self.context_on(parallel), ledger=Ledger(max_cost_usd, kept=0.0))
         old, (new,) = self._compared(control, [candidate], past.tasks)
-        bench, base = await self.grounds(old, new, past, mode, money, parallel)
-        told = await estimate(old, new, base.found, metric, bench, live, live_runs=live_runs, seed=seed, ledger=money)
-        return told, base.fidelity, base.found
+        replays = await replay_past_runs(old, new, past, ReplayMode.parse(mode), context)
+        estimate = await estimate_difference(old, new, replays, metric, context, live_runs=live_runs, seed=seed)
+        return estimate, replays.fidelity, replays.replayable
 
     async def compare_live(
         self, channel: str, *, metric: str = "rating", alpha: float | None = None, conclude: bool = False
@@ -195,7 +188,7 @@ class Comparing(Premises):
         names = [each.removeprefix("channels/") for each in (channel, *others)]
         return live_among(self.library, names, Asked(metric, alpha, self._paid(names[0], alpha), conclude))
 
-    def _paid(self, channel: str, alpha: float | None) -> Terms | None:
+    def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if what is released there has to be paid from it."""
         from seedbed.release.gates.protection import required
         from seedbed.release.gates.trust import error_budget
@@ -220,18 +213,21 @@ class Comparing(Premises):
         discordance: float | None = None,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        from seedbed.experiments.experiment import Experiment
         from seedbed.experiments.forecast import forecast
+        from seedbed.experiments.options import Comparing as Options
 
-        rate = 0.05 if alpha is None else alpha
-        if channel:
-            terms = self.terms(channel, alpha)
-            rate, rule = terms.alpha(self.next_level(channel), rule), terms.rule(rule)
-        old, (new,) = self._compared(control, [candidate], on)
-        plan = Experiment.plan(
-            old.digest, new.digest, on, metric, alpha=rate, seed=seed, models={}, rule=rule, replicates=replicates
+        options = Options(
+            alpha=alpha,
+            seed=seed,
+            rule=rule,
+            replicates=replicates,
+            channel=channel or "",
+            terms=self.terms(channel, alpha) if channel else None,
+            effect=effect,
+            discordance=discordance,
         )
-        return forecast(self.store, plan, on, effect=effect, discordance=discordance)
+        old, (new,) = self._compared(control, [candidate], on)
+        return forecast(old, new, on, metric, self.store, options)
 
     def next_level(self, channel: str) -> float:
         """The level that the next comparison for a channel gets from its error budget."""
@@ -243,18 +239,11 @@ class Comparing(Premises):
         self, control: Playbook | str, candidates: Sequence[Playbook | str], tasks: Dataset
     ) -> tuple[Playbook, list[Playbook]]:
         """What is going to be compared, kept, on tasks that no candidate has seen."""
+        from seedbed.experiments.held_out import expect_unseen
+
         old, new = self.playbook(control), [self.playbook(each) for each in candidates]
         for each in (old, *new):
             self.library.keep(each, because="compared")
         for each in new:
-            self._expect_unseen(each, tasks)
+            expect_unseen(self.library, each, tasks)
         return old, new
-
-    def _expect_unseen(self, candidate: Playbook, tasks: Dataset) -> None:
-        from seedbed.experiments.held_out import seen_before
-
-        if seen := seen_before(self.library, candidate, tasks):
-            named = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
-            found = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {named}"
-            remedy = "Compare on other tasks: what it was chosen on proves nothing."
-            raise DatasetError([Problem("tasks", found, "tasks that it has not seen", remedy)])

@@ -20,16 +20,13 @@ from seedbed.storage.store import Json, Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
+    from seedbed.evaluation.context import EvaluationContext
     from seedbed.evaluation.datasets.dataset import Dataset, Task
-    from seedbed.evaluation.evaluate import Bench
     from seedbed.evaluation.judges.declared import Declared
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.experiments.error_budget import Terms
-    from seedbed.experiments.replay.coverage import Grounds
-    from seedbed.experiments.replay.history import History
+    from seedbed.experiments.error_budget import BudgetTerms
     from seedbed.models.cards import Registry
     from seedbed.parallel import Executor
-    from seedbed.runs.cassette import ReplayMode
     from seedbed.runs.run import Run
     from seedbed.spending.ledger import Ledger
     from seedbed.stage.confirmation import Confirm, Person
@@ -156,7 +153,7 @@ class Premises:
         people = self.settings.reviewers
         return {**({"reviewers": people} if people else {}), **declared.get(channel, {})}
 
-    def terms(self, channel: str, alpha: float | None = None) -> Terms:
+    def terms(self, channel: str, alpha: float | None = None) -> BudgetTerms:
         """The terms of a channel's error budget. They say the error rate, so that no other may be asked for."""
         from seedbed.release.gates.protection import budget_terms
 
@@ -181,42 +178,17 @@ class Premises:
         return parsed(written, self.judges)
 
     @property
-    def bench(self) -> Bench:
-        return self.bench_on(None)
+    def context(self) -> EvaluationContext:
+        return self.context_on(None)
 
-    def bench_on(self, parallel: str | int | None) -> Bench:
-        """The bench whose runs are performed there, or where the settings say. Raises SettingsError."""
-        from seedbed.evaluation.remote import elsewhere
+    def context_on(self, parallel: str | int | None) -> EvaluationContext:
+        """The context whose runs are performed there, or where the settings say. Raises SettingsError."""
+        from seedbed.evaluation.remote import RemoteWorkers
 
         executor = self._executor(parallel)
-        return replace(self._bench, elsewhere=elsewhere(executor, opened_by, self._told)) if executor else self._bench
-
-    async def grounds(
-        self,
-        control: Playbook,
-        candidate: Playbook,
-        past: History,
-        mode: str,
-        ledger: Ledger,
-        parallel: str | int | None = None,
-    ) -> tuple[Bench, Grounds]:
-        """Replay past runs by both playbooks, there or where the settings say; and the bench to score the replays on.
-
-        Raises DatasetError if none can be answered for both, and BudgetSpent.
-        """
-        from seedbed.evaluation.remote import elsewhere
-        from seedbed.experiments.replay.coverage import grounds
-        from seedbed.experiments.replay.remote import replays_elsewhere
-        from seedbed.experiments.replay.replay import Replayer, Replays, replayed
-        from seedbed.runs.cassette import ReplayMode
-
-        kept, cache, executor = ReplayMode.parse(mode), Replays(self.store), self._executor(parallel)
-        bench, others = replayed(self._bench, self.runner, kept, cache), None
-        if executor:
-            told = (executor, opened_for_replays, lambda: (self._told(), kept))
-            bench, others = replace(bench, elsewhere=elsewhere(*told)), replays_elsewhere(*told, AT_ONCE)
-        perform = Replayer(self.runner, kept, cache)
-        return bench, await grounds(control, candidate, past, perform, others=others, ledger=ledger)
+        return (
+            replace(self._context, remote=RemoteWorkers(executor, opened_by, self._told)) if executor else self._context
+        )
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """Who performs there, or where the settings say; None if that is this loop. Raises SettingsError."""
@@ -239,13 +211,16 @@ class Premises:
         return self.settings.model_copy(update=where), self.tools, self.confirm
 
     @cached_property
-    def _bench(self) -> Bench:
-        from seedbed.evaluation.evaluate import Bench
+    def _context(self) -> EvaluationContext:
+        from seedbed.evaluation.context import EvaluationContext
 
         async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
             return await self.runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
-        return Bench(self.store, perform, self.runner.model_identities, self.by, AT_ONCE, present=self.runner.heartbeat)
+        runner = self.runner
+        return EvaluationContext(
+            self.store, perform, runner.model_identities, self.by, AT_ONCE, present=runner.heartbeat, runner=runner
+        )
 
 
 Told: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
@@ -257,21 +232,6 @@ def opened_by(told: Told) -> Premises:
     space = Premises.at(settings)
     space.tools, space.confirm = tools, confirm
     return space
-
-
-@dataclass(frozen=True)
-class ReplayPlace:
-    """Where another process replays."""
-
-    bench: Bench
-
-
-def opened_for_replays(told: tuple[Told, ReplayMode]) -> ReplayPlace:
-    """The premises of another process in which nothing is live but what the mode allows."""
-    from seedbed.experiments.replay.replay import replayed
-
-    space = opened_by(told[0])
-    return ReplayPlace(replayed(space.bench, space.runner, told[1]))
 
 
 def store_url(settings: Settings) -> str:

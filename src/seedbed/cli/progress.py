@@ -13,7 +13,7 @@ from seedbed.cli.output import money
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from seedbed.evaluation.evaluate import Cell
+    from seedbed.evaluation.cells import Cell
     from seedbed.stats.rule import Answer
 
 

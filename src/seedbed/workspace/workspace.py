@@ -18,9 +18,9 @@ from seedbed.storage.store import Fact, Query, Ref
 
 if TYPE_CHECKING:
     from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.evaluation.evaluate import Scorecard
     from seedbed.evaluation.evaluate import Watcher as CellWatcher
     from seedbed.evaluation.metrics.metric import Metric
+    from seedbed.evaluation.scorecard import Scorecard
     from seedbed.evolution.evolve import Evolution
     from seedbed.evolution.evolve import OnProgress as EvolutionWatcher
     from seedbed.evolution.protocols import Optimizer
@@ -183,7 +183,7 @@ class Workspace(Comparing):
             chosen,
             tasks,
             metrics,
-            replace(self.bench_on(parallel), timeout_seconds=timeout_seconds),
+            replace(self.context_on(parallel), timeout_seconds=timeout_seconds),
             replicates=replicates,
             max_cost_usd=max_cost_usd,
             watch=watch,
@@ -228,7 +228,7 @@ class Workspace(Comparing):
             surrogate=surrogate,
         )
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
-        arena = RunEvaluator(self.bench_on(parallel), metrics)
+        arena = RunEvaluator(self.context_on(parallel), metrics)
         return await evolve(plan, arena, self.library, because=because, on_event=watch)
 
     async def train(
@@ -259,7 +259,7 @@ class Workspace(Comparing):
         limit = Budget.parse(budget) if isinstance(budget, str) else budget
         metrics = list(metric) if isinstance(metric, Sequence) else [metric]
         example = Task(digest("example", dict(task))[3:19], task, expected)
-        arena = RunEvaluator(self.bench_on(parallel), metrics)
+        arena = RunEvaluator(self.context_on(parallel), metrics)
         training = Training(line, optimizer, tuple(bank), reflector, enough, limit)
         return await train(training, example, arena, self.library)
 

@@ -28,7 +28,7 @@ def show(name: Name, workspace: WorkspaceFile = None, as_json: AsJson = False) -
     from rich.console import Group
 
     from seedbed.cli.views import verdict as verdicts
-    from seedbed.experiments.evidence import certificate
+    from seedbed.experiments.certificate import certificate
     from seedbed.experiments.verdict import found
 
     with options.opened(workspace) as space:
@@ -59,7 +59,7 @@ def verify(
     JSON: a list of experiment, problems (path, found, expected, remedy).
     Exit code 1 if anything differs.
     """
-    from seedbed.experiments.evidence import verify as verified
+    from seedbed.experiments.certificate import verify as verified
     from seedbed.experiments.verdict import found
     from seedbed.storage.store import Query, short
 
@@ -148,7 +148,9 @@ def sentinel(
             space.library.keep(chosen, because="compared")
             with progress.counting(times, "games") as heard:
                 done = iter(range(1, times + 1))
-                work = play(chosen, tasks, by, space.bench, times=times, alpha=alpha, watch=lambda _: heard(next(done)))
+                work = play(
+                    chosen, tasks, by, space.context, times=times, alpha=alpha, watch=lambda _: heard(next(done))
+                )
                 found = options.complete(work)
         else:
             found = looked(space.store, alpha)

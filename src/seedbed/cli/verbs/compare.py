@@ -254,8 +254,8 @@ def compare(
                 ranking = verdicts.ranked(space, old, new, tasks, by, effect, {"alpha": rate, "seed": seed, **paid})
                 called = {each.digest: name for each, name in zip(new, candidates, strict=True)}
                 output.show(ranking.document(), as_json, verdicts.ranking_view(ranking, called))
-                codes = {_code(place.verdict, goal) for place in ranking.places if not place.better}
-                better = ranking.places[0].better
+                codes = {_code(place.verdict, goal) for place in ranking.candidates if not place.better}
+                better = ranking.candidates[0].better
                 raise typer.Exit(PASS if better else BLOCKED if codes == {BLOCKED} else INCONCLUSIVE)
             paid["first_replicate"] = first_replicate
             verdict = compared(space, old, new[0], tasks, by, channel=channel, **given, **paid)

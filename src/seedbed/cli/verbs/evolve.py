@@ -191,7 +191,7 @@ def evolved(space: Workspace, plan: Plan, metrics: list[Metric], given: Json, pa
     from seedbed.evolution.evaluators import RunEvaluator
     from seedbed.evolution.evolve import evolve
 
-    arena, because = RunEvaluator(space.bench_on(parallel), metrics), f"by {given['optimizer']}"
+    arena, because = RunEvaluator(space.context_on(parallel), metrics), f"by {given['optimizer']}"
     with evolving.watched(plan, metrics) as watch:
         work = evolve(plan, arena, space.library, because=because, options=_named(space, plan, given), on_event=watch)
         return options.complete(work)

@@ -48,10 +48,10 @@ class Scoring:
 
         limit, space = self._how.max_cost_usd, self._space
         left = None if limit is None else max(0.0, limit - self._paid_usd)
-        bench = replace(space.bench_on(self._how.parallel), timeout_seconds=self._how.timeout_seconds)
+        context = replace(space.context_on(self._how.parallel), timeout_seconds=self._how.timeout_seconds)
         space.library.keep(playbook, because="evaluated")
         space.store.put("dataset", tasks.content())
-        card = await evaluate(playbook, tasks, by, bench, replicates=replicates, max_cost_usd=left, watch=watch)
+        card = await evaluate(playbook, tasks, by, context, replicates=replicates, max_cost_usd=left, watch=watch)
         self._paid_usd += card.cost_usd
         return card
 

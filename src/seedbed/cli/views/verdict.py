@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
     from seedbed.evaluation.datasets.dataset import Dataset
     from seedbed.evaluation.metrics.metric import Metric
-    from seedbed.experiments.candidates import Ranking
     from seedbed.experiments.forecast import Forecast
     from seedbed.experiments.replay.coverage import Coverage
     from seedbed.experiments.replay.estimate import Estimate
     from seedbed.experiments.replay.fidelity import Fidelity
     from seedbed.experiments.replay.history import History
-    from seedbed.experiments.replay.replay import Answerable
-    from seedbed.experiments.verdict import Verdict
+    from seedbed.experiments.replay.replay import ReplayableTasks
+    from seedbed.experiments.verdict import Ranking, Verdict
     from seedbed.playbooks.playbook import Playbook
     from seedbed.stats.estimates import Interval
     from seedbed.storage.store import Digest, Json
@@ -124,7 +123,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
     from rich.console import Group
 
     rows = []
-    for place in ranking.places:
+    for place in ranking.candidates:
         verdict = place.verdict
         mark = line(("✓ better", "bold green")) if place.better else line((verdict.finding, FINDINGS[verdict.finding]))
         gain = _interval(verdict.difference, verdict.low, verdict.high)
@@ -165,11 +164,11 @@ def past_runs_of(
     import typer
 
     from seedbed.errors import DatasetError
-    from seedbed.experiments.replay.history import history, past_runs
+    from seedbed.experiments.replay.history import draw_history, find_past_runs
 
-    runs = past_runs(space.store, playbook=control.digest, since=since)
+    runs = find_past_runs(space.store, playbook=control.digest, since=since)
     try:
-        return history(runs, min(count, len(runs)), seed=seed, known=known or ())
+        return draw_history(runs, min(count, len(runs)), seed=seed, known=known or ())
     except DatasetError as wrong:
         (problem,) = wrong.problems
         if problem.path != "n":
@@ -186,7 +185,7 @@ def replayed(
     past: History,
     mode: str,
     given: dict[str, Any],
-) -> tuple[Verdict, Fidelity, Answerable]:
+) -> tuple[Verdict, Fidelity, ReplayableTasks]:
     """`Workspace.compare_replayed` with a live status line."""
     from seedbed.cli import progress
 
@@ -195,21 +194,23 @@ def replayed(
         return options.complete(work)
 
 
-def replay_document(verdict: Verdict, fidelity: Fidelity, found: Answerable) -> Json:
+def replay_document(verdict: Verdict, fidelity: Fidelity, found: ReplayableTasks) -> Json:
     return {"verdict": verdict.body(), **_answered_document(fidelity, found)}
 
 
-def _answered_document(fidelity: Fidelity, found: Answerable) -> Json:
+def _answered_document(fidelity: Fidelity, found: ReplayableTasks) -> Json:
     return {"fidelity": asdict(fidelity), "missed": dict(found.missed), "steps": dict(found.steps)}
 
 
-def replay_view(verdict: Verdict, fidelity: Fidelity, found: Answerable, rule: Json, names: Names) -> RenderableType:
+def replay_view(
+    verdict: Verdict, fidelity: Fidelity, found: ReplayableTasks, rule: Json, names: Names
+) -> RenderableType:
     from rich.console import Group
 
     return Group(verdict_view(verdict, rule, names), "", *_answered(fidelity, found))
 
 
-def _answered(fidelity: Fidelity, found: Answerable) -> list[RenderableType]:
+def _answered(fidelity: Fidelity, found: ReplayableTasks) -> list[RenderableType]:
     """How far replays can be trusted, and what they could not answer."""
     rate, missed = fidelity.agreement.rate, found.missed
     pairs: list[tuple[str, RenderableType]] = [
@@ -242,16 +243,16 @@ def estimated(
     past: History,
     mode: str,
     given: dict[str, Any],
-) -> tuple[Estimate, Fidelity, Answerable]:
+) -> tuple[Estimate, Fidelity, ReplayableTasks]:
     """`Workspace.estimate_replayed`."""
     return options.complete(space.estimate_replayed(control, candidate, metric=by, past=past, mode=mode, **given))
 
 
-def estimate_document(estimate: Estimate, fidelity: Fidelity, found: Answerable) -> Json:
+def estimate_document(estimate: Estimate, fidelity: Fidelity, found: ReplayableTasks) -> Json:
     return {"estimate": estimate.document(), **_answered_document(fidelity, found)}
 
 
-def estimate_view(estimate: Estimate, fidelity: Fidelity, found: Answerable, names: Names) -> RenderableType:
+def estimate_view(estimate: Estimate, fidelity: Fidelity, found: ReplayableTasks, names: Names) -> RenderableType:
     from rich.console import Group
 
     says, (old, new) = estimate.says, names
@@ -303,7 +304,7 @@ def registered_rule(space: Workspace, verdict: Verdict) -> Json:
 def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | None = None) -> None:
     """The report of a verdict in a new file, written as its ending says."""
     from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.experiments.evidence import certificate
+    from seedbed.experiments.certificate import certificate
     from seedbed.reports import experiment as report
     from seedbed.reports import experiment_page as page
 

@@ -92,8 +92,8 @@ def replay(
 def _replayed(space: Workspace, then: Run, playbook: Playbook, mode: ReplayMode) -> tuple[Run, bool]:
     """The replay, also one that failed, and whether a step of it was missed."""
     from seedbed.errors import NotFound, RunError
+    from seedbed.evaluation.context import seed_of
     from seedbed.evaluation.datasets.dataset import Task
-    from seedbed.evaluation.evaluate import seed_of
     from seedbed.experiments.replay.history import OF
     from seedbed.experiments.replay.replay import Replayer
     from seedbed.runs.cassette import Missed
