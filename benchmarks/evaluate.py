@@ -22,7 +22,9 @@ from typing import Any
 
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.evaluation.cells import Cell, Naming
-from seedbed.evaluation.evaluate import Bench, Scorecard, evaluate
+from seedbed.evaluation.context import EvaluationContext
+from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.scorecard import Scorecard
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -67,7 +69,7 @@ async def engine(size: int) -> None:
     await timed("engine, in memory", size, evaluate(PLAYBOOK, tasks(size), METRIC, _bench(open_store("memory:"))))
 
 
-def _bench(store: Store) -> Bench:
+def _bench(store: Store) -> EvaluationContext:
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         return Run(
             id=run,
@@ -85,7 +87,7 @@ def _bench(store: Store) -> Bench:
             latency_seconds=0.0,
         )
 
-    return Bench(store, performed, lambda _: {}, "bench", at_once=64)
+    return EvaluationContext(store, performed, lambda _: {}, "bench", at_once=64)
 
 
 async def runs(size: int) -> None:

@@ -23,11 +23,11 @@ import moocore
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
+from seedbed.evolution.optimizers import selection
 from seedbed.evolution.optimizers.map_elites import Archive
 from seedbed.evolution.optimizers.nsga2 import NSGA2, standing
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
-from seedbed.evolution.variation import selection
 from seedbed.evolution.variation.numbers import polynomial, sbx
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.pareto import survivors
@@ -103,7 +103,6 @@ def selecting() -> None:
         "tournament, of known means": lambda given, means, count: selection.tournament(means, count, rng),
         "roulette, of known means": lambda given, means, count: selection.roulette(means, count, rng),
         "rank, of known means": lambda given, means, count: selection.rank(means, count, rng),
-        "epsilon-lexicase": lambda given, means, count: selection.lexicase(given, count, rng),
         "Pareto on posteriors": lambda given, means, count: selection.pareto(given, count, rng),
     }
     rows = []

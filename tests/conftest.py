@@ -17,10 +17,25 @@ from typing import Any
 import psycopg
 import pytest
 
+from seedbed.storage import open_store
+
 # The contracts of `seedbed.testing` are tests, and shall fail like tests.
 pytest.register_assert_rewrite("seedbed.testing")
 
 _names = (f"test_{number}" for number in count())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep tests of one `xdist_group` on one worker, so that Ray and the embedded model are started once.
+
+    pytest-xdist 3.8 does so by a name that it writes to where pytest 9.2 no longer reads it.
+    """
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            for mark in item.iter_markers("xdist_group"):
+                if "@" not in item.nodeid:
+                    item._id = type(item.id).parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +49,8 @@ def postgres() -> Iterator[Any]:
     try:
         server = get_server(folder / "data", cleanup_mode="stop")
         try:
+            # It survives any crash of its own without; only the machine's would lose data, and the tests with it.
+            administer(server, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
             yield server
         finally:
             server.cleanup()
@@ -41,15 +58,40 @@ def postgres() -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres_url(postgres: Any) -> Iterator[str]:
-    """The URL of an empty database that is dropped after the test."""
+def administer(server: Any, *statements: str) -> None:
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@contextmanager
+def _database(server: Any, options: str = "") -> Iterator[str]:
     name = next(_names)
-    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield postgres.get_uri(database=name)
-    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    administer(server, f"CREATE DATABASE {name} {options}")
+    yield server.get_uri(database=name)
+    administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Any) -> str:
+    """The name of a database with the tables of a store: copies of it are made faster than migrations are run."""
+    administer(postgres, "CREATE DATABASE store_template")
+    open_store(postgres.get_uri(database="store_template")).close()
+    return "store_template"
+
+
+@pytest.fixture
+def postgres_url(postgres: Any, postgres_template: str) -> Iterator[str]:
+    """The URL of a database for this test alone: the tables of a store, and nothing in them."""
+    with _database(postgres, f"TEMPLATE {postgres_template}") as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: Any) -> Iterator[str]:
+    """The URL of a database for this test alone, without a table: for tests of how tables are made."""
+    with _database(postgres) as url:
+        yield url
 
 
 class RedisServer:

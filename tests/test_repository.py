@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import seedbed
 from seedbed import errors
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = sorted((ROOT / "src/seedbed").rglob("*.py"))
 HEAVY = {"sqlalchemy", "numpy", "scipy", "langchain_core", "pydantic", "rich", "typer", "yaml", "httpx", "psycopg"}
 
@@ -30,6 +33,26 @@ def test_the_lock_names_no_host_and_no_accelerator() -> None:
 
 def test_no_lock_file_that_records_hosts_is_tracked() -> None:
     assert not {"uv.lock", "pylock.toml", "poetry.lock"} & {path.name for path in tracked()}
+
+
+def test_the_licence_is_the_one_that_the_package_names() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_bytes()
+    assert hashlib.sha256(text).hexdigest() == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+
+
+def test_everything_optional_is_in_the_extra_all_and_installed_for_the_tests() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (all_of_them,) = extras.pop("all")
+    assert set(re.findall(r"\w+", all_of_them)) == {"seedbed", *extras}
+    (installed,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(installed.split(",")) == set(extras)
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "seedbed", "--version"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed == f"seedbed {PROJECT['version']}\n"
 
 
 def test_importing_seedbed_loads_nothing_heavy() -> None:

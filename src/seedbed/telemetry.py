@@ -221,7 +221,7 @@ def prometheus(registry: CollectorRegistry | None = None) -> Listener:
 
 
 @cache
-def _meters(registry: CollectorRegistry) -> Listener:
+def _meters(registry: CollectorRegistry) -> Listener:  # noqa: C901 - a short function per event
     from prometheus_client import Counter, Histogram
 
     slow = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)

@@ -22,8 +22,10 @@ class TestLoop(ExecutorContract):
 
 
 class TestProcesses(ExecutorContract):
-    @pytest.fixture
-    def executor(self) -> Iterator[Executor]:
+    # One for all tests: to start workers takes longer than most of them, and none may leave it unusable.
+    @pytest.fixture(scope="class")
+    @classmethod
+    def executor(cls) -> Iterator[Executor]:
         processes = Processes(2)
         yield processes
         processes.close()
@@ -31,8 +33,9 @@ class TestProcesses(ExecutorContract):
 
 @pytest.mark.xdist_group("ray")
 class TestRay(ExecutorContract):
-    @pytest.fixture
-    def executor(self, ray: Any) -> Iterator[Executor]:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def executor(cls, ray: Any) -> Iterator[Executor]:
         cluster = Ray()
         yield cluster
         cluster.close()

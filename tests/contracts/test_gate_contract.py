@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from loop_samples import agent
 from release_samples import NEW, OLD, PARAMETERS, POOR, RULES, change, compared, kept, scored
 
-from seedbed.experiments.error_budget import Terms
+from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release
 from seedbed.release.gates.content import Content
@@ -39,7 +39,7 @@ ECHO = agent("[0-4]", rules=RULES, parameters={"warmth": {"value": 0.5, "low": 0
 async def proven() -> Change:
     """A change with all the evidence there is."""
     library = kept(LAX, ECHO)
-    verdict = await compared(library, channel="production", terms=Terms())
+    verdict = await compared(library, channel="production", terms=BudgetTerms())
     await scored(library, "cost_usd")
     approve(replace(library, by="ben"), "production", NEW.digest, because="read it")
     return change(library, verdict)

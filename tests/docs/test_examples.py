@@ -1,7 +1,8 @@
 """README and docs are executed: every file is written, every Python block and every command line is run.
 
 In Markdown, `<!-- file: NAME -->` before a block writes it to that file, `<!-- exit: 1 -->` names the exit
-codes that are right for the commands of the next block (otherwise 0).
+codes that are right for the commands of the next block (otherwise 0). A block after `<!-- example: PATH -->`
+is the text of that file, which has tests of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def runnable(page: Path) -> bool:
-    return any(block.language in ("python", "console") for block in blocks(page))
+    return any(block.language in ("python", "console") and "example: " not in block.note for block in blocks(page))
 
 
 def run(command: list[str], folder: Path, allowed: set[int], where: str) -> None:
@@ -60,6 +61,8 @@ def test_every_example_runs(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         where = f"{page.name}:{block.line}"
         kind, _, value = block.note.partition(": ")
+        if kind == "example":
+            continue
         if kind == "file":
             (folder / value).write_text(block.text)
         elif block.language == "python":

@@ -24,7 +24,7 @@ from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.evidence import verify
+from seedbed.experiments.certificate import verify
 from seedbed.experiments.verdict import Verdict, standings
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook

@@ -15,7 +15,7 @@ from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.variation.operators import demonstrated, reworded
-from seedbed.experiments import evidence
+from seedbed.experiments import certificate
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import assigned
@@ -233,7 +233,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert report.problems == ()
     assert (report.chained, report.refs) == (sum(store.kinds().get(kind, 0) for kind in CHAINED), 1)
     assert {"move", "verdict", "approval", "trial"} <= CHAINED
-    assert evidence.verify(store, [verdict.experiment]) == {verdict.experiment: []}
+    assert certificate.verify(store, [verdict.experiment]) == {verdict.experiment: []}
 
 
 async def come(space: Workspace, tasks: Dataset, count: int) -> None:

@@ -21,8 +21,9 @@ import pytest
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
-from seedbed.evaluation.evaluate import Cell, Scorecard
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import metric
+from seedbed.evaluation.scorecard import Scorecard
 from seedbed.runs.recorder import worker_at
 from seedbed.runs.run import Run
 from seedbed.runs.worker_presence import is_there

@@ -14,8 +14,8 @@ import pytest
 from model_server import Answer, ModelServer, Request, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
-from seedbed.experiments.evidence import certificate, verify
-from seedbed.experiments.replay.history import History, history, past_runs
+from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.replay.history import History, draw_history, find_past_runs
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store
 
@@ -60,7 +60,7 @@ async def lived(space: Workspace, size: int = 40) -> History:
     """Past runs of the old playbook, as tasks."""
     for task in known(size):
         await space.run(OLD, seed=1, **task.inputs)
-    return history(past_runs(space.store, playbook=OLD.digest), size, by=(), known=known(size))
+    return draw_history(find_past_runs(space.store, playbook=OLD.digest), size, by=(), known=known(size))
 
 
 def paid(store: Store, tag: str | None = None) -> float:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Uniform
 from seedbed.evolution.evaluators import RunEvaluator
@@ -57,7 +57,7 @@ def bench(
     oracle: Mapping[str, Any] = ORACLE,
     models: Mapping[str, Any] | None = None,
     identity: str = "oracle 1",
-) -> Bench:
+) -> EvaluationContext:
     """A bench whose runs are real; `before` is called at the beginning of each."""
     settings = Settings(by="ada", models=dict(models or {"oracle": oracle}))
     runner = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
@@ -67,10 +67,12 @@ def bench(
             await before(playbook, task, seed)
         return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
-    return Bench(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
+    return EvaluationContext(store, performed, lambda _: {"oracle": identity}, "ada", at_once)
 
 
-async def searched(start: Playbook, tasks: Dataset, optimizer: Optimizer, its_bench: Bench, **given: Any) -> Evolution:
+async def searched(
+    start: Playbook, tasks: Dataset, optimizer: Optimizer, its_bench: EvaluationContext, **given: Any
+) -> Evolution:
     """A search of ada's by exact matches, with every task deciding and every candidate tried on all of them."""
     because = given.pop("because", "a search")
     watch = given.pop("watch", None)

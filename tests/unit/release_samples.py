@@ -9,7 +9,8 @@ from loop_samples import agent, bench, numbers
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, parsed
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -33,7 +34,7 @@ def kept(*playbooks: Playbook, by: str = "ada") -> Library:
 
 async def compared(library: Library, before: Playbook = OLD, after: Playbook = NEW, **more: Any) -> Verdict:
     tasks = more.pop("tasks", TASKS)
-    return await compare(before, after, tasks, ExactMatch(), bench(library.store), **more)
+    return await run_experiment(before, after, tasks, ExactMatch(), bench(library.store), Comparing(**more))
 
 
 async def scored(library: Library, *metrics: str, tasks: Dataset = TASKS, playbooks: tuple[Playbook, ...] = ()) -> None:

@@ -42,9 +42,9 @@ async def test_tasks_that_a_candidate_was_evolved_on_are_refused_before_anything
 async def test_several_candidates_are_ranked_against_one_baseline(space: Workspace) -> None:
     same = agent("y")
     ranking = await space.compare_many(WRONG, [same, HALF, RIGHT], on=numbers(40), metric=ExactMatch())
-    ranked = [(place.verdict.candidate, place.better) for place in ranking.places]
+    ranked = [(place.verdict.candidate, place.better) for place in ranking.candidates]
     assert ranked == [(RIGHT.digest, True), (HALF.digest, True), (same.digest, False)]
-    assert {place.verdict.control for place in ranking.places} == {WRONG.digest}
+    assert {place.verdict.control for place in ranking.candidates} == {WRONG.digest}
 
 
 def test_an_outlook_spends_nothing(space: Workspace) -> None:

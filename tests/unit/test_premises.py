@@ -16,7 +16,7 @@ def test_any_other_store_is_where_its_url_says(url: str) -> None:
 def test_work_elsewhere_needs_a_store_that_others_can_reach() -> None:
     premises = Premises(Settings(by="ada", store="memory:"), MemoryStore())
     with pytest.raises(SettingsError, match="a store that other processes can reach"):
-        premises.bench_on("processes")
+        premises.context_on("processes")
 
 
 def test_another_process_gets_the_same_settings_and_tools() -> None:

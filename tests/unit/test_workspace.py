@@ -476,7 +476,7 @@ async def test_an_evaluation_with_eight_at_once_keeps_the_quota_and_what_it_paid
     its = space(quota={"runs_per_day": 11})
     playbook = waiting()
     GATE["open"].set()
-    assert its.bench.at_once == AT_ONCE == 8
+    assert its.context.at_once == AT_ONCE == 8
     with pytest.raises(BudgetSpent, match="dev: 11 runs within a day; expected at most 11"):
         await its.evaluate(playbook, numbers(30), ExactMatch())
     assert count(its.store, "run") == count(its.store, "cell") == 11
@@ -614,7 +614,7 @@ async def test_an_evaluation_gives_up_on_runs_that_take_too_long() -> None:
         card = await here.evaluate(waits, numbers(2), ExactMatch(), timeout_seconds=0.01)
         assert card.reasons == {"it took longer than 0.01 s": 2}
         # The limit was that of one evaluation.
-        assert here.bench.timeout_seconds is None
+        assert here.context.timeout_seconds is None
 
 
 def test_a_dataset_is_found_by_its_name_or_digest() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from contextlib import aclosing
+from dataclasses import replace
 from itertools import count, product
 from typing import overload
 
 from seedbed.errors import QuotaSpent, RunError
 from seedbed.evaluation.cells import Cell, Cells, Naming, performed, recorded, run_of
+from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import JudgeContext, sitting
 from seedbed.evaluation.metrics.metric import Metric, Score
@@ -19,48 +19,9 @@ from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
-from seedbed.storage.store import Json, Store, digest
-
-Item = tuple[Task, int]
-"""A task, and which of its replicates."""
-
-Perform = Callable[[str, Playbook, Task, int, Ledger], Awaitable[Run]]
-"""Gives the run of that id: performed now with that seed and money, or by whoever was quicker."""
-
-
-Elsewhere = Callable[
-    [Playbook, Sequence[Item], Sequence[Metric], "Bench", Ledger], AsyncGenerator[Sequence[Cell], None]
-]
-"""Pays for cells in other processes, and gives those of each item in order; all of it from the ledger."""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Where evaluations happen: who performs, where cells are kept, and how many run at once.
-
-    `identity` says what the models behind a playbook are, so that a cell is reused only while they stay. `present` is
-    a block in which others are told that we are at work. With `elsewhere` others perform. Where runs are not live,
-    `live` is the bench that judges are asked on.
-    """
-
-    store: Store
-    perform: Perform
-    identity: Callable[[Playbook], Json]
-    by: str
-    at_once: int = 8
-    timeout_seconds: float | None = None
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    present: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    elsewhere: Elsewhere | None = None
-    live: Bench | None = None
-    journal: Journal = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "journal", Journal(self.store))
-
+from seedbed.storage.store import Json
 
 Watcher = Callable[[Cell], None]
 
@@ -72,7 +33,7 @@ async def evaluate(
     playbook: Playbook,
     tasks: Iterable[Task],
     metrics: Metric | Sequence[Metric],
-    bench: Bench,
+    context: EvaluationContext,
     *,
     replicates: int = 1,
     max_cost_usd: float | None = None,
@@ -85,14 +46,14 @@ async def evaluate(
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
-    plan = _Plan(todo, replicates)
-    ledger = Ledger(max_cost_usd, kept=0.0)
-    async with bench.present():
-        cells = await all_cells(playbook, plan, chosen, bench, ledger, watch)
-    return scorecard(playbook.digest, chosen, cells, todo, paid_usd=ledger.spent_usd)
+    plan = _Replicates(todo, replicates)
+    limited = replace(context, ledger=Ledger(max_cost_usd, kept=0.0))
+    async with context.present():
+        cells = await all_cells(playbook, plan, chosen, limited, watch)
+    return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
 
 
-class _Plan(Sequence[Item]):
+class _Replicates(Sequence[TaskReplicate]):
     """All replicates of all tasks. Items are made when asked for: very many at once slow the garbage collector down."""
 
     def __init__(self, tasks: Sequence[Task], replicates: int) -> None:
@@ -102,34 +63,33 @@ class _Plan(Sequence[Item]):
         return len(self._tasks) * self._replicates
 
     @overload
-    def __getitem__(self, number: int) -> Item: ...
+    def __getitem__(self, number: int) -> TaskReplicate: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[Item]: ...
-    def __getitem__(self, number: int | slice) -> Item | Sequence[Item]:
+    def __getitem__(self, number: slice) -> Sequence[TaskReplicate]: ...
+    def __getitem__(self, number: int | slice) -> TaskReplicate | Sequence[TaskReplicate]:
         if isinstance(number, slice):
             return [self[each] for each in range(len(self))[number]]
         return self._tasks[number // self._replicates], number % self._replicates
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[TaskReplicate]:
         return product(self._tasks, range(self._replicates))
 
 
 async def all_cells(
     playbook: Playbook,
-    plan: Sequence[Item],
+    plan: Sequence[TaskReplicate],
     metrics: Sequence[Metric],
-    bench: Bench,
-    ledger: Ledger,
+    context: EvaluationContext,
     watch: Watcher | None = None,
 ) -> Cells:
     """The cells of each item of the plan, one for each metric, in its order: known ones, or by running."""
-    work = _Work(playbook, plan, metrics, bench, ledger)
+    work = _Work(playbook, plan, metrics, context)
     unknown = await asyncio.to_thread(work.look_up)  # the store may have very many of them
     coming: AsyncGenerator[Sequence[Cell], None]
-    if bench.elsewhere:
-        coming = bench.elsewhere(playbook, [plan[number] for number in unknown], metrics, bench, ledger)
+    if context.remote:
+        coming = context.remote.cells(playbook, [plan[number] for number in unknown], metrics, context)
     else:
-        coming = in_order(unknown, work.pay, at_once=bench.at_once)
+        coming = in_order(unknown, work.pay, at_once=context.at_once)
     async with aclosing(coming):
         left = {*unknown}
         for number in range(len(plan)) if watch else unknown:
@@ -143,10 +103,10 @@ async def all_cells(
 
 
 def cells_of(
-    playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger | None = None
-) -> Callable[[Item], Awaitable[Sequence[Cell]]]:
+    playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Sequence[Metric], context: EvaluationContext
+) -> Callable[[TaskReplicate], Awaitable[Sequence[Cell]]]:
     """A function that gives the cells of a (task, replicate), one for each metric: known ones, or by running."""
-    work = _Work(playbook, plan, metrics, bench, ledger or Ledger())
+    work = _Work(playbook, plan, metrics, context)
     work.look_up()
     numbers = {(task.id, replicate): number for number, (task, replicate) in enumerate(plan)}
     return lambda item: work.pay(numbers[item[0].id, item[1]])
@@ -156,14 +116,13 @@ class _Work:
     """What an evaluation knows of the items of a plan, each by its number, and how it pays for the rest."""
 
     def __init__(
-        self, playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger
+        self, playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Sequence[Metric], context: EvaluationContext
     ) -> None:
         self._playbook = playbook
         self._plan = plan
         self._metrics = metrics
-        self._bench = bench
-        self._ledger = ledger
-        self._court = _court(bench, ledger)
+        self._context = context
+        self._judges = _judge_context(context)
         self._keys: list[str] = []
         self._cells = Cells(playbook.digest)
         self._places: list[int | None] = []  # of the cells that the keys name
@@ -171,18 +130,18 @@ class _Work:
 
     def look_up(self) -> list[int]:
         """Find what was paid before, and say of which items some is missing."""
-        models = self._bench.identity(self._playbook)
+        models = self._context.identity(self._playbook)
         naming = Naming(self._playbook.digest, models, [metric.identity for metric in self._metrics])
         self._keys = [key for item in self._plan for key in naming(*item).cells]
         places: dict[str, int | None] = dict.fromkeys(self._keys)
-        self._cells = recorded(self._bench.store, self._playbook.digest, places)
+        self._cells = recorded(self._context.store, self._playbook.digest, places)
         places.update(zip(self._cells.texts("key"), count()))
         self._places = [places[key] for key in self._keys]
         if None not in self._places:
             return []
         unknown = [number for number in range(len(self._plan)) if None in self._places[self._of(number)]]
         runs = {run_of(self._keys[number * len(self._metrics)]) for number in unknown}
-        self._performed = performed(self._bench.store, self._playbook.digest, runs)
+        self._performed = performed(self._context.store, self._playbook.digest, runs)
         return unknown
 
     async def pay(self, number: int) -> Sequence[Cell]:
@@ -193,8 +152,8 @@ class _Work:
         if missing:
             run, item = run_of(keys[0]), self._plan[number]
             before = run in self._performed
-            with sitting(self._court):
-                paid = await _pay(run, self._playbook, *item, missing, self._bench, self._ledger, reused=before)
+            with sitting(self._judges):
+                paid = await _pay(run, self._playbook, item, missing, self._context, reused=before)
             cells |= {cell.key: cell for cell in paid}
         return [cells[key] for key in keys]
 
@@ -217,34 +176,28 @@ class _Work:
         return slice(number * len(self._metrics), (number + 1) * len(self._metrics))
 
 
-def _court(bench: Bench, ledger: Ledger) -> JudgeContext:
-    """Where judges sit during an evaluation: their runs are performed and paid for like those they judge."""
-    bench = bench.live or bench
+def _judge_context(context: EvaluationContext) -> JudgeContext:
+    """How judges are asked during an evaluation: their runs are performed and paid for like those they judge."""
+    live = context.live or context
 
-    async def once(run: str, playbook: Playbook, inputs: Json, seed: int, money: Ledger) -> Run:
-        Library(bench.store, bench.by).keep(playbook, because="judge")
-        return await bench.perform(run, playbook, Task(run, inputs), seed, money)
+    async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
+        Library(live.store, live.by).keep(playbook, because="judge")
+        return await live.perform(run, playbook, Task(run, inputs), seed, ledger)
 
-    return JudgeContext(once, bench.identity, ledger)
-
-
-def seed_of(task: Task, replicate: int) -> int:
-    """The seed of a task's replicate: the same for every playbook, so that comparisons are paired."""
-    return int(digest("seed", [dict(task.inputs), replicate])[3:11], 16)
+    return JudgeContext(once, live.identity, context.ledger)
 
 
 async def _pay(
     run: str,
     playbook: Playbook,
-    task: Task,
-    replicate: int,
+    item: TaskReplicate,
     metrics: Mapping[str, Metric],
-    bench: Bench,
-    ledger: Ledger,
+    context: EvaluationContext,
     *,
     reused: bool,
 ) -> list[Cell]:
     """The cells of one run, one for each metric, by their keys; `reused` says whether it was paid before."""
+    task, replicate = item
 
     def cell(key: str, score: Score, done: Run | None = None) -> Cell:
         return Cell(
@@ -263,47 +216,34 @@ async def _pay(
             reused=reused,
         )
 
-    done = await _performed(run, playbook, task, replicate, bench, ledger)
+    done = await _perform(run, playbook, item, context)
     if isinstance(done, str):
         return [cell(key, Score(None, done)) for key in metrics]
     cells = [cell(key, await metric(done, task), done) for key, metric in metrics.items()]
     scored = [each for each in cells if each.value is not None]
-    adding = [bench.journal.add(each.fact(bench.clock(), bench.by)) for each in scored]
-    kept = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
-    if not all(kept):  # somebody was quicker, and there is one truth
-        known = {each.key: each for each in recorded(bench.store, playbook.digest, [each.key for each in scored])}
+    adding = [context.journal.add(each.fact(context.clock(), context.by)) for each in scored]
+    added = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
+    if not all(added):  # another process was quicker, and its cells count
+        known = {each.key: each for each in recorded(context.store, playbook.digest, [each.key for each in scored])}
         cells = [known.get(each.key, each) for each in cells]
     return cells
 
 
-async def _performed(
-    run: str, playbook: Playbook, task: Task, replicate: int, bench: Bench, ledger: Ledger
-) -> Run | str:
+async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: EvaluationContext) -> Run | str:
     """The run, or why there is none that can be scored."""
-    if ledger.is_short:
+    if context.ledger.is_short:
         return "the money for this evaluation was spent"
-    own = Ledger(kept=0.0, within=ledger)  # one that was refused money says nothing of the others
+    own = Ledger(kept=0.0, within=context.ledger)  # one that was refused money says nothing of the others
     try:
-        async with asyncio.timeout(bench.timeout_seconds):
-            done = await bench.perform(run, playbook, task, seed_of(task, replicate), own)
+        async with asyncio.timeout(context.timeout_seconds):
+            done = await context.perform(run, playbook, item[0], seed_of(*item), own)
     except QuotaSpent:
-        raise  # which is no fault of the playbook's
+        raise  # the playbook is not at fault
     except RunError as wrong:
         return str(wrong)
     except TimeoutError:
-        return f"it took longer than {bench.timeout_seconds:g} s"
+        return f"it took longer than {context.timeout_seconds:g} s"
     return done if done.status == "completed" else f"its run was not completed: {done.status}"
 
 
-__all__ = [
-    "Bench",
-    "Cell",
-    "Elsewhere",
-    "Item",
-    "Scorecard",
-    "Watcher",
-    "all_cells",
-    "cells_of",
-    "evaluate",
-    "seed_of",
-]
+__all__ = ["Watcher", "all_cells", "cells_of", "evaluate"]

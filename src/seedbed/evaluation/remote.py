@@ -1,4 +1,4 @@
-"""What evaluations and replays have done by other processes: in chunks, each with a slice of the budget."""
+"""Evaluations sent to other processes: in chunks, each with a share of the budget."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from seedbed.evaluation.cells import Cell, Cells
-from seedbed.evaluation.evaluate import Bench, Elsewhere, Item, all_cells
+from seedbed.evaluation.context import EvaluationContext, TaskReplicate
+from seedbed.evaluation.evaluate import all_cells
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.parallel import Executor, in_chunks
 from seedbed.playbooks.playbook import Playbook
@@ -18,42 +19,39 @@ from seedbed.spending.ledger import Ledger
 from seedbed.spending.shares import BudgetShare, BudgetShares
 from seedbed.storage.store import Json
 
-if TYPE_CHECKING:
-    pass
-
-Asked = TypeVar("Asked")
-Result = TypeVar("Result")
-Results = TypeVar("Results", covariant=True)
+T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
-class Place(Protocol):
-    """Where a worker evaluates or replays: a workspace of its own."""
+class WorkerWorkspace(Protocol):
+    """The workspace that a worker opens for itself."""
 
     @property
-    def bench(self) -> Bench: ...
+    def context(self) -> EvaluationContext: ...
 
 
-Open = Callable[[Any], Place]
-"""Opens a place by what it was told: a function of a module, which every worker can import."""
+OpenWorkspace = Callable[[Any], WorkerWorkspace]
+"""Opens a workspace from its description. Every worker must be able to import it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Work for a worker: all that it has to know. `told` is for `open`."""
+    """Work for one worker, with everything it needs to know. `workspace` is the pickled description for `open`."""
 
-    open: Open
-    told: bytes
+    open: OpenWorkspace
+    workspace: bytes
     at_once: int
     max_cost_usd: float | None = None
     max_tokens: int | None = None
 
-    def place(self) -> Place:
-        name = (f"{self.open.__module__}.{self.open.__qualname__}", self.told)
-        if name not in _places:
-            _places[name] = self.open(pickle.loads(self.told))
-        return _places[name]
+    def context(self) -> EvaluationContext:
+        """That of the worker's workspace, which stays open until the worker ends."""
+        name = pickle.dumps(self.open), self.workspace
+        if name not in _workspaces:
+            _workspaces[name] = self.open(pickle.loads(self.workspace))  # noqa: S301 - written by the process that started this worker
+        return replace(_workspaces[name].context, ledger=self._ledger(), at_once=self.at_once)
 
-    def ledger(self) -> Ledger:
+    def _ledger(self) -> Ledger:
         limits = self.max_cost_usd, self.max_tokens
         ledger = Ledger(*limits, kept=0.0)
         if any(limit is not None and limit <= 0 for limit in limits):
@@ -61,22 +59,25 @@ class Chunk:
         return ledger
 
 
-_places: dict[tuple[str, bytes], Place] = {}
-"""The workspaces that this process has opened. They stay open until it ends."""
+_workspaces: dict[tuple[bytes, bytes], WorkerWorkspace] = {}
+"""The workspaces that this process has opened."""
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Results]):
-    """The results of a chunk, in its order; what they cost, whether its slice was short, and how long they took."""
+class ChunkResult(Generic[T]):
+    """The results of a chunk, in its order; what they cost, whether its share was too small, and how long it took."""
 
-    results: Results
+    results: T
     spent_usd: float
     spent_tokens: int
     short: bool
     seconds: float
 
 
-# Cells
+def chunk_result(results: T, ledger: Ledger, began: float) -> ChunkResult[T]:
+    """The result of a chunk that a worker began then, by `time.perf_counter`."""
+    seconds = time.perf_counter() - began
+    return ChunkResult(results, ledger.spent_usd, ledger.spent_tokens, ledger.refused, seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,51 +87,61 @@ class CellChunk(Chunk):
     playbook: Json
     metrics: bytes
     timeout_seconds: float | None
-    items: tuple[Item, ...] = ()
+    items: tuple[TaskReplicate, ...] = ()
 
 
-async def evaluated(chunk: CellChunk) -> Outcome[Cells]:
+async def evaluate_chunk(chunk: CellChunk) -> ChunkResult[Cells]:
     """Pay for the cells of a chunk, in a worker."""
     began = time.perf_counter()
-    bench = chunk.place().bench
-    bench = replace(bench, at_once=chunk.at_once, timeout_seconds=chunk.timeout_seconds, elsewhere=None)
-    playbook, ledger = Playbook.from_document(chunk.playbook), chunk.ledger()
-    async with bench.present():
-        cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), bench, ledger)
-    return Outcome(cells, ledger.spent_usd, ledger.spent_tokens, ledger.refused, time.perf_counter() - began)
+    context = replace(chunk.context(), timeout_seconds=chunk.timeout_seconds, remote=None)
+    playbook = Playbook.from_document(chunk.playbook)
+    async with context.present():
+        cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), context)  # noqa: S301 - written by the process that started this worker
+    return chunk_result(cells, context.ledger, began)
 
 
-def elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object]) -> Elsewhere:
-    """Have cells paid for by the workers of an executor, each in a place it opens by what it is told."""
+@dataclass(frozen=True)
+class RemoteWorkers:
+    """The workers of an executor, each of which opens a workspace of its own.
+
+    `describe` returns what `open` is called with there; it is pickled.
+    """
+
+    executor: Executor
+    open: OpenWorkspace
+    describe: Callable[[], object]
+
+    def description(self) -> bytes:
+        return self.executor.packed(self.describe(), "workspace")
 
     async def cells(
-        playbook: Playbook, plan: Sequence[Item], metrics: Sequence[Metric], bench: Bench, ledger: Ledger
+        self, playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Sequence[Metric], context: EvaluationContext
     ) -> AsyncGenerator[Sequence[Cell], None]:
+        """The cells of each task replicate in order; all are paid from the ledger of the context."""
         if not plan:
             return
         whole = CellChunk(
-            open=open_place,
-            told=executor.packed(tell(), "workspace"),
+            open=self.open,
+            workspace=self.description(),
             playbook=playbook.document(),
-            metrics=executor.packed(list(metrics), "metrics"),
-            at_once=bench.at_once,
-            timeout_seconds=bench.timeout_seconds,
+            metrics=self.executor.packed(list(metrics), "metrics"),
+            at_once=context.at_once,
+            timeout_seconds=context.timeout_seconds,
         )
 
-        async def done(items: Sequence[Item], money: BudgetShare) -> Outcome[list[Sequence[Cell]]]:
+        async def evaluate(items: Sequence[TaskReplicate], money: BudgetShare) -> ChunkResult[list[Sequence[Cell]]]:
             chunk = replace(whole, items=tuple(items), max_cost_usd=money.usd, max_tokens=money.tokens)
-            outcome: Outcome[Cells] = await executor.do(evaluated, chunk)
-            rows = _rows(outcome.results, len(metrics))
-            return Outcome(rows, outcome.spent_usd, outcome.spent_tokens, outcome.short, outcome.seconds)
+            done: ChunkResult[Cells] = await self.executor.do(evaluate_chunk, chunk)
+            return ChunkResult(
+                _rows(done.results, len(metrics)), done.spent_usd, done.spent_tokens, done.short, done.seconds
+            )
 
-        def unpaid(row: Sequence[Cell]) -> bool:
+        def lacks_score(row: Sequence[Cell]) -> bool:
             return any(cell.value is None for cell in row)
 
-        async with aclosing(paid(executor, plan, done, unpaid, ledger)) as rows:
+        async with aclosing(pay_in_chunks(self.executor, plan, evaluate, lacks_score, context.ledger)) as rows:
             async for row in rows:
                 yield row
-
-    return cells
 
 
 def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
@@ -138,45 +149,42 @@ def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
     return [every[start : start + metrics] for start in range(0, len(every), metrics)]
 
 
-async def paid(
+async def pay_in_chunks(
     executor: Executor,
-    plan: Sequence[Asked],
-    done: Callable[[Sequence[Asked], BudgetShare], Awaitable[Outcome[list[Result]]]],
-    unpaid: Callable[[Result], bool],
+    plan: Sequence[T],
+    work: Callable[[Sequence[T], BudgetShare], Awaitable[ChunkResult[list[ResultT]]]],
+    may_be_unpaid: Callable[[ResultT], bool],
     ledger: Ledger,
-) -> AsyncGenerator[Result, None]:
-    """The results of a plan in its order, a chunk at a time, each done with a slice of what the ledger has.
+) -> AsyncGenerator[ResultT, None]:
+    """The results of a plan in its order, a chunk at a time; each chunk gets a share of what the ledger has.
 
-    What may have been `unpaid` because its slice was short is done again with all that is left.
+    What `may_be_unpaid` because its share was too small is done again with all that is left.
     """
     workers = await executor.ready()
-    purse = BudgetShares.of(ledger, shares=2 * workers)
+    shares = BudgetShares.of(ledger, shares=2 * workers)
 
-    async def some(items: Sequence[Asked], *, alone: bool = False) -> Outcome[list[Result]]:
-        async with purse.slice(ledger, alone=alone) as slice_:
-            outcome = await done(items, slice_)
-            slice_.spent = outcome.spent_usd, outcome.spent_tokens
-        return outcome
+    async def do(items: Sequence[T], *, alone: bool = False) -> ChunkResult[list[ResultT]]:
+        async with shares.slice(ledger, alone=alone) as share:
+            done = await work(items, share)
+            share.spent = done.spent_usd, done.spent_tokens
+        return done
 
-    async def paid(items: Sequence[Asked]) -> tuple[Sequence[Result], float]:
-        outcome = await some(items)
-        results = outcome.results
-        if outcome.short and not purse.is_empty:  # of its slice, which says nothing of the whole
-            again = [place for place, result in enumerate(results) if unpaid(result)]
-            second = await some([items[place] for place in again], alone=True)
+    async def pay(items: Sequence[T]) -> tuple[Sequence[ResultT], float]:
+        first = await do(items)
+        results = first.results
+        if first.short and not shares.is_empty:  # its share was too small, which says nothing of the whole
+            again = [place for place, result in enumerate(results) if may_be_unpaid(result)]
+            second = await do([items[place] for place in again], alone=True)
             if second.short:
-                purse.is_empty = True
+                shares.is_empty = True
                 ledger.refuse()
             for place, result in zip(again, second.results, strict=True):
                 results[place] = result
-        return results, outcome.seconds
+        return results, first.seconds
 
-    async with aclosing(in_chunks(plan, paid, workers=workers)) as results:
+    async with aclosing(in_chunks(plan, pay, workers=workers)) as results:
         async for result in results:
             yield result
 
 
-# Replays
-
-
-# Money
+__all__ = ["Chunk", "ChunkResult", "OpenWorkspace", "RemoteWorkers", "WorkerWorkspace", "chunk_result", "pay_in_chunks"]

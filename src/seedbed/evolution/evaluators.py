@@ -14,8 +14,9 @@ from typing import Any, Protocol, TypeAlias
 
 from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Asked, Cell, Naming, recorded, run_of
+from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import Bench, Item, cells_of, seed_of
+from seedbed.evaluation.evaluate import cells_of
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import Better, Metric, Score
 from seedbed.parallel import in_order
@@ -27,7 +28,7 @@ from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store
 
-Work: TypeAlias = tuple[Playbook, Sequence[Item]]
+Work: TypeAlias = tuple[Playbook, Sequence[TaskReplicate]]
 """A playbook, and the tasks and replicates to score it on."""
 
 RunKey: TypeAlias = tuple[Digest, str, int]
@@ -91,7 +92,7 @@ def naming_of(evaluator: Evaluator, playbook: Playbook) -> Naming:
     return Naming(playbook.digest, evaluator.identity(playbook), identities, evaluator.asked)
 
 
-def run_key(playbook: Playbook, item: Item) -> RunKey:
+def run_key(playbook: Playbook, item: TaskReplicate) -> RunKey:
     return playbook.digest, item[0].id, item[1]
 
 
@@ -107,7 +108,7 @@ def cost_of(cells: Sequence[Cell]) -> tuple[float, int]:
 class RunEvaluator:
     """Pays for cells by runs on a bench: in this event loop, in other processes, or on a cluster."""
 
-    bench: Bench
+    bench: EvaluationContext
     metrics: Sequence[Metric]
     asked: Asked = field(default_factory=Asked)
 
@@ -137,24 +138,23 @@ class RunEvaluator:
     async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
         paid: PaidCells = {}
 
-        def add(playbook: Playbook, item: Item, cells: Sequence[Cell]) -> None:
+        def add(playbook: Playbook, item: TaskReplicate, cells: Sequence[Cell]) -> None:
             if any(cell.value is None for cell in cells):
                 cells = self._with_costs(cells)
                 failed(cells)
             paid[run_key(playbook, item)] = cells
 
-        if elsewhere := self.bench.elsewhere:
+        context = replace(self.bench, ledger=ledger)
+        if remote := context.remote:
 
-            async def all_of(playbook: Playbook, items: Sequence[Item]) -> None:
-                async with aclosing(elsewhere(playbook, items, self.metrics, self.bench, ledger)) as rows:
+            async def all_of(playbook: Playbook, items: Sequence[TaskReplicate]) -> None:
+                async with aclosing(remote.cells(playbook, items, self.metrics, context)) as rows:
                     for item in items:
                         add(playbook, item, await anext(rows))
 
             await _together(all_of(*each) for each in work)
             return paid
-        pays = await asyncio.to_thread(
-            lambda: [cells_of(each, items, self.metrics, self.bench, ledger) for each, items in work]
-        )
+        pays = await asyncio.to_thread(lambda: [cells_of(each, items, self.metrics, context) for each, items in work])
         # Task by task, so that all candidates advance together and none waits for the last.
         turns = [(place, number) for number, (_, items) in enumerate(work) for place in range(len(items))]
         turns.sort()
@@ -197,7 +197,7 @@ Scores: TypeAlias = Score | float | Sequence[Score | float]
 ScoringFunction: TypeAlias = Callable[[Playbook, Task, int], Scores | Awaitable[Scores]]
 """Scores a playbook at a task, in one of its replicates."""
 
-NamedItem: TypeAlias = tuple[Playbook, Item, Sequence[str]]
+NamedItem: TypeAlias = tuple[Playbook, TaskReplicate, Sequence[str]]
 """What to score, and the names of its cells."""
 
 BATCH_SECONDS = 0.03
@@ -312,7 +312,9 @@ class FunctionEvaluator:
             raise SettingsError([Problem("the scoring function", f"{len(every)} scores", expected)])
         return [score if isinstance(score, Score) else Score(float(score)) for score in every]
 
-    def _cells(self, playbook: Playbook, item: Item, names: Sequence[str], scores: Sequence[Score]) -> list[Cell]:
+    def _cells(
+        self, playbook: Playbook, item: TaskReplicate, names: Sequence[str], scores: Sequence[Score]
+    ) -> list[Cell]:
         return [
             Cell(
                 key=name,

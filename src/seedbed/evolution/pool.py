@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Floats, Integers
 from seedbed.storage.store import Digest
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 DOUBT = 2.0
 """So many tasks of prior belief that a playbook is as good as the start: a lucky few weigh little."""
@@ -150,9 +149,7 @@ class Pool:
         means, deviations, tasks = self.standings(metric, [place])
         return PoolStanding(float(means[0]), float(deviations[0]), int(tasks[0]))
 
-    def standings(
-        self, metric: int = 0, places: Sequence[int] | None = None
-    ) -> tuple[Floats, Floats, np.ndarray[Any, np.dtype[np.int64]]]:
+    def standings(self, metric: int = 0, places: Sequence[int] | None = None) -> tuple[Floats, Floats, Integers]:
         """Believed mean scores, how unsure each is, and on how many tasks it was tried.
 
         Playbooks tried on different tasks are comparable, since each is seen as its difference from the start on tasks

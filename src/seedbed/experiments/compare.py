@@ -1,132 +1,209 @@
-"""compare(): feed tasks to both arms in registered order until the stopping rule answers."""
+"""compare(): is a candidate better? On a dataset or on past runs, one candidate or several, with one error rate."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
-from seedbed.errors import BudgetSpent, NotFound, SeedbedError, shown
-from seedbed.evaluation.cells import Naming
+from seedbed.errors import BudgetSpent, NotFound, Problem, SeedbedError, SettingsError, shown
+from seedbed.evaluation.cells import Cell, Naming
+from seedbed.evaluation.context import EvaluationContext, TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.evaluate import Bench, Cell, Item, cells_of
+from seedbed.evaluation.evaluate import cells_of
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.judges.rubrics import agreements, deciding
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.error_budget import Rule, Terms, reserved
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.error_budget import BudgetTerms, reserved
+from seedbed.experiments.evidence import evidence_of
+from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.held_out import expect_unseen
 from seedbed.experiments.live import is_live, stopped
-from seedbed.experiments.reading import Reading
-from seedbed.experiments.verdict import Verdict, begin, evidence_of, kept
+from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
+from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
+from seedbed.experiments.replay.replay import STRICT
+from seedbed.experiments.sources import PastRuns
+from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, begin, kept, rank
 from seedbed.parallel import in_order
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import ReplayMode
 from seedbed.spending.ledger import Ledger, dollars
 from seedbed.stats.rule import Answer
-from seedbed.storage.store import Digest, Json, Store, digest
+from seedbed.storage.store import Digest, Json, Store, digest, short
 
-Watcher = Callable[[Answer], None]
+AnswerWatcher = Callable[[Answer], None]
+"""Called with what the stopping rule says after each unit."""
 
-Arms = Sequence[tuple[Playbook, Sequence[Sequence[Item]]]]
+Arms = Sequence[tuple[Playbook, Sequence[Sequence[TaskReplicate]]]]
 """Playbooks, and what each performs for every unit."""
 
 
 async def compare(
     control: Playbook,
-    candidate: Playbook,
-    tasks: Dataset,
+    candidates: Playbook | Sequence[Playbook],
+    on: Dataset | PastRuns,
     metric: Metric,
-    bench: Bench,
-    *,
-    alpha: float | None = None,
-    seed: int = 0,
-    rule: Rule = None,
-    replicates: int = 1,
-    first_replicates: tuple[int, int] = (0, 0),
-    channel: str = "",
-    terms: Terms | None = None,
-    ledger: Ledger | None = None,
-    replay: Json | None = None,
-    watch: Watcher | None = None,
+    context: EvaluationContext,
+    options: Comparing = DEFAULT,
+    watch: AnswerWatcher | None = None,
 ) -> Verdict:
-    """Is the candidate better on these tasks? Registered before the first run, recorded when it is answered.
+    """Is the candidate better? On tasks that it has not seen: DatasetError names those that it has.
+
+    On past runs both playbooks are replayed, and the verdict is about the runs whose recordings can answer both: it may
+    choose what to try live, and does not prove what live runs would show. How far replays can be trusted is
+    `Verdict.replays`.
+
+    Of several candidates each is compared with the control on the same tasks, one after the other; the runs of the
+    control are paid once. The verdict is that of the best, and `Verdict.ranking` has all. Up to ten candidates share
+    the error rate evenly while they are tested, and what the best do not need is given to the others at the end; among
+    more, the share of false winners is kept. See `run_experiment` for what each comparison does.
+    """
+    chosen = [candidates] if isinstance(candidates, Playbook) else list(candidates)
+    _expect_options(options, chosen, replayed=isinstance(on, PastRuns))
+    source = on if isinstance(on, Dataset) else on.draw(context.store, control.digest, metric.name, options.seed)
+    mode = STRICT if isinstance(on, Dataset) else ReplayMode.parse(on.mode)
+    tasks = source if isinstance(source, Dataset) else source.tasks
+    library = Library(context.store, context.by)
+    for playbook in (control, *chosen):
+        library.keep(playbook, because="compared")
+    for candidate in chosen:
+        expect_unseen(library, candidate, tasks)
+
+    async def decide(candidate: Playbook, how: Comparing) -> Verdict:
+        if isinstance(source, Dataset):
+            return await run_experiment(control, candidate, source, metric, context, how, watch)
+        replays = await replay_past_runs(control, candidate, source, mode, context)
+        verdict = await run_experiment(control, candidate, replays, metric, context, how, watch)
+        return replace(verdict, replays=replays)
+
+    if len(chosen) == 1:
+        return await decide(chosen[0], options)
+    alpha = USUAL_ALPHA if options.alpha is None else options.alpha
+    share = replace(options, alpha=alpha / len(chosen))
+    if len(chosen) > FEW_CANDIDATES and options.rule_name is None:
+        share = replace(share, rule={**options.registered_rule(), "rule": "betting"})
+    return rank([await decide(candidate, share) for candidate in chosen], alpha)
+
+
+def _expect_options(options: Comparing, candidates: Sequence[Playbook], *, replayed: bool) -> None:
+    """Refuse what cannot be, before anything is paid."""
+    problems = []
+    if not candidates or len({each.digest for each in candidates}) < len(candidates):
+        found = shown([short(each.digest) for each in candidates])
+        raise SeedbedError(f"candidates: found {found}; expected at least one, each once")
+    several = len(candidates) > 1
+    if options.channel and (several or replayed):
+        remedy = "Only the comparison of one candidate on a dataset is paid from an error budget."
+        found = f"{shown(options.channel)} with {'several candidates' if several else 'past runs'}"
+        problems.append(Problem("channel", found, "none", remedy))
+    if several and options.goal != "superior":
+        problems.append(
+            Problem("goal", f"{options.goal} with several candidates", "superior, by which they are ranked")
+        )
+    if len(candidates) > FEW_CANDIDATES and options.rule_name not in (None, "betting"):
+        found = f"{options.rule_name} with {len(candidates)} candidates"
+        problems.append(Problem("rule", found, f"betting with more than {FEW_CANDIDATES}"))
+    if replayed and options.replicates > 1:
+        problems.append(Problem("replicates", f"{options.replicates} with past runs", "1: each run was recorded once"))
+    if replayed and options.first_replicates != (0, 0):
+        problems.append(Problem("first_replicate", f"{options.first_replicate} with past runs", "0"))
+    if problems:
+        raise SettingsError(problems)
+
+
+async def run_experiment(
+    control: Playbook,
+    candidate: Playbook,
+    on: Dataset | ReplayedRuns,
+    metric: Metric,
+    context: EvaluationContext,
+    options: Comparing = DEFAULT,
+    watch: AnswerWatcher | None = None,
+) -> Verdict:
+    """Feed tasks to both arms in registered order until the stopping rule answers. Registered before the first run.
 
     Both arms meet each task with the same seed. Results are read in the registered order however fast each comes, and
     reading stops when the rule answers: that is what keeps its error rate. A run that fails counts as the experiment
     says. A comparison that was interrupted goes on where it was; one that has been answered is not repeated: its
-    verdict stands. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
-
-    `alpha` is its error rate, 0.05 if nobody says. For a `channel` it is paid from the error budget of that, which has
-    these `terms` and says the error rate: then none may be given. On a bench of replays, `replay` is what the verdict
-    is to say of them, as `grounds` tells it.
+    recorded verdict is returned. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
     """
-    if channel and alpha is not None:
-        told = f"the error budget of channel {shown(channel)} says it. Set the rate of the budget"
-        raise SeedbedError(f"alpha: found {alpha:g}; expected none: {told}")
-    draft = partial(
-        Experiment.plan,
-        control.digest,
-        candidate.digest,
-        tasks,
-        metric,
-        seed=seed,
-        models={"control": bench.identity(control), "candidate": bench.identity(candidate)},
-        replicates=replicates,
-        first_replicates=first_replicates,
-        channel=channel,
-    )
-
-    def planned(rate: float, by_rule: Rule) -> Experiment:
-        return draft(alpha=rate, rule=by_rule)
-
-    if channel:
-        plan = reserved(bench.store, channel, terms or Terms(), planned, rule, by=bench.by, clock=bench.clock)
-    else:
-        plan = planned(0.05 if alpha is None else alpha, rule)
+    tasks, replay = (on.tasks, on.facts) if isinstance(on, ReplayedRuns) else (on, None)
+    context = on.context if isinstance(on, ReplayedRuns) else context
+    plan = _register(control, candidate, tasks, metric, context, options)
     with suppress(NotFound):
-        return Verdict.recall(bench.store, plan.digest)
-    bench.store.put("dataset", tasks.content())
-    begin(bench.store, plan, by=bench.by, clock=bench.clock)
-    reading, money = Reading(plan, tasks, metric.name), ledger or Ledger()
-    ours, theirs = reading.items()
+        return Verdict.recall(context.store, plan.digest)
+    context.store.put("dataset", tasks.content())
+    begin(context.store, plan, by=context.by, clock=context.clock)
+    test = SequentialTest(plan, tasks, metric.name)
+    ours, theirs = test.items()
     # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
-    lapses = FailedRuns(bench.store, plan.digest)
-    coming = (_elsewhere if bench.elsewhere else _here)(arms, metric, bench, money, lapses)
-    async with bench.present(), aclosing(coming) as units:
+    failed = FailedRuns(context.store, plan.digest)
+    coming = (_cells_by_workers if context.remote else _cells)(arms, metric, context, failed)
+    async with context.present(), aclosing(coming) as units:
         async for cells in units:
             with suppress(NotFound):  # somebody stopped it, or was quicker
-                return Verdict.recall(bench.store, plan.digest)
-            _expect_paid(cells, money, reading)
-            answer = reading.read(cells[0], cells[-1])
+                return Verdict.recall(context.store, plan.digest)
+            _expect_paid(cells, context.ledger, test)
+            answer = test.read(cells[0], cells[-1])
             if watch:
                 watch(answer)
             if answer.verdict != "continue":
                 break
-    evidence = evidence_of(bench.store, reading.cells)
-    verdict = reading.verdict(evidence=evidence, judges=_judges(bench.store, plan.metric), replay=replay)
-    return kept(bench.store, verdict, by=bench.by, clock=bench.clock)
+    evidence = evidence_of(context.store, test.cells)
+    verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
+    return kept(context.store, verdict, by=context.by, clock=context.clock)
+
+
+def _register(
+    control: Playbook,
+    candidate: Playbook,
+    tasks: Dataset,
+    metric: Metric,
+    context: EvaluationContext,
+    options: Comparing,
+) -> Experiment:
+    """The experiment, with the error rate of the options or, for a channel, of its error budget."""
+    models = {"control": context.identity(control), "candidate": context.identity(candidate)}
+
+    def plan(alpha: float, rule: RuleChoice) -> Experiment:
+        design = options.design(alpha, rule)
+        return Experiment.plan(control.digest, candidate.digest, tasks, metric, models=models, design=design)
+
+    rule = options.registered_rule()
+    if not options.channel:
+        return plan(USUAL_ALPHA if options.alpha is None else options.alpha, rule)
+    if options.alpha is not None:
+        remedy = "Set the rate of the budget."
+        expected = f"none: the error budget of channel {shown(options.channel)} sets it"
+        raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
+    terms = options.terms or BudgetTerms()
+    return reserved(context.store, options.channel, terms, plan, rule, by=context.by, clock=context.clock)
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:
-    """Stop an experiment by hand. Its verdict is invalid and says why; whoever is at it will find that."""
+    """Stop an experiment by hand. Its verdict is invalid and says why; a process at work on it finds that verdict."""
     if not because.strip():
         raise SeedbedError("because: found no reason; expected why the experiment is stopped")
     plan = Experiment.from_content(store.get(experiment))
     if is_live(plan):
         return kept(store, stopped(store, plan, because.strip()), by=by, clock=clock)
-    reading = Reading(plan, Dataset.from_content(store.get(plan.dataset)), str(plan.metric.get("metric", "")))
-    return kept(store, reading.verdict(aborted=because.strip()), by=by, clock=clock)
+    tasks = Dataset.from_content(store.get(plan.dataset))
+    test = SequentialTest(plan, tasks, str(plan.metric.get("metric", "")))
+    return kept(store, test.verdict(aborted=because.strip()), by=by, clock=clock)
 
 
-def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, reading: Reading) -> None:
-    """What could not be paid is no failure of anybody: then there is no answer yet."""
+def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, test: SequentialTest) -> None:
+    """A run that could not be paid is no failure: there is no answer yet."""
     if ledger.is_short and any(cell.value is None for arm in cells for cell in arm):
         raise BudgetSpent(
             f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} after "
-            f"{len(reading.answers)} of {len(reading.units)} tasks; expected enough to go on. "
+            f"{len(test.answers)} of {len(test.units)} tasks; expected enough to go on. "
             "Compare again with a higher limit: what was paid is not paid twice"
         )
 
@@ -137,71 +214,78 @@ def _judges(store: Store, metric: Json) -> Json:
     return {name: None if each is None else {"kappa": each.kappa, "low": each.low} for name, each in known.items()}
 
 
-async def _here(
-    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
+async def _cells(
+    arms: Arms, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The cells of each arm, unit by unit; all arms meet a unit at the same time."""
-    pays = [await _payer(playbook, _flat(todo), metric, bench, ledger, lapses) for playbook, todo in arms]
+    pays = [await _payer(playbook, _flat(plan), metric, context, failed) for playbook, plan in arms]
 
-    async def met(number: int) -> list[list[Cell]]:
-        each_run = zip(*(todo[number] for _, todo in arms), strict=True)
+    async def perform(number: int) -> list[list[Cell]]:
+        each_run = zip(*(plan[number] for _, plan in arms), strict=True)
         turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
-        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=bench.at_once)) as coming:
+        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
             cells = [cell async for cell in coming]
         return [cells[arm :: len(arms)] for arm in range(len(arms))]
 
     largest = len(arms) * max(map(len, arms[0][1]))
     numbers = range(len(arms[0][1]))
-    async with aclosing(in_order(numbers, met, at_once=max(1, bench.at_once // largest))) as coming:
+    async with aclosing(in_order(numbers, perform, at_once=max(1, context.at_once // largest))) as coming:
         async for cells in coming:
             yield cells
 
 
 async def _payer(
-    playbook: Playbook, plan: Sequence[Item], metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
-) -> Callable[[Item], Awaitable[Cell]]:
-    """What gives the cell of an item as it counts: known, failed before, or by running."""
-    pay = await asyncio.to_thread(cells_of, playbook, plan, [metric], bench, ledger)
-    naming = Naming(playbook.digest, bench.identity(playbook), [metric.identity])
+    playbook: Playbook,
+    plan: Sequence[TaskReplicate],
+    metric: Metric,
+    context: EvaluationContext,
+    failed: FailedRuns,
+) -> Callable[[TaskReplicate], Awaitable[Cell]]:
+    """A function that returns the cell of an item as it counts: known, failed before, or by running."""
+    cells = await asyncio.to_thread(cells_of, playbook, plan, [metric], context)
+    naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
 
-    async def paid(item: Item) -> Cell:
+    async def pay(item: TaskReplicate) -> Cell:
         (key,) = naming(*item).cells
-        if key in lapses:
-            return lapses[key]
-        (cell,) = await pay(item)
-        return cell if ledger.is_short else await _settled(cell, lapses, bench)
+        if key in failed:
+            return failed[key]
+        (cell,) = await cells(item)
+        return cell if context.ledger.is_short else await _settle(cell, failed, context)
 
-    return paid
+    return pay
 
 
-async def _settled(cell: Cell, lapses: FailedRuns, bench: Bench) -> Cell:
+async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) -> Cell:
     """A cell as it counts: one that failed before fails again, and one that fails now is remembered."""
-    if cell.key in lapses:
-        return lapses[cell.key]
-    for fact in lapses.new([cell], bench.clock(), bench.by):
-        await bench.journal.add(fact)
+    if cell.key in failed:
+        return failed[cell.key]
+    for fact in failed.new([cell], context.clock(), context.by):
+        await context.journal.add(fact)
     return cell
 
 
-async def _elsewhere(
-    arms: Arms, metric: Metric, bench: Bench, ledger: Ledger, lapses: FailedRuns
+async def _cells_by_workers(
+    arms: Arms, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The same by other processes: each arm in its order, both at the same time."""
-    assert bench.elsewhere
-    streams = [bench.elsewhere(playbook, _flat(todo), [metric], bench, ledger) for playbook, todo in arms]
+    assert context.remote
+    streams = [context.remote.cells(playbook, _flat(plan), [metric], context) for playbook, plan in arms]
 
-    async def taken(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
+    async def take(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
         cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if ledger.is_short else [await _settled(cell, lapses, bench) for cell in cells]
+        return cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
 
     try:
         for number in range(len(arms[0][1])):
-            counts = [len(todo[number]) for _, todo in arms]
-            yield list(await asyncio.gather(*map(taken, streams, counts)))
+            counts = [len(plan[number]) for _, plan in arms]
+            yield list(await asyncio.gather(*map(take, streams, counts)))
     finally:
         for stream in streams:
             await stream.aclose()
 
 
-def _flat(todo: Sequence[Sequence[Item]]) -> list[Item]:
-    return [item for unit in todo for item in unit]
+def _flat(plan: Sequence[Sequence[TaskReplicate]]) -> list[TaskReplicate]:
+    return [item for unit in plan for item in unit]
+
+
+__all__ = ["AnswerWatcher", "abort", "compare", "run_experiment"]

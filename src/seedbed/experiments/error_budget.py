@@ -6,17 +6,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.verdict import Verdict, facts_by_key
+from seedbed.experiments.evidence import facts_by_key
+from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.verdict import Verdict
 from seedbed.stats.betting import Betting
 from seedbed.stats.multiplicity import ELond, ErrorBudget, Lord, e_from_p, p_for_e
 from seedbed.storage.store import Fact, Query, Store
-
-Rule: TypeAlias = str | Mapping[str, Any] | None
-"""A stopping rule as it is asked for: by name, alone or with its settings, or nobody's choice."""
 
 
 def _p(verdict: Verdict) -> float:
@@ -31,7 +28,7 @@ def _e(verdict: Verdict) -> float:
     return e_from_p(max(verdict.p, sys.float_info.min)) if verdict.e is None else verdict.e
 
 
-def _named(rule: Rule) -> str | None:
+def _rule_name(rule: RuleChoice) -> str | None:
     return rule.get("rule") if isinstance(rule, Mapping) else rule
 
 
@@ -43,7 +40,7 @@ CONTROLS: Mapping[str, tuple[type[ErrorBudget], Callable[[Verdict], float]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BudgetTerms:
     """What an error budget promises: of all ever called better, at most a share `rate` is not.
 
     `control` is what keeps it: `lord` finds more, and is sure for candidates judged on tasks of their own; `e-lond` is
@@ -57,32 +54,32 @@ class Terms:
         if self.control not in CONTROLS:
             raise SeedbedError(f"control: found {shown(self.control)}; expected one of {', '.join(CONTROLS)}")
 
-    def rule(self, asked: Rule) -> Rule:
-        """The rule a comparison gets: what was asked for, or betting where e-values count and nobody chose."""
-        if _named(asked) or self.control != "e-lond":
-            return asked
-        return {**(asked if isinstance(asked, Mapping) else {}), "rule": Betting.name}
+    def rule(self, choice: RuleChoice) -> RuleChoice:
+        """The rule of a comparison: the chosen one, or betting where e-values count and none was chosen."""
+        if _rule_name(choice) or self.control != "e-lond":
+            return choice
+        return {**(choice if isinstance(choice, Mapping) else {}), "rule": Betting.name}
 
-    def alpha(self, level: float, asked: Rule) -> float:
+    def alpha(self, level: float, choice: RuleChoice) -> float:
         """The error rate at which a comparison that calls a candidate better is a discovery at this level.
 
         A bet is one from 1/level on, which is where it ends at that rate. Of a rule without bets only its p-value is
         known, and that must be smaller to be worth as much.
         """
-        as_it_is = self.control != "e-lond" or _named(self.rule(asked)) == Betting.name
+        as_it_is = self.control != "e-lond" or _rule_name(self.rule(choice)) == Betting.name
         return level if as_it_is else p_for_e(1 / level)
 
 
-def error_budget(store: Store, channel: str, terms: Terms | None = None) -> ErrorBudget:
+def error_budget(store: Store, channel: str, terms: BudgetTerms | None = None) -> ErrorBudget:
     """The budget as all comparisons for a channel have left it, in the order of their places in line.
 
     A candidate pays when it takes its place, and gets nothing back if it is never judged. It is computed as if the
     terms had always been these.
     """
-    return _spent(*_history(store, channel), terms or Terms())
+    return _spent(*_history(store, channel), terms or BudgetTerms())
 
 
-def next_level(store: Store, channel: str, terms: Terms | None = None) -> float:
+def next_level(store: Store, channel: str, terms: BudgetTerms | None = None) -> float:
     """The level that the next comparison for a channel gets: never more than the rate of the whole budget.
 
     Discoveries that were waited for together may earn more than that at once.
@@ -93,9 +90,9 @@ def next_level(store: Store, channel: str, terms: Terms | None = None) -> float:
 def reserved(
     store: Store,
     channel: str,
-    terms: Terms,
-    planned: Callable[[float, Rule], Experiment],
-    asked: Rule,
+    terms: BudgetTerms,
+    planned: Callable[[float, RuleChoice], Experiment],
+    asked: RuleChoice,
     *,
     by: str,
     clock: Callable[[], datetime],
@@ -112,7 +109,7 @@ def reserved(
         for fact in places:
             told = fact.body
             if told["candidate"] == plan.candidate:
-                begun = planned(told["alpha"], Terms(told["rate"], told["control"]).rule(asked))
+                begun = planned(told["alpha"], BudgetTerms(told["rate"], told["control"]).rule(asked))
                 if begun.digest == told["experiment"]:
                     return begun
         place = len(places) + 1
@@ -134,7 +131,7 @@ def _level(budget: ErrorBudget) -> float:
     return min(budget.alpha, budget.next_alpha)
 
 
-def _spent(places: list[Fact], answers: list[Fact], terms: Terms) -> ErrorBudget:
+def _spent(places: list[Fact], answers: list[Fact], terms: BudgetTerms) -> ErrorBudget:
     """The budget after all of this. Each place saw the answers that its taker saw, so all compute the same levels."""
     control, value = CONTROLS[terms.control]
     budget, told = control(alpha=terms.rate), 0
@@ -161,4 +158,4 @@ def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
     return places, sorted(known, key=lambda fact: fact.number)
 
 
-__all__ = ["CONTROLS", "Rule", "Terms", "error_budget", "next_level", "reserved"]
+__all__ = ["CONTROLS", "BudgetTerms", "error_budget", "next_level", "reserved"]

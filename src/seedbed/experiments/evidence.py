@@ -1,237 +1,108 @@
-"""The certificate of a verdict: every number of it, recomputed from raw facts by whoever doubts it."""
+"""Evidence: the digest of everything that a verdict was computed from."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import cast
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.cells import Cell, Naming, recorded
-from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.experiments.experiment import Experiment, drawn
-from seedbed.experiments.live import again as read_again
-from seedbed.experiments.live import is_live
-from seedbed.experiments.reading import Reading
-from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
-from seedbed.experiments.replay.replay import is_replayed
-from seedbed.experiments.verdict import Verdict, evidence_of, facts_by_key
-from seedbed.stats.rule import Answer
-from seedbed.storage import upkeep
-from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
+from seedbed.evaluation.cells import FEW, Cell
+from seedbed.storage.store import Digest, Fact, Query, Store, canonical
 
-GIVEN = ("judges", "aborted", "because", "evidence", "replay")
-"""What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+AT_A_TIME = 1_000
+"""The most facts that one query asks for by their keys."""
+
+ENTRIES = ("turn", "call", "decision", "child", "failure")
+"""The kinds of facts that say what happened in a run: a metric may have looked at them."""
 
 
-CLAIMS = {
-    "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
-    "registered_order": (
-        "Computed again from what is recorded, in the registered order, every number is the same.",
-        "Computed again from what is recorded, in the registered order, something differs.",
-    ),
-    "all_scored": ("Every run that ended well got a score.", "Some runs ended well and got no score: failures."),
-    "no_failures": ("No run failed.", "Some runs failed, and counted as failures."),
-    "same_number_in_both_arms": (
-        "Both playbooks were run equally often on every task.",
-        "On some tasks one playbook was run more often than the other.",
-    ),
-    "judges_checked": (
-        "No judge took part that was not checked against people.",
-        "A judge took part that was never checked against people.",
-    ),
-    "replay_coverage": (
-        "Every past run that was asked for could be replayed for both playbooks.",
-        "Not every past run that was asked for is known to be replayed for both playbooks.",
-    ),
-    "outcomes_came_after_that": (
-        "Registered before any outcome was known.",
-        "Some outcomes were known when it was registered.",
-    ),
-    "nothing_left_out": (
-        "What was read is all that arrived until then.",
-        "What was read is not all that arrived until then, as it is recorded now.",
-    ),
-    "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
-}
-"""What a flag of a certificate says if it is true, and if it is not."""
+def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
+    """The digest of all that is recorded of cells, of how their runs ended and of what those were told, in their order.
 
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """All that a verdict rests on.
-
-    `path` is what the rule said after each unit. `flags` are the claims about how it came about, each true or false:
-    a verdict with one that is false is worth less, and says so.
+    Cells without a score are not recorded.
     """
-
-    verdict: Verdict
-    experiment: Experiment
-    path: tuple[Answer, ...]
-    flags: dict[str, bool]
-    problems: tuple[Problem, ...]
-    """What was found when everything was computed again. None, if the verdict is what it says."""
-    coverage: Coverage | None = None
-    """Of a verdict about replays: how far past runs could be replayed, computed again; None if that is not known."""
-
-    def document(self) -> Json:
-        return {
-            "verdict": self.verdict.body(),
-            "experiment": self.experiment.content(),
-            "path": [asdict(answer) for answer in self.path],
-            "flags": self.flags,
-            "coverage": self.coverage and self.coverage.document(),
-            "problems": [asdict(problem) for problem in self.problems],
-        }
+    scored = [cell for cell in cells if cell.value is not None]
+    kept = facts_by_key(store, "cell", [cell.key for cell in scored])
+    ended = ends(store, [cell.run for cell in scored if cell.run])
+    told = answers(store, [cell.run for cell in scored if cell.run])
+    whole = hashlib.blake2b(digest_size=32)
+    for cell in scored:
+        for fact in (kept.get(cell.key), *ended.get(cell.run, ())):
+            whole.update(line_of(fact))
+        whole.update(told.get(cell.run, b""))
+    return f"b2:{whole.hexdigest()}"
 
 
-def certificate(store: Store, experiment: Digest) -> Certificate:
-    """Compute a verdict again, from the registered experiment and the cells, and see what differs.
+def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
+    """The digest of what each run, and those that it opened, was told."""
+    kinds = [kind for kind in ENTRIES if any(store.facts(Query(kind=kind, limit=1)))]
+    wholes: dict[str, hashlib.blake2b] = {}
+    opened: dict[str, dict[str, None]] = {}
+    asked = dict.fromkeys(runs)
+    every = list(asked)
+    while asked:
+        for run in asked:
+            wholes[run], opened[run] = hashlib.blake2b(digest_size=32), {}
+        first = _first(store, asked)
+        for kind in kinds:
+            for fact in _entries(store, kind, asked, first):
+                wholes[fact.subject].update(line_of(fact, *fact.tags))
+                if kind == "child":
+                    opened[fact.subject][fact.body["run"]] = None
+        asked = dict.fromkeys(child for run in asked for child in opened[run] if child not in wholes)
 
-    Raises NotFound if there is no verdict, or what it rests on is not in this store.
-    """
-    verdict = Verdict.recall(store, experiment)
-    problems: list[Problem] = []
-    try:
-        plan = Experiment.from_content(store.get(experiment))
-        if is_live(plan):
-            return _live_certificate(store, plan, verdict)
-        tasks = Dataset.from_content(store.get(plan.dataset))
-    except StoreDamaged as damage:
-        raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
-    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed) for task in unit):
-        problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
-    reading = Reading(plan, tasks, verdict.metric)
-    read = list(_read(store, reading, verdict, problems))
-    for control, candidate in read:
-        if reading.rule.answer.verdict != "continue":
-            problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
-            break
-        try:
-            reading.read(control, candidate)
-        except SeedbedError as wrong:
-            problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
-            break
-    again = reading.verdict(judges=verdict.judges)
-    told = {*GIVEN, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
-    problems += _differences(verdict, again, told, "cells")
-    cells = [cell for pair in read for arm in pair for cell in arm]
-    if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
-        remedy = "Some cell, its run or what that was told is not as it was when it was read."
-        problems.append(Problem("evidence", short(found), short(verdict.evidence), remedy))
-    covered = _covered(store, verdict, tasks, problems)
-    flags = {
-        "registered_first": _begun_before(store, experiment),
-        "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
-        "registered_order": not problems,
-        "all_scored": not verdict.unscored,
-        "no_failures": not verdict.failed,
-        "same_number_in_both_arms": all(len(control) == len(candidate) for control, candidate in read),
-        "judges_checked": all(verdict.judges.values()),
-        "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
-    }
-    if any(map(is_replayed, plan.models.values())):
-        flags["replay_coverage"] = covered is not None and covered.is_whole
-    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
+    def whole(run: str) -> bytes:
+        told = wholes[run].copy()
+        for child in opened[run]:
+            told.update(whole(child))
+        return told.digest()
+
+    return {run: whole(run) for run in every}
 
 
-def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
-    """Everything that is wrong with each verdict: nothing, if every number follows and no byte was changed.
-
-    What is wrong with the store itself, such as a broken chain, makes all of them doubtful.
-    """
-    shared = list(upkeep.verify(cast(UpkeptStore, store)).problems) if isinstance(store, Upkeep) else []
-    return {each: [*_wrong_with(store, each), *shared] for each in experiments}
-
-
-def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
-    try:
-        return certificate(store, experiment).problems
-    # What was forged may be anything, and must not keep other verdicts from being looked at.
-    except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
-        remedy = "Restore the store from a copy."
-        return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
+def _entries(store: Store, kind: str, runs: Collection[str], first: int | None) -> Iterator[Fact]:
+    """What few runs were told is asked for one by one; of more, all that there is since the first is looked through."""
+    if len(runs) <= FEW:
+        for run in runs:
+            yield from store.facts(Query(kind=kind, subject=run))
+    else:
+        yield from (fact for fact in store.facts(Query(kind=kind, after=first)) if fact.subject in runs)
 
 
-def _read(
-    store: Store, reading: Reading, verdict: Verdict, problems: list[Problem]
-) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
-    """The cells of each unit that was read, from the store."""
-    plan, lapses = reading.plan, FailedRuns(store, verdict.experiment)
-    arms = []
-    for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
-        units = todo[: verdict.tasks]
-        naming = Naming(playbook, plan.models[name], [plan.metric])
-        keys = [naming(*item).cells[0] for unit in units for item in unit]
-        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in lapses])}
-        arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])
-    yield from zip(*arms, strict=True)
-
-
-def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
-    """A cell as it counted: what failed in the experiment failed, whatever was made good later."""
-    if key in lapses:
-        return lapses[key]
-    if key not in known:
-        problems.append(Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed"))
-        return Cell(key=key, playbook="", task="", replicate=0, metric="", value=None)
-    return known[key]
-
-
-def _differences(verdict: Verdict, again: Verdict, given: set[str], what: str) -> Iterator[Problem]:
-    for name in sorted({field.name for field in fields(Verdict)} - given):
-        recorded, computed = getattr(verdict, name), getattr(again, name)
-        if recorded != computed:
-            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the {what}")
-
-
-def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:
-    """The same for a live verdict: from the exposures and the feedback that it was given on."""
-    read = read_again(store, plan, verdict)
-    problems = [*read.problems, *_differences(verdict, read.verdict, {"evidence", "because"}, "outcomes")]
-    if not verdict.aborted and verdict.because != read.verdict.because:
-        problems.append(Problem("because", shown(verdict.because, 80), shown(read.verdict.because, 80)))
-    if not verdict.aborted and read.evidence != verdict.evidence:
-        remedy = "Some exposure or feedback is not as it was when it was read."
-        problems.append(Problem("evidence", short(read.evidence), short(verdict.evidence), remedy))
-    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=verdict.experiment))), math.inf)
-    flags = {
-        "registered_first": _begun_before(store, verdict.experiment),
-        "outcomes_came_after_that": begun < read.first_outcome,
-        "registered_order": not problems,
-        "nothing_left_out": read.whole,
-        "ended_by_rule": not verdict.aborted and verdict.finding in ("superior", "inferior"),
-    }
-    return Certificate(verdict, plan, read.path, flags, tuple(problems))
-
-
-def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:
-    """How far the past runs of a verdict could be replayed, if it says anything of that."""
-    if not verdict.replay:
+def _first(store: Store, runs: Collection[str]) -> int | None:
+    """The number of the fact that the first of many runs began with, if all are known to have begun."""
+    if len(runs) <= FEW:
         return None
-    try:
-        again = recorded_coverage(store, verdict.replay)
-    except (SeedbedError, LookupError, TypeError, AttributeError) as wrong:
-        problems.append(Problem("replay.sample", str(wrong), "the past runs that were asked for"))
-        return None
-    problems += differences(verdict.replay, again, tasks)
-    return again
+    starts = facts_by_key(store, "start", list(runs))
+    return min(fact.number for fact in starts.values()) if len(starts) == len(runs) else None
 
 
-def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
-    """Whether no score of the candidate was known when the experiment was registered: it was not chosen by them."""
-    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=experiment))), 0)
-    known = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
-    return all(fact.number > begun for fact in known.values())
+def line_of(fact: Fact | None, *more: str) -> bytes:
+    """All that is recorded of a fact, as it goes into a digest."""
+    told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
+    return f"{canonical(told)}\n".encode()
 
 
-def _begun_before(store: Store, experiment: Digest) -> bool:
-    """Whether the experiment was registered before its verdict was given."""
-    begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
-    given = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    return begun is not None and given is not None and begun.number < given.number
+def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
+    """How runs ended, each as often as it did, the last time last: one that was not completed may be taken up again."""
+    found: dict[str, list[Fact]] = {}
+    asked, time = dict.fromkeys(runs), 1
+    while asked:
+        names = {run if time == 1 else f"{run}@{time}": run for run in asked}
+        known = facts_by_key(store, "run", list(names))
+        for name, fact in known.items():
+            found.setdefault(names[name], []).append(fact)
+        asked = dict.fromkeys(names[name] for name, fact in known.items() if fact.body.get("status") != "completed")
+        time += 1
+    return found
 
 
-__all__ = ["Certificate", "certificate", "verify"]
+def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
+    """Those of the facts that are there."""
+    found: dict[str, Fact] = {}
+    for start in range(0, len(keys), AT_A_TIME):
+        some = list(keys[start : start + AT_A_TIME])
+        found |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
+    return found
+
+
+__all__ = ["answers", "ends", "evidence_of", "facts_by_key", "line_of"]

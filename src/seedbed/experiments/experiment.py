@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better, Metric, better
 from seedbed.stats.betting import Betting
@@ -21,10 +22,25 @@ from seedbed.storage.store import Digest, Json, canonical, digest, short
 Unit = tuple[Task, ...]
 """What is drawn and counted as one: a task, or all tasks of one source."""
 
-NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in RULES}
-"""The rules by the names that people write."""
+RULE_NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in RULES}
+"""The stopping rules by the names that people write."""
+
+RuleChoice: TypeAlias = str | Mapping[str, Any] | None
+"""A stopping rule: its name, a mapping of its name and settings, or None for the default."""
 
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How an experiment is decided: what it registers besides the playbooks, the tasks and the metric."""
+
+    alpha: float = 0.05
+    rule: RuleChoice = None
+    seed: int = 0
+    replicates: int = 1
+    first_replicates: tuple[int, int] = (0, 0)
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,31 +71,20 @@ class Experiment:
 
     @classmethod
     def plan(
-        cls,
-        control: Digest,
-        candidate: Digest,
-        tasks: Dataset,
-        metric: Metric,
-        *,
-        alpha: float,
-        seed: int,
-        models: Json,
-        rule: str | Mapping[str, Any] | None = None,
-        replicates: int = 1,
-        first_replicates: tuple[int, int] = (0, 0),
-        channel: str = "",
+        cls, control: Digest, candidate: Digest, tasks: Dataset, metric: Metric, *, models: Json, design: Design
     ) -> Experiment:
         """Register both playbooks on all tasks, in an order drawn once from the seed.
 
-        The rule is named, alone or with its settings; nobody's choice is the exact test where each unit is one run
-        that passes or fails, else betting. Raises DatasetError, or SeedbedError for a rule that does not fit.
+        The default rule is the exact test where each unit is one run that passes or fails, else betting. Raises
+        DatasetError, or SeedbedError for a rule that does not fit.
         """
         if not len(tasks):
             raise DatasetError([Problem("tasks", "none", "at least one")])
+        seed, replicates = design.seed, design.replicates
         order = [task for unit in drawn(tasks, seed) for task in unit]
         alone = all(len(unit) == 1 for unit in units(order))
         binary = bool(getattr(metric, "binary", False))
-        chosen = _rule(rule, alpha, len(list(units(order))), binary and alone and replicates == 1)
+        chosen = _rule(design.rule, design.alpha, len(list(units(order))), binary and alone and replicates == 1)
         _expect_fit(chosen, metric.name, binary, replicates if alone else None)
         state = chosen.state()
         return cls(
@@ -93,10 +98,10 @@ class Experiment:
             hypothesis=f"{short(candidate)} {_CLAIMS[state.get('goal', 'superior')]} {short(control)} by {metric.name}",
             seed=seed,
             replicates=replicates,
-            first_replicates=first_replicates,
+            first_replicates=design.first_replicates,
             better=better(metric),
             failure_counts_as=float(better(metric) == "lower"),
-            channel=channel,
+            channel=design.channel,
         )
 
     @classmethod
@@ -165,16 +170,25 @@ def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int |
     )
 
 
-def _rule(asked: str | Mapping[str, Any] | None, alpha: float, at_most: int, binary: bool) -> StoppingRule:
-    settings = {"rule": asked} if isinstance(asked, str) or asked is None else dict(asked)
+def _rule(choice: RuleChoice, alpha: float, at_most: int, binary: bool) -> StoppingRule:
+    settings = {"rule": choice} if isinstance(choice, str) or choice is None else dict(choice)
     if taken := sorted({"alpha", "at_most", "outcomes"} & settings.keys()):
         raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of it: the experiment says that itself")
     if float(settings.get("d0") or 0.0) < 0:
         raise SeedbedError(f"d0: found {shown(settings['d0'])}; expected at least 0. To allow for less, set a margin")
-    named = settings.pop("rule", None) or ("exact" if binary else "betting")
-    if named not in NAMES:
-        raise SeedbedError(f"rule: found {shown(named)}; expected one of {', '.join(NAMES)}")
-    return rule_from_state({"rule": NAMES[named], "alpha": alpha, "at_most": at_most, **settings})
+    name = settings.pop("rule", None) or ("exact" if binary else "betting")
+    if name not in RULE_NAMES:
+        raise SeedbedError(f"rule: found {shown(name)}; expected one of {', '.join(RULE_NAMES)}")
+    return rule_from_state({"rule": RULE_NAMES[name], "alpha": alpha, "at_most": at_most, **settings})
 
 
-__all__ = ["Experiment", "Unit", "drawn", "units"]
+def expect_score(metric: str, cell: Cell) -> None:
+    """Only scores from 0 to 1 can be compared. Raises SeedbedError."""
+    if cell.value is not None and not 0 <= cell.value <= 1:
+        raise SeedbedError(
+            f"{metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
+            "Compare by a metric of that range, such as one that says whether a limit is kept"
+        )
+
+
+__all__ = ["RULE_NAMES", "Design", "Experiment", "RuleChoice", "Unit", "drawn", "expect_score", "units"]

@@ -1,18 +1,22 @@
-"""Outlook: what a comparison will take and may find, before anything is spent on it."""
+"""Forecast: what a comparison will cost and may find, before anything is spent on it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.experiment import Experiment
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.experiments.error_budget import BudgetTerms, next_level
+from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
+from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size
 from seedbed.stats.sequential import SamplePlan, plan, power_curve
 from seedbed.storage.store import Json, Query, Store
 
-USUAL = 0.3
+USUAL_DISCORDANCE = 0.3
 """The share of tasks on which two playbooks differ, if nobody says."""
 
 LOOKED_AT = 100
@@ -52,11 +56,36 @@ class Forecast:
 
 
 def forecast(
-    store: Store, experiment: Experiment, tasks: Dataset, *, effect: float = 0.1, discordance: float | None = None
+    control: Playbook,
+    candidate: Playbook,
+    tasks: Dataset,
+    metric: Metric,
+    store: Store,
+    options: Comparing = DEFAULT,
+) -> Forecast:
+    """What to expect of a comparison with these options. Raises SeedbedError for an effect that cannot be found."""
+    alpha, chosen = USUAL_ALPHA if options.alpha is None else options.alpha, options.registered_rule()
+    choice: RuleChoice = chosen
+    if options.channel:
+        terms = options.terms or BudgetTerms()
+        alpha = terms.alpha(next_level(store, options.channel, terms), chosen)
+        choice = terms.rule(chosen)
+    design = replace(options.design(alpha, choice), first_replicates=(0, 0), channel="")
+    experiment = Experiment.plan(control.digest, candidate.digest, tasks, metric, models={}, design=design)
+    return expect(store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance)
+
+
+def expect(
+    store: Store,
+    experiment: Experiment,
+    tasks: Dataset,
+    *,
+    effect: float = USUAL_EFFECT,
+    discordance: float | None = None,
 ) -> Forecast:
     """What to expect of an experiment. Raises SeedbedError for an effect or a discordance that cannot be."""
     rule, units = experiment.start(), experiment.units(tasks)
-    share = max(USUAL, effect) if discordance is None else discordance
+    share = max(USUAL_DISCORDANCE, effect) if discordance is None else discordance
     effects = [round(share * step / 10, 4) for step in range(11)]
     runs = experiment.replicates * len(tasks) / len(units)
     costs = [_usual_cost(store, playbook) for playbook in (experiment.control, experiment.candidate)]

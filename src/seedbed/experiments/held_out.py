@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seedbed.errors import NotFound
+from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -24,11 +24,20 @@ def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) ->
 
     Raises NotFound if a dataset that it was evolved on is not in the store.
     """
-    shown = {_named(demo.inputs) for demos in candidate.demos.values() for demo in demos}
+    seen = {_named(demo.inputs) for demos in candidate.demos.values() for demo in demos}
     ancestors = [entry.digest for entry in library.ancestry(candidate.digest)]
     for dataset in {each for ancestor in ancestors for each in evolved_on(library.store, ancestor)}:
-        shown |= {_named(task.inputs) for task in known_tasks(library.store, dataset)}
-    return [task for task in tasks if _named(task.inputs) in shown]
+        seen |= {_named(task.inputs) for task in known_tasks(library.store, dataset)}
+    return [task for task in tasks if _named(task.inputs) in seen]
+
+
+def expect_unseen(library: Library, candidate: Playbook, tasks: Dataset) -> None:
+    """Raises DatasetError that names the tasks which the candidate has seen, if there are any."""
+    if seen := seen_before(library, candidate, tasks):
+        names = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
+        found = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {names}"
+        remedy = "Compare on other tasks: what it was chosen on proves nothing."
+        raise DatasetError([Problem("tasks", found, "tasks that it has not seen", remedy)])
 
 
 def known_tasks(store: Store, dataset: Digest) -> Dataset:
@@ -43,4 +52,4 @@ def _named(inputs: Mapping[str, Any]) -> Digest:
     return digest("task", {name: told(value) for name, value in inputs.items()})
 
 
-__all__ = ["evolved_on", "known_tasks", "seen_before"]
+__all__ = ["evolved_on", "expect_unseen", "known_tasks", "seen_before"]

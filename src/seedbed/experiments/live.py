@@ -21,9 +21,10 @@ from typing import Any
 from seedbed.errors import NotFound, Problem, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.evidence import facts_by_key, line_of
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.reading import Reading
-from seedbed.experiments.verdict import Verdict, begin, facts_by_key, kept, line_of
+from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.verdict import Verdict, begin, kept
 from seedbed.stats.betting import Betting
 from seedbed.stats.monitors import SampleRatio
 from seedbed.stats.rule import Answer
@@ -127,7 +128,7 @@ def registered(store: Store, source: Source, plan: Experiment, *, by: str, clock
     begin(store, plan, by=by, clock=clock)
 
 
-class LiveReading:
+class LiveTest:
     """The exposures and outcomes of a live experiment, read as they arrived until it is decided."""
 
     def __init__(self, plan: Experiment, source: Source) -> None:
@@ -137,7 +138,7 @@ class LiveReading:
         """All that counted."""
         self.because = ""
         """Why nothing can be said, if so."""
-        self._pairs = Reading(plan, Dataset(()), self.metric)
+        self._pairs = SequentialTest(plan, Dataset(()), self.metric)
         self._playbooks = dict(zip(source.arms, (plan.control, plan.candidate), strict=True))
         self._met: set[str] = set()
         self._sent = dict.fromkeys(source.arms, 0)
@@ -221,7 +222,7 @@ class LiveReading:
         return replace(found, at_most=found.tasks, finding=finding, because=because, live=live)
 
 
-def concluded(store: Store, reading: LiveReading, *, by: str, clock: Callable[[], datetime]) -> Verdict:
+def concluded(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:
     """Keep the verdict that follows from what was read; the first one of an experiment stands.
 
     Facts may come to be seen out of their order, so which were read is kept with it.
@@ -240,7 +241,7 @@ def evidence_in(facts: Iterable[Fact]) -> Digest:
 
 def stopped(store: Store, plan: Experiment, because: str) -> Verdict:
     """The verdict of a live experiment that somebody stops by hand."""
-    return LiveReading(plan, Source.of(store, plan)).verdict(aborted=because)
+    return LiveTest(plan, Source.of(store, plan)).verdict(aborted=because)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,7 @@ def again(store: Store, plan: Experiment, verdict: Verdict) -> Again:
     sample: Digest = verdict.live.get("sample") or ""
     listed = [(kind, key) for kind, key in store.get(sample)["read"]] if sample else []
     known = {kind: facts_by_key(store, kind, [key for each, key in listed if each == kind]) for kind, _ in listed}
-    reading, (after, until) = LiveReading(plan, source), source.span(store)
+    reading, (after, until) = LiveTest(plan, source), source.span(store)
     for kind, key in listed:
         fact = known[kind].get(key)
         if fact is None:
@@ -285,7 +286,7 @@ def again(store: Store, plan: Experiment, verdict: Verdict) -> Again:
 
 def _read_now(store: Store, plan: Experiment, source: Source, count: int) -> list[tuple[str, str]]:
     """What one would read today, up to so many."""
-    reading = LiveReading(plan, source)
+    reading = LiveTest(plan, source)
     for fact in source.arrivals(store, reading.metric):
         if len(reading.facts) == count:
             break
@@ -293,4 +294,4 @@ def _read_now(store: Store, plan: Experiment, source: Source, count: int) -> lis
     return [(fact.kind, fact.key) for fact in reading.facts]
 
 
-__all__ = ["LiveReading", "Source", "again", "concluded", "is_live", "planned", "registered", "stopped"]
+__all__ = ["LiveTest", "Source", "again", "concluded", "is_live", "planned", "registered", "stopped"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.evaluate import Bench
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.experiment import RuleChoice
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.estimates import Interval, exact_rate
@@ -33,41 +34,32 @@ async def play(
     playbook: Playbook,
     tasks: Dataset,
     metric: Metric,
-    bench: Bench,
+    context: EvaluationContext,
     *,
     times: int = 1,
     alpha: float = 0.05,
-    rule: str | Mapping[str, Any] | None = None,
+    rule: RuleChoice = None,
     watch: Callable[[Verdict], None] | None = None,
 ) -> Sentinel:
     """Compare a playbook with itself so many times more, each time with runs of its own in both arms."""
-    played = sum(1 for _ in bench.store.facts(Query(kind="sentinel", subject=playbook.digest)))
+    played = sum(1 for _ in context.store.facts(Query(kind="sentinel", subject=playbook.digest)))
     for turn in range(played, played + times):
-        verdict = await compare(
-            playbook,
-            playbook,
-            tasks,
-            metric,
-            bench,
-            alpha=alpha,
-            seed=turn,
-            rule=rule,
-            first_replicates=(2 * turn, 2 * turn + 1),
-        )
+        options = Comparing(alpha=alpha, seed=turn, rule=rule, first_replicate=(2 * turn, 2 * turn + 1))
+        verdict = await run_experiment(playbook, playbook, tasks, metric, context, options)
         body = {"finding": verdict.finding, "alpha": alpha, "dataset": tasks.digest, "metric": metric.name}
         fact = Fact(
             kind="sentinel",
             key=verdict.experiment,
             subject=playbook.digest,
-            at=bench.clock(),
-            by=bench.by,
+            at=context.clock(),
+            by=context.by,
             body=body,
             value=float(verdict.finding == "superior"),
         )
-        bench.store.append([fact])
+        context.store.append([fact])
         if watch:
             watch(verdict)
-    return sentinel(bench.store, alpha)
+    return sentinel(context.store, alpha)
 
 
 def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.cells import FEW, Cell
 from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.experiment import Experiment
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, short
+from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.stats.multiplicity import e_bh, holm
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
 
-AT_A_TIME = 1_000
-"""So many facts are asked for by their keys at once."""
-
-ENTRIES = ("turn", "call", "decision", "child", "failure")
-"""What a run was told and a metric may have looked at."""
-
 Status: TypeAlias = Literal["running", "completed", "aborted"]
+
+
+NOT_STORED = ("is_final", "ranking", "replays")
+"""Fields of a verdict that go with it and are no part of the recorded fact."""
+
+FEW_CANDIDATES = 10
+"""Up to so many candidates the chance of any false winner is kept; among more, the share of false ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,13 @@ class Verdict:
     """Of a live verdict, whose units are pairs of outcomes: where those came from, how many units each arm had, of how
     many an outcome was known, and the digest of the list of all that was read."""
 
+    is_final: bool = field(default=True, compare=False)
+    """Whether it is the recorded answer; a live comparison that is not decided yet also returns what it has so far."""
+    ranking: Ranking | None = field(default=None, compare=False, repr=False)
+    """Of the best of several candidates: all of them."""
+    replays: ReplayedRuns | None = field(default=None, compare=False, repr=False)
+    """Of a verdict about replays that was just given: how far they can be trusted, and which runs were left out."""
+
     @property
     def things(self) -> str:
         """What was read."""
@@ -126,9 +134,11 @@ class Verdict:
         return html_table(title, rows if self.tasks else [("because", self.because)], note=note)
 
     def body(self) -> Json:
-        told = asdict(self)
+        body = asdict(replace(self, ranking=None, replays=None))
+        for name in NOT_STORED:
+            del body[name]
         listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
-        return {**told, **listed, "unscored": list(self.unscored)}
+        return {**body, **listed, "unscored": list(self.unscored)}
 
     @classmethod
     def from_body(cls, body: Json) -> Verdict:
@@ -144,6 +154,44 @@ class Verdict:
         for fact in store.facts(Query(kind="verdict", key=experiment)):
             return cls.from_body(fact.body)
         raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate:
+    """One of several candidates: its verdict, its p-value among all, and whether it is better when all are counted."""
+
+    verdict: Verdict
+    adjusted: float
+    better: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates by how much better they seem, and what keeps the error rate `alpha` of all of them together.
+
+    "holm": the chance that any is called better that is not. "e-bh": the expected share of those among all called
+    better. Both hold although all meet the same baseline on the same tasks.
+    """
+
+    control: Literal["holm", "e-bh"]
+    alpha: float
+    candidates: tuple[RankedCandidate, ...]
+
+    def document(self) -> Json:
+        rows = [{**each.verdict.body(), "adjusted": each.adjusted, "better": each.better} for each in self.candidates]
+        return {"control": self.control, "alpha": self.alpha, "candidates": rows}
+
+
+def rank(verdicts: Sequence[Verdict], alpha: float) -> Verdict:
+    """The verdict of the best of several candidates, with the ranking of all, whose errors together are controlled."""
+    few = len(verdicts) <= FEW_CANDIDATES
+    if few:
+        corrected = holm([1.0 if each.finding == "invalid" or each.p is None else each.p for each in verdicts], alpha)
+    else:
+        corrected = e_bh([0.0 if each.finding == "invalid" or each.e is None else each.e for each in verdicts], alpha)
+    ranked = map(RankedCandidate, verdicts, corrected.p, corrected.rejected)
+    by_gain = sorted(ranked, key=lambda each: (each.better, each.verdict.gain), reverse=True)
+    return replace(by_gain[0].verdict, ranking=Ranking("holm" if few else "e-bh", alpha, tuple(by_gain)))
 
 
 def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None, things: str = "") -> str:
@@ -169,96 +217,6 @@ def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None,
 def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     """Every verdict about a candidate, oldest first."""
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
-
-
-def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of all that is recorded of cells, of how their runs ended and of what those were told, in their order.
-
-    Cells without a score are not recorded.
-    """
-    scored = [cell for cell in cells if cell.value is not None]
-    kept = facts_by_key(store, "cell", [cell.key for cell in scored])
-    ended = ends(store, [cell.run for cell in scored if cell.run])
-    told = answers(store, [cell.run for cell in scored if cell.run])
-    whole = hashlib.blake2b(digest_size=32)
-    for cell in scored:
-        for fact in (kept.get(cell.key), *ended.get(cell.run, ())):
-            whole.update(line_of(fact))
-        whole.update(told.get(cell.run, b""))
-    return f"b2:{whole.hexdigest()}"
-
-
-def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
-    """The digest of what each run, and those that it opened, was told."""
-    kinds = [kind for kind in ENTRIES if any(store.facts(Query(kind=kind, limit=1)))]
-    wholes: dict[str, hashlib.blake2b] = {}
-    opened: dict[str, dict[str, None]] = {}
-    asked = dict.fromkeys(runs)
-    every = list(asked)
-    while asked:
-        for run in asked:
-            wholes[run], opened[run] = hashlib.blake2b(digest_size=32), {}
-        first = _first(store, asked)
-        for kind in kinds:
-            for fact in _entries(store, kind, asked, first):
-                wholes[fact.subject].update(line_of(fact, *fact.tags))
-                if kind == "child":
-                    opened[fact.subject][fact.body["run"]] = None
-        asked = dict.fromkeys(child for run in asked for child in opened[run] if child not in wholes)
-
-    def whole(run: str) -> bytes:
-        told = wholes[run].copy()
-        for child in opened[run]:
-            told.update(whole(child))
-        return told.digest()
-
-    return {run: whole(run) for run in every}
-
-
-def _entries(store: Store, kind: str, runs: Collection[str], first: int | None) -> Iterator[Fact]:
-    """What few runs were told is asked for one by one; of more, all that there is since the first is looked through."""
-    if len(runs) <= FEW:
-        for run in runs:
-            yield from store.facts(Query(kind=kind, subject=run))
-    else:
-        yield from (fact for fact in store.facts(Query(kind=kind, after=first)) if fact.subject in runs)
-
-
-def _first(store: Store, runs: Collection[str]) -> int | None:
-    """The number of the fact that the first of many runs began with, if all are known to have begun."""
-    if len(runs) <= FEW:
-        return None
-    starts = facts_by_key(store, "start", list(runs))
-    return min(fact.number for fact in starts.values()) if len(starts) == len(runs) else None
-
-
-def line_of(fact: Fact | None, *more: str) -> bytes:
-    """All that is recorded of a fact, as it goes into a digest."""
-    told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
-    return f"{canonical(told)}\n".encode()
-
-
-def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
-    """How runs ended, each as often as it did, the last time last: one that was not completed may be taken up again."""
-    found: dict[str, list[Fact]] = {}
-    asked, time = dict.fromkeys(runs), 1
-    while asked:
-        names = {run if time == 1 else f"{run}@{time}": run for run in asked}
-        known = facts_by_key(store, "run", list(names))
-        for name, fact in known.items():
-            found.setdefault(names[name], []).append(fact)
-        asked = dict.fromkeys(names[name] for name, fact in known.items() if fact.body.get("status") != "completed")
-        time += 1
-    return found
-
-
-def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
-    """Those of the facts that are there."""
-    found: dict[str, Fact] = {}
-    for start in range(0, len(keys), AT_A_TIME):
-        some = list(keys[start : start + AT_A_TIME])
-        found |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
-    return found
 
 
 def begin(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
@@ -322,14 +280,16 @@ def found(store: Store, beginning: str) -> Digest:
 
 __all__ = [
     "Finding",
+    "RankedCandidate",
+    "Ranking",
     "Standing",
     "Status",
     "Verdict",
     "begin",
-    "evidence_of",
     "found",
     "in_words",
     "kept",
+    "rank",
     "standing",
     "standings",
     "verdicts",

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.error_budget import Rule, Terms, reserved
-from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.live import LiveReading, Source, concluded, planned, registered
+from seedbed.experiments.error_budget import BudgetTerms, reserved
+from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.live import LiveTest, Source, concluded, planned, registered
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
@@ -81,7 +81,7 @@ class Asked:
 
     metric: str = "rating"
     alpha: float | None = None
-    terms: Terms | None = None
+    terms: BudgetTerms | None = None
     conclude: bool = False
     """Whether there is to be a verdict now, decided or not."""
 
@@ -185,7 +185,7 @@ def _register(
     draft = partial(planned, source, control, candidate, asked.metric)
     if asked.terms:
 
-        def paid(alpha: float, _: Rule) -> Experiment:
+        def paid(alpha: float, _: RuleChoice) -> Experiment:
             return draft(alpha=alpha, channel=channel)
 
         plan = reserved(store, channel, asked.terms, paid, None, by=library.by, clock=library.clock)
@@ -199,7 +199,7 @@ def _standing(library: Library, channel: str, source: Source, plan: Experiment, 
     store = library.store
     with suppress(NotFound):
         return _shown(channel, Verdict.recall(store, plan.digest), final=True)
-    reading = LiveReading(plan, source)
+    reading = LiveTest(plan, source)
     reading.read(source.arrivals(store, asked.metric))
     if reading.ended or asked.conclude:
         return _shown(channel, concluded(store, reading, by=library.by, clock=library.clock), final=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.experiments.evidence import CLAIMS, Certificate
+from seedbed.experiments.certificate import CLAIMS, Certificate
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.replay.coverage import STEPS, rows, summary
 from seedbed.experiments.verdict import Verdict, in_words

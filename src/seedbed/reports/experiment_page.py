@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.evidence import Certificate
+from seedbed.experiments.certificate import Certificate
 from seedbed.experiments.replay.coverage import STEPS, rows, summary
 from seedbed.reports import experiment as written
 from seedbed.reports.experiment import Account, Names, Row, signed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import BETTER, SORTER, WORKSPACE, Seedbed, held, keeps_promise, tasks, write
 
-from seedbed.experiments.experiment import NAMES
+from seedbed.experiments.experiment import RULE_NAMES
 
 COMPARE = ("compare", "sorter.yaml", "better.yaml", "--on", "tasks.jsonl")
 SAME = ("compare", "sorter.yaml", "same.yaml", "--on", "tasks.jsonl")
@@ -38,7 +38,7 @@ def facts(kind: str) -> int:
 def test_any_rule_can_be_registered(rule: str, seedbed: Seedbed) -> None:
     known = ("--discordance", "0.5") if rule == "sprt" else ()
     done = seedbed(*COMPARE, "--rule", rule, "--effect", "0.3", *known, "--json")
-    assert (done.code, done.json["finding"], done.json["rule"]) == (0, "superior", NAMES[rule])
+    assert (done.code, done.json["finding"], done.json["rule"]) == (0, "superior", RULE_NAMES[rule])
     assert keeps_promise(done.json, "compare")
 
 

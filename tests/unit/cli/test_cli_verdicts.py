@@ -11,11 +11,10 @@ from rich.console import Console, RenderableType
 
 from seedbed.cli.views import verdict as verdicts
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.candidates import Place, Ranking
 from seedbed.experiments.replay.estimate import Estimate
-from seedbed.experiments.replay.fidelity import Agreement, Fidelity
-from seedbed.experiments.replay.replay import Answerable
-from seedbed.experiments.verdict import Finding, Verdict
+from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
+from seedbed.experiments.replay.replay import ReplayableTasks
+from seedbed.experiments.verdict import Finding, RankedCandidate, Ranking, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.exact import ExactMcNemar
 
@@ -104,7 +103,7 @@ def test_names_cannot_command_the_terminal() -> None:
 @pytest.mark.parametrize(("control", "promise"), [("holm", "the chance that any"), ("e-bh", "the expected share")])
 def test_a_ranking_says_what_its_error_rate_is_of(control: Any, promise: str) -> None:
     other = replace(VERDICT, candidate=OLD, finding="inconclusive")
-    ranking = Ranking(control, 0.05, (Place(VERDICT, 0.01, True), Place(other, 0.4, False)))
+    ranking = Ranking(control, 0.05, (RankedCandidate(VERDICT, 0.01, True), RankedCandidate(other, 0.4, False)))
     lines = shown(verdicts.ranking_view(ranking, {NEW: "new.yaml", OLD: "old.yaml"})).splitlines()
     first, second = (next(line for line in lines if name in line) for name in ("new.yaml", "old.yaml"))
     assert "✓ better" in first
@@ -113,9 +112,9 @@ def test_a_ranking_says_what_its_error_rate_is_of(control: Any, promise: str) ->
 
 
 def test_a_replay_says_how_far_it_can_be_trusted_and_what_is_missing() -> None:
-    agreement = Agreement(agreed=3, missed=0, rate=exact_rate(3, 4))
+    agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
-    found = Answerable(Dataset(()), {"replay of x": "not replayable: no such turn"}, {"substituted": 2})
+    found = ReplayableTasks(Dataset(()), {"replay of x": "not replayable: no such turn"}, {"substituted": 2})
     text = shown(verdicts.replay_view(VERDICT, fidelity, found, RULE, ("old", "new")))
     for told in ("75%", "2 substituted", "1 run that", "not replayable: no such turn", "--mode fork:1"):
         assert told in text
@@ -143,8 +142,8 @@ def test_an_estimate_whose_replays_do_not_count_says_why() -> None:
         failed=1,
         spent_usd=2.0,
     )
-    agreement = Agreement(agreed=3, missed=0, rate=exact_rate(3, 4))
+    agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
-    text = shown(verdicts.estimate_view(estimate, fidelity, Answerable(Dataset(()), {}, {}), ("old", "new")))
+    text = shown(verdicts.estimate_view(estimate, fidelity, ReplayableTasks(Dataset(()), {}, {}), ("old", "new")))
     for told in ("too few live runs", "not known", "[+0.250, +0.750]", "at least 20 live runs", "1 run", "75%"):
         assert told in text

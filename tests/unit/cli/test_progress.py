@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seedbed.cli import output, progress
-from seedbed.evaluation.evaluate import Cell
+from seedbed.evaluation.cells import Cell
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.exact import ExactMcNemar
 

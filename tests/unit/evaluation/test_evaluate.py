@@ -15,9 +15,12 @@ import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Cell, Scorecard, evaluate, seed_of
+from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
+from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run

@@ -47,19 +47,12 @@ def demos(found: Evolution, how: str) -> list[list[Any]]:
     return [list(found.pool.playbooks[place].demos["answer"]) for place in places]
 
 
-@pytest.fixture
-def dspy() -> Any:
-    return pytest.importorskip("dspy")
-
-
-@pytest.mark.usefixtures("dspy")
 class TestContract(OptimizerContract):
     @pytest.fixture
     def make(self) -> Make:
         return lambda means: DSPy(sets=6)
 
 
-@pytest.mark.usefixtures("dspy")
 async def test_it_shows_the_agent_its_own_good_runs_and_known_answers() -> None:
     found = await searched(DSPy(demos=2, labelled=4, sets=3))
     (labelled,) = demos(found, "labelled examples")
@@ -75,7 +68,6 @@ async def test_it_shows_the_agent_its_own_good_runs_and_known_answers() -> None:
     assert found.ended == "the optimizer had nothing more to offer"
 
 
-@pytest.mark.usefixtures("dspy")
 async def test_without_labels_only_runs_that_went_well_are_shown() -> None:
     found = await searched(DSPy(demos=3, labelled=0, sets=2))
     shown = {demo.output for some in demos(found, "bootstrapped examples") for demo in some}
@@ -83,7 +75,6 @@ async def test_without_labels_only_runs_that_went_well_are_shown() -> None:
     assert shown <= {f"answer r{n}" for n in range(0, 8, 2)}
 
 
-@pytest.mark.usefixtures("dspy")
 async def test_it_leaves_the_terminal_alone(capfd: pytest.CaptureFixture[str]) -> None:
     await searched(DSPy(sets=2))
     assert capfd.readouterr() == ("", "")
@@ -95,7 +86,6 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         DSPy().begin(Search(playbook(), READ.tasks, Pool([], [])))
 
 
-@pytest.mark.usefixtures("dspy")
 def test_what_it_cannot_search_from_is_said_at_once() -> None:
     with pytest.raises(PlaybookError, match="no demos that may evolve"):
         DSPy().begin(Search(playbook(locked=["demos"]), READ.tasks, Pool([], [])))

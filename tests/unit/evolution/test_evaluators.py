@@ -13,8 +13,8 @@ from search_samples import tasks
 
 from seedbed.errors import QuotaSpent
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import EvaluationContext, TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench, Item
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, cost_of, known_cells
@@ -28,7 +28,7 @@ from seedbed.storage.store import Query, now
 from seedbed.testing.optimizer import told
 from seedbed.workspace import Workspace
 
-ITEMS: list[Item] = [(task, 0) for task in tasks(4, "t")]
+ITEMS: list[TaskReplicate] = [(task, 0) for task in tasks(4, "t")]
 
 
 def paid_by(arena: Any, work: Any, ledger: Ledger | None = None) -> Any:
@@ -101,20 +101,21 @@ async def test_also_a_run_that_failed_did_cost_something() -> None:
 async def test_if_one_of_those_at_work_elsewhere_fails_the_others_are_ended() -> None:
     ended, begun = [], asyncio.Event()
 
-    async def elsewhere(
-        playbook: Playbook, plan: Sequence[Item], metrics: Any, its: Bench, ledger: Ledger
-    ) -> AsyncGenerator[Sequence[Cell], None]:
-        try:
-            if playbook == agent("a"):
-                await begun.wait()
-                raise QuotaSpent("enough for today")
-            begun.set()
-            await asyncio.Event().wait()
-            yield []
-        finally:
-            ended.append(playbook)
+    class Remote:
+        async def cells(
+            self, playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Any, context: EvaluationContext
+        ) -> AsyncGenerator[Sequence[Cell], None]:
+            try:
+                if playbook == agent("a"):
+                    await begun.wait()
+                    raise QuotaSpent("enough for today")
+                begun.set()
+                await asyncio.Event().wait()
+                yield []
+            finally:
+                ended.append(playbook)
 
-    arena = RunEvaluator(replace(bench(MemoryStore()), elsewhere=elsewhere), [ExactMatch()])
+    arena = RunEvaluator(replace(bench(MemoryStore()), remote=Remote()), [ExactMatch()])
     items = [(task, 0) for task in numbers(3)]
     with pytest.raises(QuotaSpent):
         await paid_by(arena, [(agent("a"), items), (agent("b"), items)])

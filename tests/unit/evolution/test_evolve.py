@@ -10,8 +10,8 @@ from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searc
 from search_samples import planned, right, tasks
 
 from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Cell
 from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf

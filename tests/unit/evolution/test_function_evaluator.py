@@ -10,8 +10,8 @@ from search_samples import START, tasks
 
 from seedbed.errors import SeedbedError, SettingsError
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics.metric import Score
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure, PaidCells, ScoringFunction, known_cells
 from seedbed.playbooks.playbook import Playbook
@@ -20,7 +20,7 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 
 TASKS = tasks(5, "t")
-ITEMS: list[Item] = [(task, replicate) for task in TASKS for replicate in range(2)]
+ITEMS: list[TaskReplicate] = [(task, replicate) for task in TASKS for replicate in range(2)]
 WORK = [(book(0), ITEMS), (book(1), ITEMS)]
 
 

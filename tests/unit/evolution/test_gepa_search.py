@@ -35,8 +35,6 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.testing import OptimizerContract
 from seedbed.testing.optimizer import BANK, Make
 
-pytest.importorskip("gepa")
-
 WORDS = ("alpha", "beta", "gamma", "delta")
 READ = Dataset(tuple(Task(f"r{n}", {"n": str(n)}, WORDS[n % 4]) for n in range(8)))
 DECIDING = Dataset(tuple(Task(f"s{n}", {"n": str(n)}, WORDS[n % 4]) for n in range(12)))

@@ -7,7 +7,7 @@ from front_samples import Named, opened, point, values
 
 from seedbed.errors import PlaybookError
 from seedbed.evolution.protocols import Offer, Search
-from seedbed.evolution.variation.offspring import Offspring
+from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 

@@ -14,8 +14,8 @@ from search_samples import tasks
 
 from seedbed.errors import BudgetSpent
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import Item
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, Work
 from seedbed.evolution.payments import Payments
@@ -26,11 +26,11 @@ from seedbed.storage.store import Query
 
 NAME = "b2:" + "5" * 64
 TASKS = tasks(6, "t")
-ITEMS: list[Item] = [(task, 0) for task in TASKS]
+ITEMS: list[TaskReplicate] = [(task, 0) for task in TASKS]
 BOTH = Budget(runs=18, usd=5.0)
 
 
-def work(*books: int, items: Sequence[Item] = ITEMS) -> list[Work]:
+def work(*books: int, items: Sequence[TaskReplicate] = ITEMS) -> list[Work]:
     return [(book(number), items) for number in books]
 
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
-from seedbed.evolution.variation.selection import lexicase, pareto, rank, roulette, tournament
+from seedbed.evolution.optimizers.selection import pareto, rank, roulette, tournament
 
 MANY = 20_000
 METHODS: dict[str, Callable[..., Any]] = {
     "tournament": lambda table, count, rng: tournament(np.abs(table).sum(axis=1), count, rng),
     "roulette": lambda table, count, rng: roulette(np.abs(table).sum(axis=1), count, rng),
     "rank": lambda table, count, rng: rank(np.abs(table).sum(axis=1), count, rng),
-    "lexicase": lexicase,
     "pareto": pareto,
 }
 
@@ -101,51 +100,6 @@ def test_unknown_fitness_is_the_least(draw: Callable[..., Any]) -> None:
 # By all tasks
 
 
-def test_lexicase_finds_the_specialist_whose_average_is_the_lowest() -> None:
-    table = [[0.9, 0.9, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    drawn = shares(lexicase(table, 3_000, chance(), epsilon=0.0), 3)
-    assert drawn == pytest.approx([1 / 3, 1 / 3, 1 / 3], abs=0.04)
-
-
-def test_what_is_nearly_the_best_passes() -> None:
-    table = [[1.0, 0.0], [0.95, 1.0]]
-    assert shares(lexicase(table, 1_000, chance(), epsilon=0.0), 2) == pytest.approx([0.5, 0.5], abs=0.06)
-    assert set(lexicase(table, 200, chance(), epsilon=0.1).tolist()) == {1}
-
-
-@given(tables, st.integers(0, 99))
-def test_lexicase_draws_nobody_who_is_worse_at_every_task(table: list[list[float]], seed: int) -> None:
-    known = np.nan_to_num(np.array(table), nan=-9.0)
-    for place in lexicase(table, 5, chance(seed), epsilon=0.0):
-        assert not any((other > known[place]).all() for other in known)
-
-
-def alike(seed: int) -> list[list[float]]:
-    """Many tasks at which nearly all do the same, and one or the other fails."""
-    return (-1.0 * (chance(seed).random((12, 40)) < 0.03)).tolist()
-
-
-@given(tables | st.integers(0, 999).map(alike), st.integers(0, 99))
-def test_lexicase_is_that_of_one_task_after_another(table: list[list[float]], seed: int) -> None:
-    """Many tasks are looked at together only to be quick."""
-    rows = [[-np.inf if np.isnan(value) else value for value in row] for row in table]
-    telling = [task for task in range(len(rows[0])) if len({row[task] for row in rows}) > 1]
-    rng = chance(seed)
-    order = rng.permutation(np.array(telling, dtype=np.intp))
-    left = list(range(len(rows)))
-    for task in order:
-        scores = np.array([rows[place][task] for place in left])
-        middle = np.median(scores)
-        nearly = np.median(abs(scores - middle)) if np.isfinite(middle) else 0.0
-        left = [place for place in left if rows[place][task] >= scores.max() - nearly]
-    assert lexicase(table, 1, chance(seed)).tolist() == [int(rng.choice(np.array(left)))]
-
-
-def test_copies_share_what_one_of_them_would_have() -> None:
-    table = [[1.0] * 50, [1.0] * 50, [0.0] * 50]
-    assert shares(lexicase(table, 2_000, chance()), 3) == pytest.approx([0.5, 0.5, 0.0], abs=0.04)
-
-
 def test_pareto_draws_by_how_often_somebody_is_the_best() -> None:
     """Sure of the scores, it is the share of tasks at which each is the best."""
     table = [[0.9, 0.1, 0.1, 0.1], [0.1, 0.9, 0.9, 0.1], [0.1, 0.1, 0.1, 0.9], [0.5, 0.5, 0.5, 0.5]]
@@ -198,7 +152,6 @@ def test_what_tasks_are_hard_is_learned_whoever_was_tried_on_them() -> None:
 def test_of_candidates_of_whom_nothing_is_known_anybody_is_drawn() -> None:
     unknown = np.full((2, 3), np.nan)
     assert shares(pareto(unknown, MANY, chance()), 2) == near([0.5, 0.5])
-    assert shares(lexicase(unknown, 2_000, chance()), 2) == pytest.approx([0.5, 0.5], abs=0.04)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +161,7 @@ def test_of_candidates_of_whom_nothing_is_known_anybody_is_drawn() -> None:
         (lambda: tournament([1.0], 1, chance(), size=0), "size: found 0; expected at least 1"),
         (lambda: roulette([-1.0, 2.0], 1, chance()), "fitness: found -1 to 2; expected finite numbers from 0"),
         (lambda: rank([1.0], 1, chance(), pressure=3), "pressure: found 3; expected 1 to 2"),
-        (lambda: lexicase([1.0], 1, chance()), r"scores: found shape \(1,\); expected a row for each"),
+        (lambda: pareto([1.0], 1, chance()), r"scores: found shape \(1,\); expected a row for each"),
         (lambda: pareto([[]], 1, chance()), r"scores: found shape \(1, 0\)"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from loop_samples import agent, bench, count, numbers, searched
 
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
-from seedbed.evaluation.evaluate import Bench, all_cells
+from seedbed.evaluation.context import EvaluationContext
+from seedbed.evaluation.evaluate import all_cells
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.variation.operators import reworded
@@ -55,7 +57,7 @@ class Greedy(ScriptedChat):
         return result
 
 
-def greedy(store: Store, number: int, taken: list[int]) -> Bench:
+def greedy(store: Store, number: int, taken: list[int]) -> EvaluationContext:
     card = {"use": f"{__name__}.Greedy", "args": {"replies": {".": "hm"}, "seed": number, "taken": []}}
     settings = Settings(by="ada", models={"oracle": card})
     models = Registry(settings.models)
@@ -66,7 +68,7 @@ def greedy(store: Store, number: int, taken: list[int]) -> Bench:
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
-    return Bench(store, performed, lambda _: {"oracle": "1"}, "ada", at_once=5)
+    return EvaluationContext(store, performed, lambda _: {"oracle": "1"}, "ada", at_once=5)
 
 
 def used(store: Store) -> int:
@@ -181,7 +183,7 @@ async def test_other_processes_take_no_more_tokens_than_there_are_slices_of(limi
     space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
     ledger = Ledger(limit_tokens=limit, kept=0.0)
     try:
-        cells = await all_cells(book, plan, [ExactMatch()], space.bench_on("2"), ledger)
+        cells = await all_cells(book, plan, [ExactMatch()], replace(space.context_on("2"), ledger=ledger))
         assert used(space.store) == ledger.spent_tokens <= limit
         assert sum(cell.tokens for cell in cells) >= limit - 150
         assert ledger.is_short

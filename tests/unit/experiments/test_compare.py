@@ -14,8 +14,9 @@ from seedbed.errors import BudgetSpent, DatasetError, QuotaSpent, SeedbedError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.stats.rule import Answer
@@ -36,7 +37,7 @@ def registered(store: Any) -> list[Experiment]:
 
 async def test_a_candidate_that_knows_more_is_superior_and_the_tasks_are_not_all_needed() -> None:
     store = MemoryStore()
-    verdict = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store))
+    verdict = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store))
     assert verdict.finding == "superior"
     assert (verdict.control, verdict.candidate, verdict.dataset) == (NONE.digest, ALL.digest, FORTY.digest)
     assert (verdict.control_mean, verdict.candidate_mean, verdict.difference) == (0.0, 1.0, 1.0)
@@ -48,14 +49,14 @@ async def test_a_candidate_that_knows_more_is_superior_and_the_tasks_are_not_all
 
 
 async def test_a_candidate_that_knows_less_is_inferior() -> None:
-    verdict = await compare(ALL, NONE, FORTY, ExactMatch(), bench(MemoryStore()))
+    verdict = await run_experiment(ALL, NONE, FORTY, ExactMatch(), bench(MemoryStore()))
     assert verdict.finding == "inferior"
     assert verdict.losses == verdict.tasks < 40
     assert verdict.difference == -1.0
 
 
 async def test_too_small_a_difference_is_inconclusive_after_all_tasks() -> None:
-    verdict = await compare(agent(".*[0-8]"), ALL, numbers(20), ExactMatch(), bench(MemoryStore()))
+    verdict = await run_experiment(agent(".*[0-8]"), ALL, numbers(20), ExactMatch(), bench(MemoryStore()))
     assert (verdict.finding, verdict.tasks, verdict.wins, verdict.losses) == ("inconclusive", 20, 2, 0)
     assert verdict.p is not None
     assert verdict.p > 0.05
@@ -63,15 +64,15 @@ async def test_too_small_a_difference_is_inconclusive_after_all_tasks() -> None:
 
 async def test_a_playbook_against_itself_is_a_tie_on_every_task_and_paid_once() -> None:
     store = MemoryStore()
-    verdict = await compare(SOME, SOME, FORTY, ExactMatch(), bench(store))
+    verdict = await run_experiment(SOME, SOME, FORTY, ExactMatch(), bench(store))
     assert (verdict.finding, verdict.ties, verdict.difference) == ("inconclusive", 40, 0.0)
     assert count(store, "run") == 40
 
 
 async def test_a_stricter_error_rate_asks_for_more_tasks() -> None:
     store = MemoryStore()
-    loose = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store), alpha=0.2)
-    strict = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store), alpha=0.001)
+    loose = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store), Comparing(alpha=0.2))
+    strict = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store), Comparing(alpha=0.001))
     assert loose.tasks < strict.tasks
     assert (loose.alpha, strict.alpha) == (0.2, 0.001)
     assert strict.p is not None
@@ -82,7 +83,7 @@ async def test_a_run_that_fails_counts_as_the_experiment_says() -> None:
     """Leaving out the tasks at which one arm fails would favour the arm that fails."""
     store = MemoryStore()
     patchy = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
-    verdict = await compare(NONE, ALL, numbers(20), ExactMatch(), bench(store, oracle=patchy))
+    verdict = await run_experiment(NONE, ALL, numbers(20), ExactMatch(), bench(store, oracle=patchy))
     (plan,) = registered(store)
     assert plan.failure_counts_as == 0.0
     for name, sign in zip(plan.order, verdict.outcomes, strict=False):
@@ -99,7 +100,7 @@ async def test_everything_is_registered_before_the_first_run() -> None:
     async def look(playbook: Playbook, task: Task, seed: int) -> None:
         known.append(registered(store))
 
-    verdict = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store, look))
+    verdict = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store, look))
     (plan,) = known[0]
     assert plan.digest == verdict.experiment
     assert set(plan.order) == {task.id for task in FORTY}
@@ -115,7 +116,7 @@ async def test_tasks_are_begun_in_the_registered_order_with_the_same_seed_in_bot
         begun.append(task.id)
         seeds.setdefault(task.id, set()).add(seed)
 
-    await compare(SOME, agent("[0-5]|1."), numbers(20), ExactMatch(), bench(store, on_event))
+    await run_experiment(SOME, agent("[0-5]|1."), numbers(20), ExactMatch(), bench(store, on_event))
     (plan,) = registered(store)
     assert begun == [name for name in plan.order for _ in range(2)]
     assert {len(each) for each in seeds.values()} == {1}
@@ -129,7 +130,9 @@ async def test_answers_are_read_in_the_registered_order_even_if_later_ones_come_
     door = Doorkeeper()
     told: list[Answer] = []
     work = asyncio.ensure_future(
-        compare(SOME, agent("[3-9]|1."), numbers(20), ExactMatch(), bench(store, door, at_once=6), watch=told.append)
+        run_experiment(
+            SOME, agent("[3-9]|1."), numbers(20), ExactMatch(), bench(store, door, at_once=6), watch=told.append
+        )
     )
     while not work.done():
         await door.let_go_on(choose)
@@ -144,7 +147,7 @@ async def test_answers_are_read_in_the_registered_order_even_if_later_ones_come_
 
 async def test_one_run_at_a_time_is_enough() -> None:
     door = Doorkeeper()
-    work = asyncio.ensure_future(compare(NONE, ALL, FORTY, ExactMatch(), bench(MemoryStore(), door, at_once=1)))
+    work = asyncio.ensure_future(run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(MemoryStore(), door, at_once=1)))
     while not work.done():
         await door.let_go_on(min)
     assert work.result().finding == "superior"
@@ -157,12 +160,12 @@ async def test_one_run_at_a_time_is_enough() -> None:
 async def test_a_verdict_stands_and_is_not_paid_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'seedbed.db'}"
     store = open_store(url)
-    verdict = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store))
+    verdict = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store))
     runs = count(store, "run")
     store.close()
     again = open_store(url)
     told: list[Answer] = []
-    assert await compare(NONE, ALL, FORTY, ExactMatch(), bench(again), watch=told.append) == verdict
+    assert await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(again), watch=told.append) == verdict
     assert (count(again, "run"), count(again, "verdict"), told) == (runs, 1, [])
     again.close()
 
@@ -171,7 +174,7 @@ async def test_what_an_evaluation_paid_is_not_paid_again() -> None:
     store = MemoryStore()
     for playbook in (NONE, ALL):
         await evaluate(playbook, FORTY, ExactMatch(), bench(store))
-    verdict = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store))
+    verdict = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store))
     assert verdict.finding == "superior"
     assert count(store, "run") == 80
 
@@ -181,17 +184,17 @@ async def test_what_an_evaluation_paid_is_not_paid_again() -> None:
 )
 async def test_another_order_error_rate_or_dataset_is_another_experiment(otherwise: dict[str, Any]) -> None:
     store = MemoryStore()
-    first = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store))
+    first = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store))
     given = dict(otherwise)
-    other = await compare(NONE, ALL, given.pop("tasks", FORTY), ExactMatch(), bench(store), **given)
+    other = await run_experiment(NONE, ALL, given.pop("tasks", FORTY), ExactMatch(), bench(store), Comparing(**given))
     assert other.experiment != first.experiment
     assert count(store, "verdict") == len(registered(store)) == 2
 
 
 async def test_another_model_behind_the_same_name_is_another_experiment() -> None:
     store = MemoryStore()
-    first = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store))
-    other = await compare(NONE, ALL, FORTY, ExactMatch(), bench(store, identity="oracle 2"))
+    first = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store))
+    other = await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store, identity="oracle 2"))
     assert other.experiment != first.experiment
 
 
@@ -201,7 +204,7 @@ async def test_another_model_behind_the_same_name_is_another_experiment() -> Non
 async def test_an_interrupted_comparison_goes_on_as_the_same_experiment_and_pays_nothing_twice() -> None:
     store = MemoryStore()
     door = Doorkeeper()
-    work = asyncio.ensure_future(compare(SOME, ALL, FORTY, ExactMatch(), bench(store, door)))
+    work = asyncio.ensure_future(run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(store, door)))
     for _ in range(5):
         await door.let_go_on(max)
     work.cancel()
@@ -211,11 +214,11 @@ async def test_an_interrupted_comparison_goes_on_as_the_same_experiment_and_pays
     assert count(store, "cell") == 5
     assert count(store, "verdict") == 0
     interrupted = registered(store)
-    verdict = await compare(SOME, ALL, FORTY, ExactMatch(), bench(store))
+    verdict = await run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(store))
     assert [plan.digest for plan in interrupted] == [plan.digest for plan in registered(store)] == [verdict.experiment]
     paid = Counter((fact.subject, fact.body["inputs"]["n"]) for fact in store.facts(Query(kind="run")))
     assert set(paid.values()) == {1}
-    straight = await compare(SOME, ALL, FORTY, ExactMatch(), bench(MemoryStore()))
+    straight = await run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(MemoryStore()))
     assert verdict == replace(straight, evidence=verdict.evidence)  # which also tells when each was paid
 
 
@@ -228,10 +231,10 @@ async def test_a_spent_budget_ends_a_comparison_without_a_verdict_and_what_was_p
             raise QuotaSpent("no more than 9 runs")
 
     with pytest.raises(BudgetSpent):
-        await compare(SOME, ALL, FORTY, ExactMatch(), bench(store, pay))
+        await run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(store, pay))
     assert count(store, "verdict") == 0
     assert count(store, "cell") == 9
-    await compare(SOME, ALL, FORTY, ExactMatch(), bench(store))
+    await run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(store))
     paid = Counter((fact.subject, fact.body["inputs"]["n"]) for fact in store.facts(Query(kind="run")))
     assert set(paid.values()) == {1}
 
@@ -241,13 +244,13 @@ async def test_a_spent_budget_ends_a_comparison_without_a_verdict_and_what_was_p
 
 async def test_no_tasks_is_an_error() -> None:
     with pytest.raises(DatasetError, match="tasks: found none; expected at least one"):
-        await compare(NONE, ALL, Dataset(()), ExactMatch(), bench(MemoryStore()))
+        await run_experiment(NONE, ALL, Dataset(()), ExactMatch(), bench(MemoryStore()))
 
 
 async def test_an_error_rate_that_promises_nothing_is_refused_before_anything_is_paid() -> None:
     store = MemoryStore()
     with pytest.raises(SeedbedError, match=r"alpha: found 0\.7"):
-        await compare(NONE, ALL, FORTY, ExactMatch(), bench(store), alpha=0.7)
+        await run_experiment(NONE, ALL, FORTY, ExactMatch(), bench(store), Comparing(alpha=0.7))
     assert store.kinds() == {}
 
 
@@ -257,4 +260,4 @@ async def test_graded_scores_are_refused_by_a_rule_for_passes_and_failures() -> 
             return Score(0.3 if run.playbook == ALL.digest else 0.2)
 
     with pytest.raises(SeedbedError, match="as this rule is for scores of 0 or 1"):
-        await compare(NONE, ALL, FORTY, Graded(), bench(MemoryStore()))
+        await run_experiment(NONE, ALL, FORTY, Graded(), bench(MemoryStore()))

@@ -13,11 +13,11 @@ import pytest
 from seedbed.errors import RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import compare
-from seedbed.experiments.evidence import certificate, verify
-from seedbed.experiments.replay.coverage import coverage
-from seedbed.experiments.replay.history import History, history, past_runs
-from seedbed.experiments.replay.replay import Replayer, replayed
+from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.replay.coverage import measure_coverage
+from seedbed.experiments.replay.history import History, draw_history, find_past_runs
+from seedbed.experiments.replay.replay import Replayer, replay_context
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment import to_markdown
@@ -71,7 +71,7 @@ async def lived(space: Workspace, playbook: Playbook = A, count: int = 16) -> Hi
         except RunError:
             assert number == 13
     known = [Task(str(n), {"n": n}, "yes" if n % 2 == 0 else "no") for n in range(count)]
-    return history(past_runs(space.store, playbook=playbook.digest), by=["outcome"], known=known)
+    return draw_history(find_past_runs(space.store, playbook=playbook.digest), by=["outcome"], known=known)
 
 
 def is_sound(store: Store, verdict: Verdict) -> bool:
@@ -115,7 +115,7 @@ async def test_a_verdict_about_live_runs_has_no_such_flag_and_one_that_says_noth
     past = await lived(space)
     live = await space.compare(A, SAME, on=past.tasks, metric=ExactMatch())
     assert "replay_coverage" not in certificate(space.store, live.experiment).flags
-    silent = await compare(A, SAME, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
+    silent = await run_experiment(A, SAME, past.tasks, ExactMatch(), replay_context(space.context))
     proof = certificate(space.store, silent.experiment)
     assert (proof.problems, proof.coverage, proof.flags["replay_coverage"]) == ((), None, False)
 
@@ -199,6 +199,6 @@ async def test_a_sample_with_replays_of_other_runs_or_playbooks_is_not_covered_b
     sample = space.store.get(verdict.replay["sample"])
     first, second, *_ = sample["items"]
     swapped = {**sample, "items": [{**first, "candidate": second["candidate"]}]}
-    assert not coverage(space.store, swapped).answered
-    assert not coverage(space.store, {**swapped, "items": [{**first, "candidate": first["control"]}]}).answered
-    assert coverage(space.store, {**swapped, "items": [first]}).is_whole
+    assert not measure_coverage(space.store, swapped).answered
+    assert not measure_coverage(space.store, {**swapped, "items": [{**first, "candidate": first["control"]}]}).answered
+    assert measure_coverage(space.store, {**swapped, "items": [first]}).is_whole

@@ -18,9 +18,11 @@ from loop_samples import agent, bench, count, numbers
 
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments import evidence
-from seedbed.experiments.compare import abort, compare
-from seedbed.experiments.error_budget import Rule, Terms, error_budget, next_level
+from seedbed.experiments import certificate
+from seedbed.experiments.compare import abort, run_experiment
+from seedbed.experiments.error_budget import BudgetTerms, error_budget, next_level
+from seedbed.experiments.experiment import RuleChoice
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.multiplicity import ELond, Lord, e_from_p
@@ -30,15 +32,17 @@ from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Fact, Query, Store, now
 
 OLD, BETTER, WORSE = agent("[0-4]|1."), agent(".*"), agent("x")
-CAREFUL = Terms(control="e-lond")
+CAREFUL = BudgetTerms(control="e-lond")
 
 
 async def judged(store: Store, candidate: Playbook, first: int = 0, channel: str = "production") -> float:
-    verdict = await compare(OLD, candidate, numbers(30, first=first), ExactMatch(), bench(store), channel=channel)
+    verdict = await run_experiment(
+        OLD, candidate, numbers(30, first=first), ExactMatch(), bench(store), Comparing(channel=channel)
+    )
     return verdict.alpha
 
 
-def paid(store: Store, terms: Terms | None = None) -> list[float]:
+def paid(store: Store, terms: BudgetTerms | None = None) -> list[float]:
     """What each place in the line paid, of which everybody who computes it says the same."""
     budget = error_budget(store, "production", terms)
     places = list(store.facts(Query(kind="reservation", subject="production")))
@@ -71,7 +75,9 @@ async def test_a_comparison_that_is_repeated_or_goes_on_pays_once_and_at_the_sam
 async def test_asking_again_in_another_order_is_another_candidate_to_pay_for() -> None:
     store = MemoryStore()
     first = await judged(store, WORSE)
-    again = await compare(OLD, WORSE, numbers(30), ExactMatch(), bench(store), seed=1, channel="production")
+    again = await run_experiment(
+        OLD, WORSE, numbers(30), ExactMatch(), bench(store), Comparing(seed=1, channel="production")
+    )
     assert again.alpha < first
     assert error_budget(store, "production").balance().tested == 2
 
@@ -79,7 +85,7 @@ async def test_asking_again_in_another_order_is_another_candidate_to_pay_for() -
 async def test_other_channels_and_comparisons_for_none_cost_nothing_here() -> None:
     store = MemoryStore()
     await judged(store, WORSE, channel="staging")
-    await compare(OLD, WORSE, numbers(30), ExactMatch(), bench(store))
+    await run_experiment(OLD, WORSE, numbers(30), ExactMatch(), bench(store))
     balance = error_budget(store, "production").balance()
     assert (balance.tested, balance.waiting, balance.next_alpha) == (0, 0, Lord(alpha=0.05).next_alpha)
 
@@ -93,9 +99,13 @@ async def test_no_comparison_has_more_than_the_rate_of_the_budget_whatever_was_e
     candidates = [agent(f".*|{number}") for number in range(6)]
     for each in candidates:
         with pytest.raises(ZeroDivisionError):
-            await compare(OLD, each, numbers(90), ExactMatch(), bench(store, broken), channel="production")
+            await run_experiment(
+                OLD, each, numbers(90), ExactMatch(), bench(store, broken), Comparing(channel="production")
+            )
     for each in candidates:
-        verdict = await compare(OLD, each, numbers(90), ExactMatch(), bench(store), channel="production")
+        verdict = await run_experiment(
+            OLD, each, numbers(90), ExactMatch(), bench(store), Comparing(channel="production")
+        )
         assert verdict.finding == "superior"
     assert error_budget(store, "production").next_alpha > 0.05
     assert await judged(store, BETTER) == 0.05
@@ -108,7 +118,9 @@ async def test_one_that_was_begun_and_never_answered_has_used_its_level() -> Non
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), channel="production")
+        await run_experiment(
+            OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), Comparing(channel="production")
+        )
     balance = error_budget(store, "production").balance()
     assert (balance.tested, balance.waiting, balance.spent) == (0, 1, Lord(alpha=0.05).next_alpha)
 
@@ -136,7 +148,9 @@ def race(url: str, candidates: list[Playbook]) -> list[Verdict]:
 
     def begun(candidate: Playbook) -> Verdict:
         with closing(Together(url, everybody)) as store:
-            work = compare(OLD, candidate, numbers(12), ExactMatch(), bench(store), channel="production")
+            work = run_experiment(
+                OLD, candidate, numbers(12), ExactMatch(), bench(store), Comparing(channel="production")
+            )
             return asyncio.run(work)
 
     with ThreadPoolExecutor(len(candidates)) as pool:
@@ -158,7 +172,7 @@ def test_all_that_begin_at_the_same_moment_get_places_and_levels_of_their_own(ur
     assert sorted((verdict.alpha for verdict in verdicts), reverse=True) == levels
     with closing(open_store(url)) as store:
         assert paid(store) == levels
-        assert {verdict.experiment: [] for verdict in verdicts} == evidence.verify(
+        assert {verdict.experiment: [] for verdict in verdicts} == certificate.verify(
             store, [verdict.experiment for verdict in verdicts]
         )
 
@@ -188,7 +202,9 @@ async def test_a_discovery_that_comes_while_a_place_is_taken_counts_for_the_next
     await judged(elsewhere, BETTER)
     store = Interrupted()
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), channel="production")
+        await run_experiment(
+            OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), Comparing(channel="production")
+        )
     (store.late,) = elsewhere.facts(Query(kind="verdict"))
     fresh = Lord(alpha=0.05)
     levels = [fresh.reserve("first"), fresh.reserve("second")]
@@ -210,11 +226,13 @@ async def test_what_goes_on_has_the_level_it_was_begun_with_whatever_came_since(
 
     given: dict[str, Any] = {"channel": "production"}
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), **given)
+        await run_experiment(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), Comparing(**given))
     level = next_level(MemoryStore(), "production")
     await judged(store, WORSE, first=100)
-    for terms in (Terms(), Terms(rate=0.01), CAREFUL):
-        verdict = await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store), terms=terms, **given)
+    for terms in (BudgetTerms(), BudgetTerms(rate=0.01), CAREFUL):
+        verdict = await run_experiment(
+            OLD, BETTER, numbers(30), ExactMatch(), bench(store), Comparing(terms=terms, **given)
+        )
         assert (verdict.alpha, verdict.rule) == (level, "exact mcnemar")
     assert len(paid(store)) == 2
 
@@ -254,7 +272,7 @@ async def test_one_that_is_killed_before_it_is_registered_has_paid_and_goes_on_a
         assert await judged(store, BETTER) == first
         assert paid(store) == [first, second]
         keys = [fact.key for fact in store.facts(Query(kind="verdict"))]
-        assert evidence.verify(store, keys) == {key: [] for key in keys}
+        assert certificate.verify(store, keys) == {key: [] for key in keys}
 
 
 async def test_one_that_was_stopped_by_hand_is_no_discovery_and_gets_nothing_back() -> None:
@@ -264,7 +282,9 @@ async def test_one_that_was_stopped_by_hand_is_no_discovery_and_gets_nothing_bac
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), channel="production")
+        await run_experiment(
+            OLD, BETTER, numbers(30), ExactMatch(), bench(store, broken), Comparing(channel="production")
+        )
     (begun,) = store.facts(Query(kind="comparison"))
     abort(store, begun.key, because="enough", by="ada", clock=now)
     balance = error_budget(store, "production").balance()
@@ -275,10 +295,15 @@ async def test_one_that_was_stopped_by_hand_is_no_discovery_and_gets_nothing_bac
 # e-LOND
 
 
-async def careful(store: Store, candidate: Playbook, rule: Rule = None, **given: Any) -> Verdict:
+async def careful(store: Store, candidate: Playbook, rule: RuleChoice = None, **given: Any) -> Verdict:
     tasks = numbers(90)
-    return await compare(
-        OLD, candidate, tasks, ExactMatch(), bench(store), rule=rule, channel="production", terms=CAREFUL, **given
+    return await run_experiment(
+        OLD,
+        candidate,
+        tasks,
+        ExactMatch(),
+        bench(store),
+        Comparing(rule=rule, channel="production", terms=CAREFUL, **given),
     )
 
 
@@ -297,17 +322,19 @@ async def test_with_e_lond_a_comparison_bets_and_is_a_discovery_where_it_ends() 
     fresh.tell("better", better.e)
     assert next_level(store, "production", CAREFUL) == fresh.next_alpha > levels[1]
     keys = [worse.experiment, better.experiment]
-    assert evidence.verify(store, keys) == {key: [] for key in keys}
+    assert certificate.verify(store, keys) == {key: [] for key in keys}
 
 
 @pytest.mark.parametrize("rule", ["exact", {"rule": "exact", "effect": 0.3}])
-async def test_with_e_lond_a_rule_without_bets_must_show_as_much_by_its_p_value(rule: Rule) -> None:
+async def test_with_e_lond_a_rule_without_bets_must_show_as_much_by_its_p_value(rule: RuleChoice) -> None:
     store, level = MemoryStore(), ELond(alpha=0.05).next_alpha
     verdict = await careful(store, BETTER, rule)
     assert (verdict.rule, verdict.finding, verdict.e) == ("exact mcnemar", "superior", None)
     assert e_from_p(verdict.alpha) == pytest.approx(1 / level)
     assert error_budget(store, "production", CAREFUL).discoveries() == [verdict.experiment]
-    plain = await compare(OLD, BETTER, numbers(90), ExactMatch(), bench(store), rule=rule, alpha=level)
+    plain = await run_experiment(
+        OLD, BETTER, numbers(90), ExactMatch(), bench(store), Comparing(rule=rule, alpha=level)
+    )
     assert plain.tasks < verdict.tasks
 
 
@@ -335,7 +362,7 @@ async def test_an_error_rate_beside_that_of_the_budget_is_refused() -> None:
 
 def test_a_control_that_nobody_knows_is_refused() -> None:
     with pytest.raises(SeedbedError, match='control: found "lond"; expected one of lord, e-lond'):
-        Terms(control="lond")
+        BudgetTerms(control="lond")
 
 
 async def test_a_rule_that_does_not_fit_takes_no_place() -> None:

@@ -12,8 +12,8 @@ from loop_samples import agent, bench, numbers
 from seedbed.errors import NotFound, SeedbedError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import compare
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.stats.exact import ExactMcNemar
 from seedbed.storage import open_store
@@ -24,8 +24,9 @@ TASKS = numbers(30)
 
 
 def planned(**given: Any) -> Experiment:
-    about = {"control": "b2:a", "candidate": "b2:b", "tasks": TASKS, "metric": ExactMatch(), **given}
-    return Experiment.plan(**{"alpha": 0.05, "seed": 0, "models": {"fast": "1"}, **about})
+    about = {"control": "b2:a", "candidate": "b2:b", "tasks": TASKS, "metric": ExactMatch(), "models": {"fast": "1"}}
+    about |= {name: given.pop(name) for name in about if name in given}
+    return Experiment.plan(**about, design=Design(**given))
 
 
 # Experiments
@@ -88,7 +89,7 @@ def test_an_error_rate_that_promises_nothing_is_refused(alpha: float) -> None:
 async def test_a_verdict_is_recalled_as_it_was_given(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store(url)
-    verdict = await compare(agent("[0-4]"), agent(".*"), TASKS, ExactMatch(), bench(store))
+    verdict = await run_experiment(agent("[0-4]"), agent(".*"), TASKS, ExactMatch(), bench(store))
     assert Verdict.recall(store, verdict.experiment) == verdict
     assert Experiment.from_content(store.get(verdict.experiment)).control == verdict.control
     store.close()
@@ -103,8 +104,8 @@ async def test_verdicts_about_a_candidate_come_oldest_first_and_others_not_at_al
     store = MemoryStore()
     good, poor = agent(".*"), agent("[0-4]")
     for tasks in (TASKS, numbers(12), numbers(20, first=40)):
-        await compare(poor, good, tasks, ExactMatch(), bench(store))
-    await compare(good, poor, TASKS, ExactMatch(), bench(store))
+        await run_experiment(poor, good, tasks, ExactMatch(), bench(store))
+    await run_experiment(good, poor, TASKS, ExactMatch(), bench(store))
     assert [verdict.at_most for verdict in verdicts(store, good.digest)] == [30, 12, 20]
     assert verdicts(store, "b2:unknown") == []
 
@@ -112,7 +113,7 @@ async def test_verdicts_about_a_candidate_come_oldest_first_and_others_not_at_al
 @pytest.mark.parametrize(("known", "finding"), [(".*", "superior"), ("x", "inferior"), ("[0-5]|1.", "inconclusive")])
 async def test_the_finding_can_be_recomputed_from_the_outcomes(known: str, finding: str) -> None:
     store = MemoryStore()
-    verdict = await compare(agent("[0-4]|1."), agent(known), TASKS, ExactMatch(), bench(store))
+    verdict = await run_experiment(agent("[0-4]|1."), agent(known), TASKS, ExactMatch(), bench(store))
     registered = store.get(verdict.experiment)["rule"]
     answer = ExactMcNemar.from_state({**registered, "outcomes": verdict.outcomes}).answer
     assert verdict.finding == finding == answer.verdict
@@ -126,7 +127,7 @@ async def test_the_finding_can_be_recomputed_from_the_outcomes(known: str, findi
 
 
 async def test_a_verdict_reads_as_a_sentence_with_every_figure() -> None:
-    verdict = await compare(agent("[0-4]|1."), agent(".*"), TASKS, ExactMatch(), bench(MemoryStore()))
+    verdict = await run_experiment(agent("[0-4]|1."), agent(".*"), TASKS, ExactMatch(), bench(MemoryStore()))
     assert verdict.low is not None
     assert verdict.high is not None
     assert verdict.low < verdict.difference < verdict.high
@@ -140,6 +141,6 @@ async def test_a_verdict_reads_as_a_sentence_with_every_figure() -> None:
 
 @pytest.mark.parametrize("size", [1, 30])
 async def test_differences_without_any_spread_give_a_verdict_without_an_interval(size: int) -> None:
-    verdict = await compare(agent("x"), agent(".*"), numbers(size), ExactMatch(), bench(MemoryStore()))
+    verdict = await run_experiment(agent("x"), agent(".*"), numbers(size), ExactMatch(), bench(MemoryStore()))
     assert (verdict.difference, verdict.low, verdict.high) == (1.0, None, None)
     assert "95%" not in str(verdict)

@@ -12,8 +12,8 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import abort, compare
-from seedbed.experiments.evidence import certificate, verify
+from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.experiment import Experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
@@ -34,7 +34,7 @@ async def test_what_failed_before_an_interruption_is_not_tried_again() -> None:
             raise RunError("the model is away")
 
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store, shaky, at_once=2))
+        await run_experiment(OLD, NEW, numbers(20), ExactMatch(), bench(store, shaky, at_once=2))
     failed = {fact.body["cell"] for fact in store.facts(Query(kind="lapse"))}
     assert len(failed) == 6
     tried: list[str] = []
@@ -42,7 +42,7 @@ async def test_what_failed_before_an_interruption_is_not_tried_again() -> None:
     async def listen(playbook: Playbook, task: Any, seed: int) -> None:
         tried.append(f"{playbook.digest} {task.id}")
 
-    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store, listen))
+    verdict = await run_experiment(OLD, NEW, numbers(20), ExactMatch(), bench(store, listen))
     assert failed == set(verdict.failed)
     lapsed = {f"{fact.body['playbook']} {fact.body['task']}" for fact in store.facts(Query(kind="lapse"))}
     assert not lapsed & {*tried}
@@ -51,7 +51,7 @@ async def test_what_failed_before_an_interruption_is_not_tried_again() -> None:
 
 async def test_a_failure_that_nobody_recorded_is_no_evidence() -> None:
     store = MemoryStore()
-    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(OLD, NEW, numbers(20), ExactMatch(), bench(store))
     (fact,) = store.facts(Query(kind="verdict"))
     forged = MemoryStore()
     for content in store.contents():
@@ -67,7 +67,7 @@ async def test_a_failure_that_nobody_recorded_is_no_evidence() -> None:
 
 async def test_a_comparison_that_somebody_stops_spends_nothing_more() -> None:
     store, door = MemoryStore(), Doorkeeper()
-    work = asyncio.ensure_future(compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, door, at_once=2)))
+    work = asyncio.ensure_future(run_experiment(OLD, NEW, numbers(40), ExactMatch(), bench(store, door, at_once=2)))
     for _ in range(4):
         await door.let_go_on(min)
     (begun,) = store.facts(Query(kind="comparison"))
@@ -80,10 +80,10 @@ async def test_a_comparison_that_somebody_stops_spends_nothing_more() -> None:
 
 async def test_scores_that_were_known_before_are_told() -> None:
     store = MemoryStore()
-    fresh = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store))
+    fresh = await run_experiment(OLD, NEW, numbers(20), ExactMatch(), bench(store))
     assert certificate(store, fresh.experiment).flags["candidate_scored_after_that"]
     await evaluate(NEW, numbers(20, first=50), ExactMatch(), bench(store))
-    known = await compare(OLD, NEW, numbers(20, first=50), ExactMatch(), bench(store))
+    known = await run_experiment(OLD, NEW, numbers(20, first=50), ExactMatch(), bench(store))
     assert not certificate(store, known.experiment).flags["candidate_scored_after_that"]
 
 
@@ -98,7 +98,7 @@ async def test_whoever_performs_a_failed_run_again_all_the_same_does_not_make_it
 
 async def test_an_order_that_was_not_drawn_from_the_seed_is_found() -> None:
     store = MemoryStore()
-    verdict = await compare(OLD, NEW, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(OLD, NEW, numbers(20), ExactMatch(), bench(store))
     plan = Experiment.from_content(store.get(verdict.experiment))
     picked = replace(plan, order=tuple(sorted(plan.order)))
     store.put("experiment", picked.content())

@@ -10,7 +10,7 @@ import pytest
 
 from seedbed.errors import DatasetError, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.experiments.replay.history import Past, history, past_runs, recording_of
+from seedbed.experiments.replay.history import PastRun, draw_history, find_past_runs, recording_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.storage.memory import MemoryStore
@@ -55,24 +55,24 @@ async def store() -> MemoryStore:
     return made
 
 
-def days(past: list[Past]) -> list[int]:
+def days(past: list[PastRun]) -> list[int]:
     return [each.inputs["n"] for each in past]
 
 
 async def test_live_runs_that_have_ended_are_chosen_by_playbook_time_status_and_score() -> None:
     kept = await store()
-    assert days(past_runs(kept)) == [0, 1, 2, 5]
-    assert days(past_runs(kept, playbook=A)) == [0, 2, 5]
-    assert days(past_runs(kept, since=DAY + timedelta(days=1), until=DAY + timedelta(days=5))) == [1, 2]
-    assert days(past_runs(kept, statuses=["failed"])) == [2]
-    assert days(past_runs(kept, metric="f1", low=0.6)) == [5]
-    assert days(past_runs(kept, metric="f1", high=0.6)) == [0]
-    assert [each.score for each in past_runs(kept, metric="f1")] == [0.5, None, None, 1.0]
-    assert days(past_runs(kept, metric="other", low=0.0)) == []
+    assert days(find_past_runs(kept)) == [0, 1, 2, 5]
+    assert days(find_past_runs(kept, playbook=A)) == [0, 2, 5]
+    assert days(find_past_runs(kept, since=DAY + timedelta(days=1), until=DAY + timedelta(days=5))) == [1, 2]
+    assert days(find_past_runs(kept, statuses=["failed"])) == [2]
+    assert days(find_past_runs(kept, metric="f1", low=0.6)) == [5]
+    assert days(find_past_runs(kept, metric="f1", high=0.6)) == [0]
+    assert [each.score for each in find_past_runs(kept, metric="f1")] == [0.5, None, None, 1.0]
+    assert days(find_past_runs(kept, metric="other", low=0.0)) == []
 
 
-def past(n: int, **changes: Any) -> Past:
-    made = Past(
+def past(n: int, **changes: Any) -> PastRun:
+    made = PastRun(
         run=f"{n:032x}",
         playbook=A,
         inputs={"n": n},
@@ -95,7 +95,7 @@ def test_strata_are_thirds_of_difficulty_halves_of_age_and_outcomes() -> None:
         replace(runs[1], score=0.2),
         replace(runs[2], score=0.5),
     )
-    assert history(runs).strata == (
+    assert draw_history(runs).strata == (
         "easy, old, failed",
         "easy, old, poor",
         "medium, old, good",
@@ -103,25 +103,29 @@ def test_strata_are_thirds_of_difficulty_halves_of_age_and_outcomes() -> None:
         "hard, recent, completed",
         "hard, recent, completed",
     )
-    assert history(runs).tasks.tasks[0].tags == ("easy", "old", "failed")
-    assert set(history(runs, by=["age"]).strata) == {"old", "recent"}
-    assert set(history(runs, by=[]).strata) == {""}
+    assert draw_history(runs).tasks.tasks[0].tags == ("easy", "old", "failed")
+    assert set(draw_history(runs, by=["age"]).strata) == {"old", "recent"}
+    assert set(draw_history(runs, by=[]).strata) == {""}
 
 
 def test_difficulty_may_be_measured_otherwise() -> None:
     runs = [past(n) for n in range(3)]
-    assert history(runs, by=["difficulty"], difficulty=lambda run: -run.tokens).strata == ("hard", "medium", "easy")
+    assert draw_history(runs, by=["difficulty"], difficulty=lambda run: -run.tokens).strata == (
+        "hard",
+        "medium",
+        "easy",
+    )
 
 
 def test_runs_that_are_equally_hard_are_in_the_same_stratum() -> None:
-    assert len({*history([past(n, tokens=5) for n in range(9)], by=["difficulty"]).strata}) == 1
+    assert len({*draw_history([past(n, tokens=5) for n in range(9)], by=["difficulty"]).strata}) == 1
 
 
 def test_the_same_seed_draws_the_same_runs_each_standing_for_its_stratum() -> None:
     runs = [past(n, status="failed" if n % 10 == 0 else "completed") for n in range(100)]
-    drawn = history(runs, 20, seed=1, by=["outcome"])
-    assert drawn == history(runs, 20, seed=1, by=["outcome"])
-    assert drawn.past != history(runs, 20, seed=2, by=["outcome"]).past
+    drawn = draw_history(runs, 20, seed=1, by=["outcome"])
+    assert drawn == draw_history(runs, 20, seed=1, by=["outcome"])
+    assert drawn.past != draw_history(runs, 20, seed=2, by=["outcome"]).past
     assert drawn.sizes == {"failed": 10, "completed": 90}
     assert sum(drawn.weights) == pytest.approx(100)
     assert [each.run for each in drawn.past] == [recording_of(task) for task in drawn.tasks]
@@ -129,13 +133,13 @@ def test_the_same_seed_draws_the_same_runs_each_standing_for_its_stratum() -> No
 
 def test_more_is_drawn_where_scores_vary_more() -> None:
     runs = [past(n, score=1.0 if n < 50 else float(n % 2)) for n in range(100)]
-    strata = [task.tags[0] for task in history(runs, 20, by=["age"], allocation="neyman").tasks]
+    strata = [task.tags[0] for task in draw_history(runs, 20, by=["age"], allocation="neyman").tasks]
     assert (strata.count("old"), strata.count("recent")) == (2, 18)
 
 
 def test_the_mean_of_a_sample_is_that_of_the_population_by_its_weights() -> None:
     runs = [past(n, status="failed" if n < 10 else "completed") for n in range(100)]
-    drawn = history(runs, 20, by=["outcome"], allocation="neyman")
+    drawn = draw_history(runs, 20, by=["outcome"], allocation="neyman")
     values = {task.id: float("failed" in task.tags) for task in drawn.tasks}
     assert drawn.mean(values).mean == pytest.approx(0.1)
     values.popitem()
@@ -144,22 +148,22 @@ def test_the_mean_of_a_sample_is_that_of_the_population_by_its_weights() -> None
 
 
 def test_what_was_expected_is_known_from_tasks_with_the_same_inputs() -> None:
-    tasks = history([past(1), past(2)], by=[], known=[Task("x", {"n": 2}, "two")]).tasks
+    tasks = draw_history([past(1), past(2)], by=[], known=[Task("x", {"n": 2}, "two")]).tasks
     assert [task.expected for task in tasks] == [None, "two"]
 
 
 def test_runs_on_the_same_inputs_share_a_source() -> None:
-    tasks = history([past(1), past(2, inputs={"n": 1}), past(3)], by=[]).tasks.tasks
+    tasks = draw_history([past(1), past(2, inputs={"n": 1}), past(3)], by=[]).tasks.tasks
     assert tasks[0].source == tasks[1].source != ""
     assert tasks[2].source == ""
 
 
 def test_what_cannot_be_drawn_is_told() -> None:
     with pytest.raises(DatasetError, match="runs: found none"):
-        history([])
+        draw_history([])
     with pytest.raises(SeedbedError, match="one of each stratum"):
-        history([past(n) for n in range(60)], 2)
+        draw_history([past(n) for n in range(60)], 2)
     with pytest.raises(DatasetError, match="by: found"):
-        history([past(1)], by=["colour"])  # type: ignore[list-item]
+        draw_history([past(1)], by=["colour"])  # type: ignore[list-item]
     with pytest.raises(DatasetError, match="found no recording"):
         recording_of(Task("x", {}))

@@ -12,7 +12,7 @@ import pytest
 from seedbed.errors import BudgetSpent, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.replay.history import History, history, past_runs
+from seedbed.experiments.replay.history import History, draw_history, find_past_runs
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -66,7 +66,7 @@ async def lived(space: Workspace, numbers: range) -> History:
     for n in numbers:
         await space.run(OLD, n=n, seed=n)
     known = [Task(str(n), {"n": n}, "no" if n % 2 else "yes") for n in numbers]
-    return history(past_runs(space.store, playbook=OLD.digest), by=(), known=known)
+    return draw_history(find_past_runs(space.store, playbook=OLD.digest), by=(), known=known)
 
 
 async def test_live_runs_of_some_tasks_put_right_what_replays_of_all_say() -> None:

@@ -13,23 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seedbed.errors import BudgetSpent, DatasetError, NotFound, RunError
+from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import evaluate, seed_of
+from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import compare
-from seedbed.experiments.evidence import certificate
-from seedbed.experiments.replay.fidelity import fidelity, with_live
-from seedbed.experiments.replay.history import history, past_runs
+from seedbed.experiments.certificate import certificate
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.replay.fidelity import measure_fidelity, with_live
+from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.experiments.replay.replay import (
     SUBSTITUTED,
-    Key,
+    ReplayCache,
     Replayer,
-    Replays,
-    answerable,
+    ReplayKey,
+    find_replayable,
     is_invalid,
     is_replayed,
     replay_all,
-    replayed,
+    replay_context,
 )
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
@@ -112,26 +113,26 @@ def known(count: int = 10) -> list[Task]:
 
 async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None:
     space = await lived()
-    past = history(past_runs(space.store, playbook=A.digest), by=(), known=known())
-    bench = replayed(space.bench, space.runner)
+    past = draw_history(find_past_runs(space.store, playbook=A.digest), by=(), known=known())
+    bench = replay_context(space.context)
     card = await evaluate(A, past.tasks, ExactMatch(), bench)
     values = {cell.task: cell.value for cell in card.cells}
     assert sorted(value for value in values.values() if value is not None) == [1.0] * 9
     assert sent == []
     assert len(list(recent(space.store, 99))) == 10
-    live = await evaluate(A, known(), ExactMatch(), space.bench)
+    live = await evaluate(A, known(), ExactMatch(), space.context)
     assert not {cell.key for cell in live.cells} & {cell.key for cell in card.cells}
     assert not {cell.run for cell in live.cells if cell.run} & {cell.run for cell in card.cells if cell.run}
 
 
 async def test_what_was_replayed_is_not_replayed_again() -> None:
     space = await lived()
-    past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    first = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
+    first = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
     facts = len(list(space.store.facts(Query(kind="turn"))))
-    again = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
+    again = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
     assert [cell.value for cell in again.cells] == [cell.value for cell in first.cells]
-    other = replayed(space.bench, space.runner)
+    other = replay_context(space.context)
     for task in past.tasks:
         await other.perform("0" * 32, A, task, seed_of(task, 0), Ledger())
     assert len(list(space.store.facts(Query(kind="turn")))) == facts
@@ -139,59 +140,60 @@ async def test_what_was_replayed_is_not_replayed_again() -> None:
 
 async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_the_playbook() -> None:
     space = await lived()
-    past = history(past_runs(space.store), by=(), known=known())
-    cells = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
+    cells = (await evaluate(B, past.tasks, ExactMatch(), replay_context(space.context))).cells
     assert all(is_invalid(cell) for cell in cells)
     assert "messages.0.text" in cells[0].reason
     ends = len(list(space.store.facts(Query(kind="run"))))
-    again = (await evaluate(B, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
+    again = (await evaluate(B, past.tasks, ExactMatch(), replay_context(space.context))).cells
     assert [cell.reason for cell in again] == [cell.reason for cell in cells]
     assert len(list(space.store.facts(Query(kind="run")))) == ends  # a recording does not change
-    cells = (await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))).cells
+    cells = (await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))).cells
     (failed,) = (cell for cell in cells if cell.value is None)
     assert not is_invalid(failed)  # it failed then, and fails again
 
 
 async def test_another_replicate_has_a_seed_that_was_not_recorded() -> None:
     space = await lived()
-    past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner), replicates=2)
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context), replicates=2)
     assert [is_invalid(cell) for cell in card.cells] == [bool(cell.replicate) for cell in card.cells]
 
 
 async def test_two_runs_on_the_same_inputs_are_two_tasks_of_one_source() -> None:
     space = workspace()
     one, two = await space.run(A, n=2, seed=1), await space.run(A, n=2, seed=2)
-    past = history(past_runs(space.store), by=(), known=known())
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
     assert len({task.source for task in past.tasks}) == 1
     assert past.tasks.tasks[0].source
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner))
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
     assert {(recall(space.store, cell.run).replay or {})["of"] for cell in card.cells} == {one.id, two.id}
 
 
 async def test_a_task_that_is_no_past_run_cannot_be_replayed() -> None:
     space = await lived(1)
     with pytest.raises(DatasetError, match='task "0": found no recording'):
-        await evaluate(A, known(1), ExactMatch(), replayed(space.bench, space.runner))
+        await evaluate(A, known(1), ExactMatch(), replay_context(space.context))
     gone = Task(f"replay of {'f' * 32}", {"n": 0})
     with pytest.raises(NotFound, match="no run"):
-        await evaluate(A, [gone], ExactMatch(), replayed(space.bench, space.runner))
+        await evaluate(A, [gone], ExactMatch(), replay_context(space.context))
 
 
 async def test_a_bench_of_replays_never_has_them_performed_elsewhere_where_they_would_be_live() -> None:
     space = await lived(1)
 
-    def others(*_: Any) -> Any:
-        raise AssertionError("asked others")
+    class Others:
+        def cells(self, *_: Any) -> Any:
+            raise AssertionError("asked others")
 
-    past = history(past_runs(space.store), by=(), known=known(1))
-    bench = replayed(replace(space.bench, elsewhere=others), space.runner)
+    past = draw_history(find_past_runs(space.store), by=(), known=known(1))
+    bench = replay_context(replace(space.context, remote=Others()))
     assert (await evaluate(A, past.tasks, ExactMatch(), bench)).cells[0].value == 1.0
 
 
 async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> None:
     space = await lived()
-    past = history(past_runs(space.store), by=())
+    past = draw_history(find_past_runs(space.store), by=())
     perform = Replayer(space.runner, LENIENT)
     found = [pair async for pair in replay_all([A, B], past.tasks, perform, at_once=7)]
     assert [task.id for task, _ in found] == [task.id for task in past.tasks]
@@ -205,20 +207,20 @@ async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> No
 
 async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_compared() -> None:
     space = await lived()
-    past = history(past_runs(space.store), by=(), known=known())
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
     perform = Replayer(space.runner, STRICT)
-    every = await answerable([A], past.tasks, perform)
+    every = await find_replayable([A], past.tasks, perform)
     assert (every.tasks, every.missed) == (past.tasks, {})
     assert set(every.steps) == {"exact"}
-    none = await answerable([A, B], past.tasks, perform)
+    none = await find_replayable([A, B], past.tasks, perform)
     assert (len(none.tasks), len(none.missed)) == (0, 10)
     assert all("messages.0.text" in each for each in none.missed.values())
 
 
 async def test_a_task_is_not_answerable_where_the_candidate_heard_what_the_control_was_told() -> None:
     space = await lived()
-    past = history(past_runs(space.store), by=(), known=known())
-    found = await answerable([A, B], past.tasks, Replayer(space.runner, LENIENT))
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
+    found = await find_replayable([A, B], past.tasks, Replayer(space.runner, LENIENT))
     assert (len(found.tasks), set(found.missed.values())) == (0, {SUBSTITUTED})  # also where it failed afterwards
     assert not found.steps
     with pytest.raises(DatasetError, match="fork:1"):
@@ -231,18 +233,18 @@ async def test_words_that_a_run_opened_by_the_candidate_says_are_the_candidates_
     opening = [Playbook.from_document({**each, "program": f"{__name__}:outer"}) for each in (BOOK, B.document())]
     for number in range(3):
         await space.run(opening[0], n=number, seed=number)
-    past = history(past_runs(space.store, playbook=opening[0].digest), 3, by=())
-    found = await answerable(opening, past.tasks, Replayer(space.runner, LENIENT))
+    past = draw_history(find_past_runs(space.store, playbook=opening[0].digest), 3, by=())
+    found = await find_replayable(opening, past.tasks, Replayer(space.runner, LENIENT))
     assert set(found.missed.values()) == {SUBSTITUTED}
-    same = await answerable(opening[:1], past.tasks, Replayer(space.runner, LENIENT))
+    same = await find_replayable(opening[:1], past.tasks, Replayer(space.runner, LENIENT))
     assert (same.missed, set(same.steps)) == ({}, {"exact"})
 
 
 async def test_what_a_tool_found_for_another_may_stand_in() -> None:
     space = await lived()
-    past = history(past_runs(space.store, statuses=["completed"]), by=(), known=known())
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
     louder = Playbook.from_document({**BOOK, "program": f"{__name__}:loud"})
-    found = await answerable([A, louder], past.tasks, Replayer(space.runner, LENIENT))
+    found = await find_replayable([A, louder], past.tasks, Replayer(space.runner, LENIENT))
     assert (found.missed, dict(found.steps)) == ({}, {"exact": 9, "substituted": 9})
 
 
@@ -251,12 +253,12 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
     a, b = (with_role(each, max_tokens=1) for each in (A, B))  # an answer costs a dollar
     for number in range(3):
         await space.run(a, n=number, seed=number)
-    past = history(past_runs(space.store, playbook=a.digest), by=(), known=known())
+    past = draw_history(find_past_runs(space.store, playbook=a.digest), by=(), known=known())
     anew, metric = ReplayMode("fork", 1), ExactMatch()
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await fidelity(past, space.runner, anew, ledger=Ledger(0.5, kept=0.0))
+        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await answerable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
+        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
     verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
@@ -274,21 +276,23 @@ async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_w
     for number in (n for n in range(40) if n % 10 != 3):
         await space.run(dull, n=number, seed=number)
     sent.clear()
-    past = history(past_runs(space.store, playbook=dull.digest), known=known(40))
-    bench = replayed(space.bench, space.runner, ReplayMode("fork", 1))
-    verdict = await compare(dull, A, past.tasks, ExactMatch(), bench)
+    past = draw_history(find_past_runs(space.store, playbook=dull.digest), known=known(40))
+    bench = replay_context(space.context, ReplayMode("fork", 1))
+    verdict = await run_experiment(dull, A, past.tasks, ExactMatch(), bench)
     assert (verdict.finding, verdict.losses) == ("superior", 0)
     assert sent == []
-    again = await compare(dull, A, past.tasks, ExactMatch(), replayed(space.bench, space.runner, ReplayMode("fork", 1)))
+    again = await run_experiment(
+        dull, A, past.tasks, ExactMatch(), replay_context(space.context, ReplayMode("fork", 1))
+    )
     assert again == verdict
     assert all(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
-    live = await compare(dull, A, Dataset(tuple(known(40))), ExactMatch(), space.bench)
+    live = await run_experiment(dull, A, Dataset(tuple(known(40))), ExactMatch(), space.context)
     assert not any(map(is_replayed, space.store.get(live.experiment)["models"].values()))
 
 
 # Cache
 
-KEY = Key(
+KEY = ReplayKey(
     playbook="b2:" + "1" * 64,
     inputs={"q": "Why?"},
     models={"m": {"use": "scripted", "args": {"temperature": 0.5}}},
@@ -314,10 +318,10 @@ def changed(value: Any, chance: random.Random) -> Any:
     return value[:place] + chance.choice("0123456789abcdef /:") + value[place:]
 
 
-@given(some.sampled_from([field.name for field in fields(Key)]), some.integers())
+@given(some.sampled_from([field.name for field in fields(ReplayKey)]), some.integers())
 def test_a_key_with_any_part_changed_never_gives_what_was_kept(part: str, seed: int) -> None:
     run = replace(RUN, id=KEY.id)
-    cache = Replays(MemoryStore())
+    cache = ReplayCache(MemoryStore())
     cache.keep(run)
     other = replace(KEY, **{part: changed(getattr(KEY, part), random.Random(seed))})
     assert other != KEY
@@ -344,7 +348,7 @@ RUN = Run(
 
 async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
     space = await lived(1)
-    (task,) = history(past_runs(space.store), by=()).tasks
+    (task,) = draw_history(find_past_runs(space.store), by=()).tasks
 
     def key(
         space: Workspace, book: Playbook = A, mode: ReplayMode = STRICT, task: Task = task, replicate: int = 0
@@ -381,7 +385,7 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
 
 async def test_tools_that_are_exchanged_under_way_are_seen() -> None:
     space = await lived(1)
-    (task,) = history(past_runs(space.store), by=()).tasks
+    (task,) = draw_history(find_past_runs(space.store), by=()).tasks
     perform = Replayer(space.runner, STRICT)
     before = perform.key(A, task, 1)
     space.tools = []
@@ -391,9 +395,9 @@ async def test_tools_that_are_exchanged_under_way_are_seen() -> None:
 
 def test_memory_holds_no_more_bytes_than_it_may_and_forgets_what_was_not_used_for_longest() -> None:
     runs = [replace(RUN, id=f"{number:032x}") for number in range(50)]
-    one = Replays(MemoryStore())
+    one = ReplayCache(MemoryStore())
     one.keep(runs[0])
-    cache = Replays(MemoryStore(), at_most_bytes=10 * one.bytes)
+    cache = ReplayCache(MemoryStore(), at_most_bytes=10 * one.bytes)
     for run in runs[:10]:
         cache.keep(run)
     assert all(run.id in cache for run in runs[:10])
@@ -411,7 +415,7 @@ def test_memory_holds_no_more_bytes_than_it_may_and_forgets_what_was_not_used_fo
 
 
 def test_keeping_the_same_twice_counts_once() -> None:
-    cache = Replays(MemoryStore())
+    cache = ReplayCache(MemoryStore())
     cache.keep(RUN)
     size = cache.bytes
     cache.keep(RUN)
@@ -420,9 +424,9 @@ def test_keeping_the_same_twice_counts_once() -> None:
 
 async def test_what_memory_has_forgotten_is_in_the_store() -> None:
     space = await lived(1)
-    past = history(past_runs(space.store), by=(), known=known())
-    tiny = Replays(space.store, at_most_bytes=0)
-    card = await evaluate(A, past.tasks, ExactMatch(), replayed(space.bench, space.runner, cache=tiny))
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
+    tiny = ReplayCache(space.store, at_most_bytes=0)
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context, cache=tiny))
     (cell,) = card.cells
     assert cell.run not in tiny
     found = tiny.get(cell.run)
@@ -435,8 +439,8 @@ async def test_what_memory_has_forgotten_is_in_the_store() -> None:
 
 async def test_replays_of_what_was_recorded_agree_with_it_in_every_stratum() -> None:
     space = await lived(20)
-    past = history(past_runs(space.store), by=["outcome"])
-    measured = await fidelity(past, space.runner)
+    past = draw_history(find_past_runs(space.store), by=["outcome"])
+    measured = await measure_fidelity(past, Replayer(space.runner, STRICT))
     assert (measured.agreement.agreed, measured.agreement.missed, measured.agreement.rate.n) == (20, 0, 20)
     assert measured.agreement.rate.low == pytest.approx(0.025 ** (1 / 20))  # Clopper and Pearson, all of 20
     assert measured.population == measured.agreement.rate
@@ -450,11 +454,11 @@ async def test_what_is_not_the_same_any_more_is_measured_and_not_guessed() -> No
     space = await lived(10)
     changed = {"m": {"use": "scripted", "args": {"replies": {".": "no"}}}}
     later = workspace(space.store, models=changed)
-    past = history(past_runs(space.store, statuses=["completed"]), by=[])
-    strict = await fidelity(past, later.runner)
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=[])
+    strict = await measure_fidelity(past, Replayer(later.runner, STRICT))
     assert (strict.agreement.agreed, strict.agreement.missed) == (0, 9)
     assert strict.share("missed", "turn") == 1.0
-    live = await fidelity(past, later.runner, ReplayMode("fork", 1))
+    live = await measure_fidelity(past, Replayer(later.runner, ReplayMode("fork", 1)))
     assert (live.agreement.agreed, live.agreement.missed) == (4, 0)  # as the odd ones said no before
     assert live.share("live", "turn") == 1.0
     assert live.share("exact", "call") == 1.0
@@ -480,5 +484,5 @@ def test_few_live_runs_correct_many_replays() -> None:
 
 async def test_a_dataset_of_past_runs_is_content_like_any_other() -> None:
     space = await lived(10)
-    tasks = history(past_runs(space.store)).tasks
+    tasks = draw_history(find_past_runs(space.store)).tasks
     assert Dataset.from_content(tasks.content()) == tasks

@@ -7,7 +7,7 @@ from loop_samples import agent, bench, count, numbers
 
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.evidence import verify
+from seedbed.experiments.certificate import verify
 from seedbed.experiments.sentinel import Sentinel, play, sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run

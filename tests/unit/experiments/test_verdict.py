@@ -5,7 +5,7 @@ from loop_samples import agent, bench, numbers
 
 from seedbed.errors import NotFound, SeedbedError
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.verdict import Verdict, found, standing, standings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import now
@@ -17,13 +17,13 @@ OLD, NEW = agent("x"), agent(".*")
 async def begun() -> MemoryStore:
     """A store with a comparison that was answered, and one that was left."""
     store = MemoryStore()
-    await compare(OLD, NEW, numbers(30), ExactMatch(), bench(store))
+    await run_experiment(OLD, NEW, numbers(30), ExactMatch(), bench(store))
 
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, broken))
+        await run_experiment(OLD, NEW, numbers(40), ExactMatch(), bench(store, broken))
     return store
 
 

@@ -9,7 +9,7 @@ from loop_samples import agent, bench, count, numbers
 
 from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, StoreError
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, state, unfreeze
 from seedbed.release.gates.gate import Better, Change, Refusal
@@ -62,7 +62,7 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
     for playbook in (old, new):
         library.keep(playbook, because="written")
     await put(library, old.digest)
-    verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
     gates = {"require": [{"better": {"error": 0.05}}]}
     await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict), **gates)
     first, second = store.facts(Query(kind="move", subject="channels/production"))
@@ -152,7 +152,7 @@ async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_abo
     for playbook in (old, new):
         library.keep(playbook, because="written")
     await put(library, old.digest)
-    verdict = await compare(old, new, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
     asked: list[Change] = []
 
     async def far(change: Change) -> Refusal | None:

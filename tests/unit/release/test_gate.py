@@ -13,7 +13,8 @@ from seedbed.evaluation.judges.rubrics import Labelled, Reference, calibrated
 from seedbed.evaluation.metrics.metric import ExactMatch, Metric
 from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -36,7 +37,7 @@ def library() -> Library:
 
 
 async def compared(library: Library, control: Playbook, candidate: Playbook, tasks: Dataset = TEST) -> Verdict:
-    return await compare(control, candidate, tasks, ExactMatch(), bench(library.store))
+    return await run_experiment(control, candidate, tasks, ExactMatch(), bench(library.store))
 
 
 async def evolved(library: Library, start: Playbook, *candidates: Playbook, on: Dataset = TRAIN) -> None:
@@ -123,7 +124,7 @@ async def checked(library: Library, judge: Reference, right: int = 20, mistaken:
 
 
 async def by(metric: Metric, library: Library) -> Change:
-    return change(library, await compare(OLD, NEW, TEST, metric, bench(library.store)))
+    return change(library, await run_experiment(OLD, NEW, TEST, metric, bench(library.store)))
 
 
 async def test_a_verdict_by_a_judge_that_agrees_with_people_passes(library: Library) -> None:
@@ -317,7 +318,7 @@ async def test_all_refusals_are_told_at_once(library: Library) -> None:
 
 
 async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Library) -> None:
-    lax = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), alpha=0.4)
+    lax = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(alpha=0.4))
     assert lax.finding == "superior"
     refusal = await Better()(change(library, lax))
     assert refusal
@@ -327,7 +328,7 @@ async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Li
 
 async def test_only_the_first_comparison_on_the_same_tasks_counts(library: Library) -> None:
     first = await compared(library, OLD, NEW)
-    again = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), seed=7)
+    again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
     assert first.experiment != again.experiment
     assert await Better()(change(library, first)) is None
     refusal = await Better()(change(library, again))
@@ -342,8 +343,8 @@ async def test_a_comparison_that_was_begun_and_left_counts_as_the_first(library:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed))
-    again = await compare(OLD, NEW, TEST, ExactMatch(), bench(library.store), seed=7)
+        await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed))
+    again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
     refusal = await Better()(change(library, again))
     assert refusal
     assert refusal.found == "a second comparison on the same tasks; the first was not answered"
@@ -361,11 +362,11 @@ async def test_a_comparison_by_another_metric_or_with_another_control_is_no_firs
 async def test_a_verdict_about_replays_is_refused(library: Library) -> None:
     live = bench(library.store)
     past = replace(live, identity=lambda _: {"replay": {"mode": "fork:1", "models": {}, "tools": {}, "code": "1"}})
-    refusal = await Better()(change(library, await compare(OLD, NEW, TEST, ExactMatch(), past)))
+    refusal = await Better()(change(library, await run_experiment(OLD, NEW, TEST, ExactMatch(), past)))
     assert refusal == Refusal("better", "a verdict about replays", "one about live runs", REMEDY)
     named = replace(live, identity=lambda _: {"replay": {"use": "local"}})  # a model of that name is live
     other = numbers(30, first=60)
-    assert await Better()(change(library, await compare(OLD, NEW, other, ExactMatch(), named))) is None
+    assert await Better()(change(library, await run_experiment(OLD, NEW, other, ExactMatch(), named))) is None
 
 
 async def test_the_same_tasks_under_other_names_are_the_same_tasks(library: Library) -> None:

@@ -8,7 +8,8 @@ from release_samples import NEW, OLD, POOR, TASKS, change, compared, kept, score
 
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, metric, parsed
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.playbooks.library import Library
 from seedbed.release.gates.guardrails import NotWorse
 from seedbed.storage.store import short
@@ -75,12 +76,12 @@ async def test_one_that_is_worse_is_refused_with_by_how_much(library: Library) -
 
 async def test_more_is_worse_where_less_is_better(library: Library) -> None:
     """The one that knows all says `30`, a letter less than `none`, which the other says."""
-    verdict = await compare(OLD, NEW, TASKS, ExactMatch(), bench(library.store, oracle=TALKATIVE))
+    verdict = await run_experiment(OLD, NEW, TASKS, ExactMatch(), bench(library.store, oracle=TALKATIVE))
     for playbook in (OLD, NEW):
         await evaluate(playbook, TASKS, [LENGTH], bench(library.store, oracle=TALKATIVE))
     gate = NotWorse({LENGTH.name: 0.5})
     assert await gate(change(library, verdict)) is None
-    back = await compare(NEW, OLD, TASKS, ExactMatch(), bench(library.store, oracle=TALKATIVE))
+    back = await run_experiment(NEW, OLD, TASKS, ExactMatch(), bench(library.store, oracle=TALKATIVE))
     refusal = await gate(change(library, back, candidate=OLD.digest, incumbent=NEW.digest))
     assert refusal
     assert "+2 worse" in refusal.found
@@ -119,7 +120,7 @@ async def test_a_sibling_s_verdict_is_no_ground_to_stand_on(library: Library) ->
 
 
 async def test_a_task_set_is_called_by_its_name_where_it_has_one(library: Library) -> None:
-    verdict = await compare(OLD, NEW, TASKS, ExactMatch(), bench(library.store), replicates=2)
+    verdict = await run_experiment(OLD, NEW, TASKS, ExactMatch(), bench(library.store), Comparing(replicates=2))
     library.store.move("datasets/counting", TASKS.digest, expected=None, because="kept", by="ada")
     refusal = await COST(change(library, verdict))
     assert refusal

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.experiments.error_budget import Terms
+from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.playbooks.formats import import_document
 from seedbed.release.gates.content import Content
 from seedbed.release.gates.form import redundant, schema
@@ -157,14 +157,16 @@ def test_everything_wrong_is_told_at_once_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("protection", "terms"),
     [
-        ({}, Terms(0.05, "lord")),
-        ({"error_budget": 0.1}, Terms(0.1, "lord")),
-        ({"error_budget": {"rate": 0.01}}, Terms(0.01, "lord")),
-        ({"error_budget": {"control": "e-lond"}, "require": []}, Terms(0.05, "e-lond")),
-        ({"error_budget": {"rate": 0.2, "control": "lord"}}, Terms(0.2, "lord")),
+        ({}, BudgetTerms(0.05, "lord")),
+        ({"error_budget": 0.1}, BudgetTerms(0.1, "lord")),
+        ({"error_budget": {"rate": 0.01}}, BudgetTerms(0.01, "lord")),
+        ({"error_budget": {"control": "e-lond"}, "require": []}, BudgetTerms(0.05, "e-lond")),
+        ({"error_budget": {"rate": 0.2, "control": "lord"}}, BudgetTerms(0.2, "lord")),
     ],
 )
-def test_the_error_budget_of_a_channel_has_a_rate_and_what_keeps_it(protection: dict[str, Any], terms: Terms) -> None:
+def test_the_error_budget_of_a_channel_has_a_rate_and_what_keeps_it(
+    protection: dict[str, Any], terms: BudgetTerms
+) -> None:
     assert budget_terms("production", protection) == terms
     required("production", protection)
 

@@ -11,9 +11,9 @@ import pytest
 from loop_samples import agent
 
 from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
+from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.compare import abort
-from seedbed.experiments.error_budget import Terms, error_budget
-from seedbed.experiments.evidence import certificate, verify
+from seedbed.experiments.error_budget import BudgetTerms, error_budget
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
@@ -234,7 +234,7 @@ async def test_the_certificate_says_whether_outcomes_were_known_when_it_was_regi
 
 
 async def test_a_channel_with_a_budget_pays_once_for_each_canary(library: Library) -> None:
-    asked = Asked(terms=Terms(0.05))
+    asked = Asked(terms=BudgetTerms(0.05))
     first = live(library, "live", asked)
     assert live(library, "live", asked).experiment == first.experiment
     assert first.alpha < 0.05

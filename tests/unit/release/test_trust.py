@@ -12,9 +12,9 @@ from release_samples import NEW, OLD, TASKS, change, compared, kept
 
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.compare import compare
-from seedbed.experiments.error_budget import Terms
-from seedbed.experiments.replay.history import history, past_runs
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Better
@@ -37,7 +37,7 @@ def library() -> Library:
 
 
 async def test_a_verdict_that_was_paid_from_the_channel_s_budget_passes(library: Library) -> None:
-    verdict = await compared(library, channel="production", terms=Terms())
+    verdict = await compared(library, channel="production", terms=BudgetTerms())
     assert await error_budget(change(library, verdict)) is None
 
 
@@ -49,7 +49,7 @@ async def test_a_verdict_that_nobody_paid_for_is_refused(library: Library) -> No
 
 
 async def test_a_verdict_that_another_channel_paid_for_is_refused(library: Library) -> None:
-    verdict = await compared(library, channel="staging", terms=Terms())
+    verdict = await compared(library, channel="staging", terms=BudgetTerms())
     refusal = await error_budget(change(library, verdict))
     assert refusal
     assert refusal.found == "one for staging"
@@ -58,7 +58,7 @@ async def test_a_verdict_that_another_channel_paid_for_is_refused(library: Libra
 async def test_a_verdict_that_says_it_was_paid_but_has_no_place_in_line_is_refused(library: Library) -> None:
     """Copied from another store, say, whose places are not those of this one."""
     elsewhere = kept()
-    verdict = await compared(elsewhere, channel="production", terms=Terms())
+    verdict = await compared(elsewhere, channel="production", terms=BudgetTerms())
     library.store.put("experiment", elsewhere.store.get(verdict.experiment))
     told: dict[str, Any] = {"key": verdict.experiment, "subject": verdict.candidate, "at": now(), "by": "eve"}
     library.store.append([Fact(kind="verdict", body=verdict.body(), **told)])
@@ -74,7 +74,7 @@ async def test_without_a_verdict_the_command_pays_from_the_budget(library: Libra
 
 
 async def test_an_alarmed_sentinel_stops_everything(library: Library) -> None:
-    verdict = await compared(library, channel="production", terms=Terms())
+    verdict = await compared(library, channel="production", terms=BudgetTerms())
     for game in range(20):
         won = replace(verdict, experiment=f"b2:game {game}", candidate=OLD.digest)
         told: dict[str, Any] = {"key": won.experiment, "subject": OLD.digest, "at": now(), "by": "ada"}
@@ -95,7 +95,7 @@ async def test_a_verdict_about_live_runs_needs_no_replays(library: Library) -> N
 async def test_replays_whose_agreement_nobody_measured_are_refused(library: Library) -> None:
     live = bench(library.store)
     past = replace(live, identity=lambda _: {"replay": {"mode": "strict", "models": {}, "code": ""}})
-    verdict = await compare(OLD, NEW, TASKS, ExactMatch(), past)
+    verdict = await run_experiment(OLD, NEW, TASKS, ExactMatch(), past)
     asked = change(library, verdict)
     refusal = await ReplayFidelity()(asked)
     assert refusal
@@ -129,7 +129,7 @@ async def test_replays_count_as_far_as_they_are_known_to_agree() -> None:
     for number in range(16):
         await space.run(before, n=number, seed=number)
     known = [Task(str(n), {"n": n}, "no" if n % 2 else "yes") for n in range(16)]
-    past = history(past_runs(space.store, playbook=before.digest), known=known)
+    past = draw_history(find_past_runs(space.store, playbook=before.digest), known=known)
     verdict, *_ = await space.compare_replayed(before, after, metric=ExactMatch(), past=past)
     asked = change(space.library, verdict, candidate=after.digest, incumbent=before.digest)
     refusal = await ReplayFidelity(0.9)(asked)

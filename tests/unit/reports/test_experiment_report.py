@@ -12,9 +12,10 @@ from loop_samples import agent, bench, numbers
 from seedbed.errors import Problem
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score
-from seedbed.experiments.compare import abort, compare
-from seedbed.experiments.evidence import Certificate, certificate
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.certificate import Certificate, certificate
+from seedbed.experiments.compare import abort, run_experiment
+from seedbed.experiments.experiment import Design, Experiment
+from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment import Account, to_markdown
 from seedbed.runs.run import Run
@@ -60,7 +61,9 @@ async def proven(
     """The certificate of a comparison that was really made."""
     store = MemoryStore()
     known = {"oracle": how.pop("oracle")} if "oracle" in how else {}
-    verdict = await compare(old, new, on or tasks(), metric or ExactMatch(), bench(store, **known), **how)
+    verdict = await run_experiment(
+        old, new, on or tasks(), metric or ExactMatch(), bench(store, **known), Comparing(**how)
+    )
     return certificate(store, verdict.experiment)
 
 
@@ -68,7 +71,7 @@ async def stopped() -> Certificate:
     """The certificate of an experiment that somebody stopped before anything was read."""
     store, on = MemoryStore(), tasks()
     models: dict[str, Any] = {"control": {}, "candidate": {}}
-    plan = Experiment.plan(OLD.digest, NEW.digest, on, ExactMatch(), alpha=0.05, seed=0, models=models)
+    plan = Experiment.plan(OLD.digest, NEW.digest, on, ExactMatch(), models=models, design=Design())
     store.put("dataset", on.content())
     key = store.put("experiment", plan.content())
     abort(store, key, because="looked <b>bad</b>", by="ada", clock=now)

@@ -13,9 +13,17 @@ from seedbed.storage.sql.store import SqlStore
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
+    """The URL of a store in which nothing is yet."""
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/x.db"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without a table."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("empty_postgres_url"))
     return f"sqlite:///{tmp_path}/x.db"
 
 

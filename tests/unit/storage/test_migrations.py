@@ -75,11 +75,11 @@ def fill(store: SqlStore) -> None:
 
 
 @pytest.fixture
-def filled(sql_url: str) -> str:
+def filled(empty_sql_url: str) -> str:
     """A database with some of everything."""
-    with closing(SqlStore(sql_url)) as store:
+    with closing(SqlStore(empty_sql_url)) as store:
         fill(store)
-    return sql_url
+    return empty_sql_url
 
 
 # Up and down
@@ -120,17 +120,17 @@ def test_an_older_database_is_brought_up_to_date_by_opening_it_and_what_it_got_m
         assert len(list(store.facts(Query(kind="cell", tag="all")))) == 61
 
 
-def test_an_empty_store_goes_back_to_nothing_and_a_filled_one_refuses_to(sql_url: str) -> None:
-    SqlStore(sql_url).close()
-    new = schema(sql_url)
-    assert migrate_to(sql_url, 0) == (NEWEST, 0)
-    assert schema(sql_url) == (0, [])
-    with closing(SqlStore(sql_url)) as store:
-        assert schema(sql_url) == new
+def test_an_empty_store_goes_back_to_nothing_and_a_filled_one_refuses_to(empty_sql_url: str) -> None:
+    SqlStore(empty_sql_url).close()
+    new = schema(empty_sql_url)
+    assert migrate_to(empty_sql_url, 0) == (NEWEST, 0)
+    assert schema(empty_sql_url) == (0, [])
+    with closing(SqlStore(empty_sql_url)) as store:
+        assert schema(empty_sql_url) == new
         store.append([fact("only")])
     with pytest.raises(StoreError, match="rows in facts"):
-        migrate_to(sql_url, 0)
-    with closing(SqlStore(sql_url)) as store:
+        migrate_to(empty_sql_url, 0)
+    with closing(SqlStore(empty_sql_url)) as store:
         assert keys(store.facts(Query(kind="cell"))) == ["only"]
 
 
@@ -188,27 +188,27 @@ def migrate_and_die(url: str, goals: list[int], last: int) -> None:
 
 @pytest.mark.parametrize("lowest", [0, 1])
 def test_a_migration_killed_at_any_statement_has_taken_whole_steps_and_is_completed_by_the_next_to_open(
-    sql_url: str, lowest: int
+    empty_sql_url: str, lowest: int
 ) -> None:
-    with closing(SqlStore(sql_url)) as store:
+    with closing(SqlStore(empty_sql_url)) as store:
         if lowest:  # further down, only an empty store goes
             fill(store)
         before = everything(store)
-    known = {NEWEST: schema(sql_url)}
+    known = {NEWEST: schema(empty_sql_url)}
     for goal in range(NEWEST - 1, lowest - 1, -1):
-        migrate_to(sql_url, goal)
-        known[goal] = schema(sql_url)
-    migrate_to(sql_url)
+        migrate_to(empty_sql_url, goal)
+        known[goal] = schema(empty_sql_url)
+    migrate_to(empty_sql_url)
     killed = 0
     for last in count(1, 6):
-        writer = processes.Process(target=migrate_and_die, args=(sql_url, [lowest, NEWEST], last))
+        writer = processes.Process(target=migrate_and_die, args=(empty_sql_url, [lowest, NEWEST], last))
         writer.start()
         writer.join()
-        found = schema(sql_url)
+        found = schema(empty_sql_url)
         assert found == known[found[0]]
-        with closing(SqlStore(sql_url)) as store:
+        with closing(SqlStore(empty_sql_url)) as store:
             assert everything(store) == before
-        assert schema(sql_url) == known[NEWEST]
+        assert schema(empty_sql_url) == known[NEWEST]
         if writer.exitcode == 0:
             break
         assert writer.exitcode == -signal.SIGKILL
@@ -222,20 +222,20 @@ def open_and_write(url: str, worker: int, ready: Barrier) -> None:
         store.append([fact(f"{worker}")])
 
 
-def test_processes_that_open_a_new_database_at_once_make_one_store(sql_url: str) -> None:
-    SqlStore(sql_url).close()
-    new = schema(sql_url)
+def test_processes_that_open_a_new_database_at_once_make_one_store(empty_sql_url: str) -> None:
+    SqlStore(empty_sql_url).close()
+    new = schema(empty_sql_url)
     for _ in range(3):
-        clear(sql_url)
+        clear(empty_sql_url)
         ready = processes.Barrier(8)
-        writers = [processes.Process(target=open_and_write, args=(sql_url, n, ready)) for n in range(8)]
+        writers = [processes.Process(target=open_and_write, args=(empty_sql_url, n, ready)) for n in range(8)]
         for writer in writers:
             writer.start()
         for writer in writers:
             writer.join()
         assert [writer.exitcode for writer in writers] == [0] * 8
-        assert schema(sql_url) == new
-        with closing(SqlStore(sql_url)) as store:
+        assert schema(empty_sql_url) == new
+        with closing(SqlStore(empty_sql_url)) as store:
             assert sorted(keys(store.facts(Query(kind="cell")))) == [f"{n}" for n in range(8)]
 
 

@@ -50,13 +50,13 @@ def test_where_there_is_no_store_none_is_made_to_read_it(tmp_path: Path, url: st
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_database_is_no_store_to_read(sql_url: str, tmp_path: Path) -> None:
+def test_an_empty_database_is_no_store_to_read(empty_sql_url: str, tmp_path: Path) -> None:
     (tmp_path / "x.db").touch()
     with pytest.raises(NotFound, match="found no store"):
-        open_store(sql_url, create=False)
+        open_store(empty_sql_url, create=False)
     assert (tmp_path / "x.db").read_bytes() == b""
-    open_store(sql_url).close()
-    open_store(sql_url, create=False).close()
+    open_store(empty_sql_url).close()
+    open_store(empty_sql_url, create=False).close()
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:

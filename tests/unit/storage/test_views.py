@@ -16,11 +16,13 @@ from loop_samples import searched
 from sqlalchemy import Connection, inspect, text
 
 from seedbed import ExactMatch
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench, evaluate
+from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.suite import Result, keep
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.experiments.compare import compare
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.sentinel import play
 from seedbed.models.cards import Registry
 from seedbed.playbooks.formats import import_document
@@ -122,9 +124,9 @@ async def use(store: Store) -> None:
         return await recorder.end("completed", answer)
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))
-    bench = Bench(store, perform, lambda playbook: {}, "ann")
+    bench = EvaluationContext(store, perform, lambda playbook: {}, "ann")
     await searched(start, tasks, BestOf([better]), bench)
-    await compare(start, better, tasks, ExactMatch(), bench, channel="production")
+    await run_experiment(start, better, tasks, ExactMatch(), bench, Comparing(channel="production"))
     await play(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
     keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from seedbed.errors import PlaybookError
-from seedbed.evolution.pool import Floats, Pool
+from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.evolution.variation.checks import LIMITS, Limits, problems
 from seedbed.evolution.variation.sentences import split
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Floats
 
 SHARED = 4
 """Tasks that two playbooks have done both, at least, for each to be seen as better on some of them."""

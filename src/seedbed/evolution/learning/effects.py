@@ -13,16 +13,15 @@ from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.variation.sentences import split
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Floats
 from seedbed.storage.store import canonical
 
-Floats: TypeAlias = NDArray[np.float64]
 GenePart: TypeAlias = tuple[str, str]
 """The path of a gene, and one sentence of its text, one of its demos or its option; nothing for a number."""
 

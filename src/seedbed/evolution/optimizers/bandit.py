@@ -11,7 +11,7 @@ import numpy as np
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.protocols import Offer, Operator, Search
-from seedbed.evolution.variation.offspring import Offspring
+from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, greedy, level, mix, ucb1
 from seedbed.storage.store import Digest, Json

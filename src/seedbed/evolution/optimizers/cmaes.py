@@ -15,10 +15,11 @@ import numpy as np
 
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.pool import Floats, Pool
+from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest, Json
 
 MOST_STEPS = 1_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,13 +13,11 @@ from seedbed.errors import Problem, SeedbedError, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Operator, Search
-from seedbed.evolution.variation.offspring import Offspring
+from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Bools, Floats, Integers
 from seedbed.storage.store import Json
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Archive:
@@ -39,11 +36,11 @@ class Archive:
         self.low, self.high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         self.bins = np.array(bins, dtype=np.int64)
         cells = int(self.bins.prod())
-        self.elites: Places = np.full(cells, -1, dtype=np.int64)
+        self.elites: Integers = np.full(cells, -1, dtype=np.int64)
         """Who is the best of each cell, -1 where nobody is."""
         self.scores: Floats = np.full(cells, -np.inf)
 
-    def cells(self, descriptors: ArrayLike) -> Places:
+    def cells(self, descriptors: ArrayLike) -> Integers:
         """The cell of each row of descriptors."""
         shares = (np.asarray(descriptors, dtype=np.float64) - self.low) / (self.high - self.low)
         steps = np.clip(shares * self.bins, 0, self.bins - 1).astype(np.int64)
@@ -52,7 +49,7 @@ class Archive:
             found = found * self.bins[place] + steps[:, place]
         return np.asarray(found)
 
-    def add(self, who: ArrayLike, scores: ArrayLike, descriptors: ArrayLike) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def add(self, who: ArrayLike, scores: ArrayLike, descriptors: ArrayLike) -> Bools:
         """Put each where it belongs, if it is better than who is there; which of them are elites now."""
         values, cells = np.asarray(scores, dtype=np.float64), self.cells(descriptors)
         before = self.scores[cells]

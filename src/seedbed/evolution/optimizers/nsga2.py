@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
+from seedbed.evolution.optimizers.selection import tournament
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Operator, Search
-from seedbed.evolution.variation.offspring import Offspring
-from seedbed.evolution.variation.selection import tournament
+from seedbed.evolution.variation.operators import Offspring
+from seedbed.stats.arrays import Floats
 from seedbed.stats.pareto import crowding, ranks, survivors
 from seedbed.storage.store import Json
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class NSGA2:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.pool import Floats
+from seedbed.evolution.optimizers.selection import roulette
 from seedbed.evolution.protocols import Offer, Operator, Search
-from seedbed.evolution.variation.offspring import Offspring
-from seedbed.evolution.variation.selection import Places, roulette
+from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Bools, Floats, Indexes
 from seedbed.storage.store import Digest, Json
-
-Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 Replacement = Literal["worst", "crowded"]
 
@@ -151,9 +149,9 @@ class Population:
 class _Crowd:
     """How fit each is, and how far from those it is compared with: a row for each, a column for each of those."""
 
-    def __init__(self, fitness: Floats, apart: Floats, compared: Places) -> None:
+    def __init__(self, fitness: Floats, apart: Floats, compared: Indexes) -> None:
         self._fitness, self._apart, self._compared = fitness, apart, compared
-        self.stays: Places = np.arange(len(fitness))
+        self.stays: Indexes = np.arange(len(fitness))
 
     def leave(self, place: int) -> None:
         self.stays = self.stays[self.stays != place]
@@ -193,7 +191,7 @@ class _Crowd:
         apart, others, _ = self._left()
         return float(apart[others].mean()) if others.any() else 0.0
 
-    def _left(self) -> tuple[Floats, Mask, Places]:
+    def _left(self) -> tuple[Floats, Bools, Indexes]:
         """The table of those who stay, where it compares two different ones, and whom its columns are."""
         columns = np.isin(self._compared, self.stays)
         left = self._compared[columns]

@@ -17,10 +17,10 @@ from seedbed.evaluation.judges.judge import Part, presented
 from seedbed.evolution.learning.complements import Complements, merged
 from seedbed.evolution.learning.effects import believed_best
 from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, described
+from seedbed.evolution.optimizers.selection import pareto
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.edits import BOUNDS, FORM, Bounds, ProposedEdits, child_of, edited, read
-from seedbed.evolution.variation.selection import pareto
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders

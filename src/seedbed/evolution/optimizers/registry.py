@@ -25,8 +25,7 @@ from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.optimizers.reflection import Propose, Reflection
 from seedbed.evolution.protocols import Operator, Optimizer
-from seedbed.evolution.variation.numbers import NumberVariation, numbers
-from seedbed.evolution.variation.operators import GeneChange, demonstrated, operators, reworded
+from seedbed.evolution.variation.operators import demonstrated, operators, reworded, vary_numbers_together
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -54,10 +53,10 @@ class SearchInputs:
 
     def operators(self) -> list[Operator]:
         """All ways to change the start that need no model."""
-        every = operators(self.start, instructions=self.instructions, tasks=self.tasks, models=self.models)
-        if moved := numbers(self.start):  # all of them together; a nudge of one would add nothing
-            rest = (each for each in every if not (isinstance(each, GeneChange) and each.path in moved))
-            every = [NumberVariation(), *rest]
+        every = vary_numbers_together(
+            self.start,
+            operators(self.start, instructions=self.instructions, tasks=self.tasks, models=self.models),
+        )
         others = [each.path for each in genes(self.start).values() if each.kind == "text" and each.path != self.gene]
         return [each for each in every if self.gene is None or not any(each.name.endswith(path) for path in others)]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import child
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+from seedbed.stats.arrays import Floats
 
 DIGITS = 6
 """A number is written as exactly as a millionth of its range."""

@@ -1,4 +1,4 @@
-"""Ways to change a playbook that need no model: other words, numbers, choices and demos, and mixtures of two."""
+"""Operators: ways to change a playbook that need no model. Offspring: children made by operators drawn at random."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ import numpy as np
 
 from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evolution.protocols import Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation import sentences
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators, labelled
+from seedbed.evolution.variation.numbers import NumberVariation, numbers
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.arrays import Floats
+from seedbed.storage.store import Digest
 
 STEP = 0.2
-"""The usual step of a number: such a share of its range, or of itself if it has none."""
+"""The usual step of a number, as a share of its range, or of the number itself if it has no range."""
+
+TRIES = 4
+"""Offspring tries so many operators for one child."""
 
 
 def reworded(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:
@@ -66,24 +72,31 @@ def operators(
     `instructions` are texts to use whole or sentence by sentence, `models` those that roles may ask; `tasks` decide
     which demos can be made. Demos come from the reflect tasks of a search, and from its good `runs`.
     """
-    found: list[Operator] = []
+    ways: list[Operator] = []
     for gene in genes(start).values():
         match gene.kind:
             case "text":
-                found += _text_operators(gene, instructions)
+                ways += _text_operators(gene, instructions)
             case "number" | "integer" if gene.low is None or gene.high is None or gene.low < gene.high:
-                found.append(GeneChange("nudge", gene.path, nudged))
+                ways.append(GeneChange("nudge", gene.path, nudged))
             case "choice":
                 options = tuple(models) if gene.path.endswith(".model") and not gene.options else gene.options
                 if set(options) - {gene.value}:
-                    found.append(GeneChange("choose another", gene.path, partial(chosen, options=options)))
+                    ways.append(GeneChange("choose another", gene.path, partial(chosen, options=options)))
             case "demos":
-                found += demo_operators(start, gene.path, tasks, runs)
+                ways += demo_operators(start, gene.path, tasks, runs)
             case _:
                 pass
     if len(genes(start)) > 1:
-        found.append(CrossGenes())
-    return found
+        ways.append(CrossGenes())
+    return ways
+
+
+def vary_numbers_together(start: Playbook, ways: Sequence[Operator]) -> list[Operator]:
+    """The operators with NumberVariation first, in place of the nudges of single numbers, to which they add nothing."""
+    moved = numbers(start)
+    rest = [each for each in ways if not (isinstance(each, GeneChange) and each.path in moved)]
+    return [NumberVariation(), *rest] if moved else rest
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,7 @@ def _text_operators(gene: Gene, instructions: Sequence[str]) -> list[Operator]:
     single = dict.fromkeys(each for text in instructions for each in sentences.split(text).texts)
     lines = [*single] or sentences.INSTRUCTIONS
     whole = tuple(dict.fromkeys(text for text in instructions if text.strip()))
-    ways: dict[str, Callable[[str, np.random.Generator], str | None]] = {
+    changes: dict[str, Callable[[str, np.random.Generator], str | None]] = {
         "drop a sentence of": sentences.dropped,
         "swap two sentences of": sentences.swapped,
         "repeat a sentence of": sentences.duplicated,
@@ -122,15 +135,14 @@ def _text_operators(gene: Gene, instructions: Sequence[str]) -> list[Operator]:
         "replace a sentence of": lambda text, chance: sentences.exchanged(text, lines, chance),
     }
     if not gene.path.startswith("parameters."):
-        ways |= {
+        changes |= {
             "ask for another form of answer in": sentences.formed,
             "turn a list into sentences or back in": sentences.switched,
             "change the cue of": sentences.cued,
         }
     if whole:
-        ways["take from the bank"] = lambda text, chance: _other(whole, text, chance)
-    changes: list[Operator] = [GeneChange(what, gene.path, _of_text(way)) for what, way in ways.items()]
-    return [*changes, CrossSentences(gene.path)]
+        changes["take from the bank"] = lambda text, chance: _other(whole, text, chance)
+    return [*(GeneChange(what, gene.path, _of_text(way)) for what, way in changes.items()), CrossSentences(gene.path)]
 
 
 def _of_text(way: Callable[[str, np.random.Generator], str | None]) -> Callable[[Gene, np.random.Generator], Any]:
@@ -214,3 +226,52 @@ class CrossSentences:
             return None
         mixed = sentences.crossed(gene.value, other.value, search.chance(event))
         return child(parent, {self.path: mixed}) if mixed else None
+
+
+# Offspring
+
+
+class Offspring:
+    """Makes children for a search that are not in its pool yet, by operators drawn at random.
+
+    All operators are drawn equally often. By default they are all that need no model, and NumberVariation is drawn as
+    often as there are numbers among the genes. Raises PlaybookError if the start has no gene that may evolve.
+    """
+
+    def __init__(self, search: Search, ways: Sequence[Operator] | None = None) -> None:
+        self._search = search
+        self._operators, weights = _defaults(search) if ways is None else (list(ways), np.ones(len(ways)))
+        if not self._operators:
+            raise PlaybookError([Problem("start", "no gene that may be varied", "a text, a number, a choice or demos")])
+        self._shares = weights / weights.sum()
+
+    async def make(self, parents: Sequence[Playbook], mates: Sequence[Sequence[Playbook]], event: str) -> list[Offer]:
+        """A child of each parent with its mates, where there is one that is neither in the pool nor a sibling."""
+        made: dict[Digest, Offer] = {}
+        for number, (parent, partners) in enumerate(zip(parents, mates, strict=True)):
+            offer = await self._child(parent, partners, f"{event}/{number}", made)
+            if offer:
+                made[offer.playbook.digest] = offer
+        return list(made.values())
+
+    async def _child(
+        self, parent: Playbook, mates: Sequence[Playbook], event: str, made: dict[Digest, Offer]
+    ) -> Offer | None:
+        drawn = self._search.chance(event).choice(len(self._operators), size=TRIES, p=self._shares)
+        for attempt, place in enumerate(drawn.tolist()):
+            operator = self._operators[place]
+            child = await operator(parent, mates, self._search, f"{event}/{attempt}")
+            if child is not None and child.digest not in self._search.pool and child.digest not in made:
+                return Offer(child, tuple(each.digest for each in (parent, *mates)), operator.name)
+        return None
+
+
+def _defaults(search: Search) -> tuple[list[Operator], Floats]:
+    ways = vary_numbers_together(search.start, operators(search.start, tasks=search.reflect))
+    moved = numbers(search.start)
+    if not moved:
+        return ways, np.ones(len(ways))
+    share, others = len(moved) / len(genes(search.start)), len(ways) - 1
+    if share == 1 or not others:
+        return ways[:1], np.ones(1)
+    return ways, np.array([share, *[(1 - share) / others] * others])

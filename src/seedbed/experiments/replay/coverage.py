@@ -5,18 +5,33 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seedbed.errors import DatasetError, NotFound, Problem, shown
+from seedbed.evaluation.context import EvaluationContext, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.evaluate import seed_of
-from seedbed.experiments.replay.fidelity import Agreement, Fidelity, agreement, fidelity, sorted_steps
+from seedbed.evaluation.remote import RemoteWorkers
+from seedbed.experiments.evidence import answers, ends, facts_by_key
+from seedbed.experiments.replay.fidelity import (
+    Fidelity,
+    ReplayAgreement,
+    count_agreement,
+    measure_fidelity,
+    sorted_steps,
+)
 from seedbed.experiments.replay.history import OF, History
-from seedbed.experiments.replay.replay import MISSED_ERROR, Answerable, Others, Replayer, answerable
-from seedbed.experiments.verdict import answers, ends, facts_by_key
+from seedbed.experiments.replay.remote import remote_replays, replay_workers
+from seedbed.experiments.replay.replay import (
+    MISSED_ERROR,
+    ReplayableTasks,
+    ReplayCache,
+    Replayer,
+    find_replayable,
+    replay_context,
+    runner_of,
+)
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import LABELS
-from seedbed.spending.ledger import Ledger
+from seedbed.runs.cassette import LABELS, ReplayMode
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical
 
 ARMS = ("control", "candidate")
@@ -45,7 +60,7 @@ class Coverage:
     answered: tuple[str, ...]
     """The runs, by their ids."""
     steps: Mapping[str, Steps]
-    agreement: Agreement
+    agreement: ReplayAgreement
     evidence: Digest
     """The digest of how all these runs ended, the recorded ones and their replays, and of what was recorded."""
 
@@ -68,7 +83,7 @@ class Coverage:
         }
 
 
-def coverage(store: Store, sample: Json) -> Coverage:
+def measure_coverage(store: Store, sample: Json) -> Coverage:
     """Compute it from how the runs of a sample and their replays ended."""
     items = sample["items"]
     last = facts_by_key(store, "run", [item[name] for item in items for name in ENDS])
@@ -97,7 +112,7 @@ def coverage(store: Store, sample: Json) -> Coverage:
         asked=len(items),
         answered=tuple(answered),
         steps={arm: sorted_steps(of) for arm, of in steps.items()},
-        agreement=agreement(results),
+        agreement=count_agreement(results),
         evidence=f"b2:{whole.hexdigest()}",
     )
 
@@ -149,7 +164,7 @@ def recorded_coverage(store: Store, replay: Json) -> Coverage:
     name = replay.get("sample")
     if not isinstance(name, str):
         raise NotFound(f"found {shown(replay)}; expected the digest of a sample of past runs")
-    return coverage(store, store.get(name))
+    return measure_coverage(store, store.get(name))
 
 
 def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Problem]:
@@ -201,40 +216,44 @@ def rows(coverage: Coverage) -> list[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
-    """What a comparison on past runs stands on: how far replays can be trusted, which of them there are, and what a
-    verdict is to say of them."""
+class ReplayedRuns:
+    """Past runs replayed for a comparison: how faithful the replays are, and which of the runs can be compared on."""
 
+    context: EvaluationContext
+    """In which the replays are scored."""
     fidelity: Fidelity
-    found: Answerable
-    told: Json
+    replayable: ReplayableTasks
+    facts: Json
+    """What the verdict records of them."""
+
+    @property
+    def tasks(self) -> Dataset:
+        return self.replayable.tasks
 
 
-async def grounds(
-    control: Playbook,
-    candidate: Playbook,
-    past: History,
-    perform: Replayer,
-    *,
-    others: Others | None = None,
-    ledger: Ledger | None = None,
-) -> Grounds:
-    """Replay all past runs, under the playbooks that they had and under both that are compared, by `others` if given.
+async def replay_past_runs(
+    control: Playbook, candidate: Playbook, past: History, mode: ReplayMode, context: EvaluationContext
+) -> ReplayedRuns:
+    """Replay all past runs, under the playbooks that they had and under both that are compared.
 
     Raises DatasetError if none can be answered for both, and BudgetSpent.
     """
-    store = perform.runner.store
-    owners = {name: perform.runner.library.get(name) for name in {each.playbook for each in past.past}}
+    cache = ReplayCache(context.store)
+    replays, perform = replay_context(context, mode, cache), Replayer(runner_of(context), mode, cache)
+    library, store, ledger = perform.runner.library, context.store, context.ledger
+    owners = {name: library.get(name) for name in {each.playbook for each in past.past}}
     arms = (control, candidate)
     pairs = list(zip(past.past, past.tasks, strict=True))
-    if others:
+    if isinstance(context.remote, RemoteWorkers):
+        workers = replay_workers(context.remote, mode)
+        replays = replace(replays, remote=workers)
         rows = [(playbook, task) for then, task in pairs for playbook in (owners[then.playbook], *arms)]
         once = {(playbook.digest, task.id): (playbook, task) for playbook, task in rows}
-        await perform.ahead(list(once.values()), others, ledger)
-    trusted = await fidelity(past, perform.runner, perform.mode, ledger=ledger, perform=perform)
-    found = await answerable(arms, past.tasks, perform, ledger=ledger)
-    if not len(found.tasks):
-        why = next(iter(found.missed.values()), "there are none")
+        await perform.perform_remotely(list(once.values()), remote_replays(workers, context.at_once), ledger)
+    fidelity = await measure_fidelity(past, perform, ledger=ledger)
+    replayable = await find_replayable(arms, past.tasks, perform, ledger=ledger)
+    if not len(replayable.tasks):
+        why = next(iter(replayable.missed.values()), "there are none")
         remedy = "Replay them live from some step on, as with --mode fork:1."
         raise DatasetError([Problem("past runs", f"none that can be replayed: {why}", "at least one", remedy)])
 
@@ -250,10 +269,10 @@ async def grounds(
     ]
     ended = ends(store, [run for item in names for run in item.values()])
     items = [{name: ended[run][-1].key if run in ended else run for name, run in item.items()} for item in names]
-    about = {"mode": str(perform.mode), "control": control.digest, "candidate": candidate.digest}
+    about = {"mode": str(mode), "control": control.digest, "candidate": candidate.digest}
     sample = {**about, "items": items, "strata": list(past.strata), "sizes": dict(past.sizes)}
     name = store.put("sample", sample)
-    return Grounds(trusted, found, {"sample": name, **coverage(store, sample).document()})
+    return ReplayedRuns(replays, fidelity, replayable, {"sample": name, **measure_coverage(store, sample).document()})
 
 
-__all__ = ["Coverage", "Grounds", "coverage", "differences", "grounds", "recorded_coverage"]
+__all__ = ["Coverage", "ReplayedRuns", "differences", "measure_coverage", "recorded_coverage", "replay_past_runs"]

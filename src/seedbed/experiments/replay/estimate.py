@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from seedbed.errors import BudgetSpent
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import Bench, all_cells
+from seedbed.evaluation.evaluate import all_cells
 from seedbed.evaluation.metrics.metric import Better, Metric, better
-from seedbed.experiments.experiment import Unit, drawn
-from seedbed.experiments.reading import expect_score
+from seedbed.experiments.experiment import Unit, drawn, expect_score
+from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.fidelity import with_live
-from seedbed.experiments.replay.replay import Answerable
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.ledger import Ledger, dollars
+from seedbed.spending.ledger import dollars
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.storage.store import Digest, Json
 
@@ -68,29 +68,26 @@ def known(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def estimate(
+async def estimate_difference(
     control: Playbook,
     candidate: Playbook,
-    found: Answerable,
+    replays: ReplayedRuns,
     metric: Metric,
-    replays: Bench,
-    live: Bench,
+    context: EvaluationContext,
     *,
     live_runs: int,
     seed: int = 0,
-    ledger: Ledger | None = None,
 ) -> Estimate:
     """Score all replays of both playbooks, and run `live_runs` of their tasks live, drawn by chance (PPI++).
 
     Tasks of one source are drawn together and count as one. Live runs do in the world what their tools do. Raises
     BudgetSpent if the ledger has not enough: with more it goes on, and what was paid is not paid twice.
     """
-    money = ledger or Ledger()
-    units = drawn(found.tasks, seed)
+    units = drawn(replays.tasks, seed)
     some = units[: min(live_runs, len(units))]
     arms = (control, candidate)
-    replayed = [await _scores(arm, units, metric, replays, money) for arm in arms]
-    lived = [await _scores(arm, some, metric, live, money) for arm in arms]
+    replayed = [await _scores(arm, units, metric, replays.context) for arm in arms]
+    lived = [await _scores(arm, some, metric, context) for arm in arms]
     cheap, true = _differences(*replayed), _differences(*lived)
     adjusted = with_live(cheap, true)
     return Estimate(
@@ -106,7 +103,7 @@ async def estimate(
         weight=adjusted.weight,
         worth=adjusted.worth,
         failed=sum(each.failed for each in (*replayed, *lived)),
-        spent_usd=money.spent_usd,
+        spent_usd=context.ledger.spent_usd,
     )
 
 
@@ -117,10 +114,11 @@ class _Scored:
     failed: int
 
 
-async def _scores(playbook: Playbook, units: Sequence[Unit], metric: Metric, bench: Bench, ledger: Ledger) -> _Scored:
+async def _scores(playbook: Playbook, units: Sequence[Unit], metric: Metric, context: EvaluationContext) -> _Scored:
+    ledger = context.ledger
     tasks = [task for unit in units for task in unit]
-    async with bench.present():
-        cells = await all_cells(playbook, [(task, 0) for task in tasks], [metric], bench, ledger)
+    async with context.present():
+        cells = await all_cells(playbook, [(task, 0) for task in tasks], [metric], context)
     for cell in cells:
         expect_score(metric.name, cell)
     worst = float(better(metric) == "lower")
@@ -148,4 +146,4 @@ def _spread(interval: Interval) -> Interval:
     return interval if interval.low < interval.high else replace(interval, low=-math.inf, high=math.inf)
 
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate_difference"]

@@ -8,22 +8,21 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from seedbed.errors import DatasetError, Problem, RunError, shown
+from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import seed_of
-from seedbed.experiments.replay.history import History, Past
-from seedbed.experiments.replay.replay import STRICT, Replayer, expect_paid
+from seedbed.experiments.replay.history import History, PastRun
+from seedbed.experiments.replay.replay import Replayer, expect_paid
 from seedbed.parallel import in_order
-from seedbed.runs.cassette import LABELS, Missed, ReplayMode
+from seedbed.runs.cassette import LABELS, Missed
 from seedbed.runs.recorder import recall
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.runner import Runner
 from seedbed.stats.adjusted import AdjustedDifference, ppi
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class ReplayAgreement:
     """How often replays of what was recorded came out as it did: with the exact interval of that rate.
 
     Those that missed something did not agree.
@@ -41,9 +40,9 @@ class Fidelity:
     mode: str
     steps: Mapping[str, Mapping[str, int]]
     """How many steps of each kind have which label."""
-    agreement: Agreement
+    agreement: ReplayAgreement
     """Of the runs that were replayed."""
-    strata: Mapping[str, Agreement]
+    strata: Mapping[str, ReplayAgreement]
     population: Interval
     """The rate in the population that the runs were drawn from."""
 
@@ -54,25 +53,19 @@ class Fidelity:
         return sum(each.get(label, 0) for each in kinds) / total if total else float("nan")
 
 
-async def fidelity(
-    past: History,
-    runner: Runner,
-    mode: ReplayMode = STRICT,
-    *,
-    at_once: int = 8,
-    ledger: Ledger | None = None,
-    perform: Replayer | None = None,
+async def measure_fidelity(
+    past: History, perform: Replayer, *, at_once: int = 8, ledger: Ledger | None = None
 ) -> Fidelity:
-    """Replay each run under the playbook that it had, and see whether it comes out as it did.
+    """Replay each run under the playbook that it had, and check whether it comes out as it did.
 
     It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
-    not enough for all of them. `perform` is who has replayed some of them in that mode before.
+    not enough for all of them.
     """
-    perform = perform or Replayer(runner, mode)
+    runner = perform.runner
     playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
 
-    async def one(item: tuple[Past, Task]) -> tuple[bool, bool]:
+    async def one(item: tuple[PastRun, Task]) -> tuple[bool, bool]:
         then, task = item
         playbook, seed = playbooks[then.playbook], seed_of(task, 0)
         try:
@@ -90,17 +83,17 @@ async def fidelity(
 
     items = list(zip(past.past, past.tasks, strict=True))
     async with aclosing(in_order(items, one, at_once=at_once)) as results:
-        found = [result async for result in results]
+        outcomes = [result async for result in results]
     by_stratum: dict[str, list[tuple[bool, bool]]] = {}
-    for stratum, result in zip(past.strata, found, strict=True):
+    for stratum, result in zip(past.strata, outcomes, strict=True):
         by_stratum.setdefault(stratum, []).append(result)
-    whole = agreement(found)
-    population = past.mean({task.id: float(same) for task, (same, _) in zip(past.tasks, found, strict=True)})
+    whole = count_agreement(outcomes)
+    population = past.mean({task.id: float(same) for task, (same, _) in zip(past.tasks, outcomes, strict=True)})
     return Fidelity(
-        mode=str(mode),
+        mode=str(perform.mode),
         steps=sorted_steps(labels),
         agreement=whole,
-        strata={stratum: agreement(results) for stratum, results in sorted(by_stratum.items())},
+        strata={stratum: count_agreement(results) for stratum, results in sorted(by_stratum.items())},
         # Results that are all the same show no spread, which is no proof that there is none.
         population=population if population.low < population.high else whole.rate,
     )
@@ -113,10 +106,12 @@ def sorted_steps(labels: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]
     }
 
 
-def agreement(results: Sequence[tuple[bool, bool]]) -> Agreement:
+def count_agreement(results: Sequence[tuple[bool, bool]]) -> ReplayAgreement:
     """Of each replay: whether it came out as the run did, and whether it missed something."""
     agreed = sum(same for same, _ in results)
-    return Agreement(agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results)))
+    return ReplayAgreement(
+        agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results))
+    )
 
 
 def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> AdjustedDifference:

@@ -28,7 +28,7 @@ GOOD = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastRun:
     """A live run that has ended: what went in, what came out, how well, and what it took."""
 
     run: str
@@ -45,7 +45,7 @@ class Past:
     """The mean of its scores, by the metric that was asked for; None if nobody scored it."""
 
 
-def past_runs(
+def find_past_runs(
     store: Store,
     *,
     playbook: Digest | None = None,
@@ -55,7 +55,7 @@ def past_runs(
     metric: str | None = None,
     low: float | None = None,
     high: float | None = None,
-) -> list[Past]:
+) -> list[PastRun]:
     """The live runs that have ended, the oldest first: of a playbook, of a time, with an outcome, within scores.
 
     `metric` names the scores; with a bound, runs without one are left out. Neither replays nor runs that others opened
@@ -71,7 +71,7 @@ def past_runs(
         if (low is not None or high is not None) and not _between(score, low, high):
             continue
         told = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
-        found.append(Past(run=run, playbook=end.subject, started=end.at, score=score, **told))
+        found.append(PastRun(run=run, playbook=end.subject, started=end.at, score=score, **told))
     return sorted(found, key=lambda past: (past.started, past.run))
 
 
@@ -95,7 +95,7 @@ def _between(score: float | None, low: float | None, high: float | None) -> bool
 class History:
     """Past runs as tasks, with what each stands for in the population that they were drawn from."""
 
-    past: tuple[Past, ...]
+    past: tuple[PastRun, ...]
     tasks: Dataset
     """In the order of `past`; the id of each names its recording, its tags are its stratum."""
     strata: tuple[str, ...]
@@ -117,15 +117,15 @@ class History:
         return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes, confidence)
 
 
-def history(
-    past: Sequence[Past],
+def draw_history(
+    past: Sequence[PastRun],
     n: int | None = None,
     *,
     seed: int = 0,
     by: Sequence[By] = ALL_OF_IT,
     allocation: Literal["proportional", "neyman"] = "proportional",
     known: Iterable[Task] = (),
-    difficulty: Callable[[Past], float] = lambda past: past.tokens,
+    difficulty: Callable[[PastRun], float] = lambda past: past.tokens,
 ) -> History:
     """Draw `n` of the past runs, or take all, stratified by what is asked for; the same ones for the same seed.
 
@@ -165,7 +165,7 @@ def recording_of(task: Task) -> str:
     return task.id.removeprefix(OF)
 
 
-def _strata(past: Sequence[Past], by: Sequence[By], difficulty: Callable[[Past], float]) -> list[str]:
+def _strata(past: Sequence[PastRun], by: Sequence[By], difficulty: Callable[[PastRun], float]) -> list[str]:
     words: list[list[str]] = []
     for what in by:
         match what:
@@ -187,7 +187,7 @@ def _cut(values: Sequence[float], names: Sequence[str]) -> list[str]:
     return [names[sum(value >= bound for bound in bounds)] for value in values]
 
 
-def _outcome(past: Past) -> str:
+def _outcome(past: PastRun) -> str:
     if past.status != "completed":
         return "failed"
     if past.score is None:
@@ -195,7 +195,7 @@ def _outcome(past: Past) -> str:
     return "good" if past.score >= GOOD else "poor"
 
 
-def _spreads(past: Sequence[Past], strata: Sequence[str]) -> dict[str, float]:
+def _spreads(past: Sequence[PastRun], strata: Sequence[str]) -> dict[str, float]:
     """How much the scores of each stratum vary; what was not scored counts as 1 if it was completed, else as 0."""
     values: dict[str, list[float]] = {}
     for each, stratum in zip(past, strata, strict=True):

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from seedbed.errors import BudgetSpent, QuotaSpent, RunError
+from seedbed.evaluation.context import EvaluationContext, seed_of
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.evaluate import seed_of
-from seedbed.parallel import Executor, in_order
+from seedbed.evaluation.remote import Chunk, ChunkResult, OpenWorkspace, RemoteWorkers, chunk_result, pay_in_chunks
+from seedbed.experiments.replay.replay import RemoteReplays, replay_context
+from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import Missed
+from seedbed.runs.cassette import Missed, ReplayMode
 from seedbed.spending.ledger import Ledger
+from seedbed.spending.shares import BudgetShare
 from seedbed.storage.store import Json
 
-if TYPE_CHECKING:
-    from seedbed.experiments.replay.replay import Others
+PlaybookTask = tuple[Playbook, Task]
+"""A past run as a task, and the playbook to replay it under."""
 
-from seedbed.evaluation.remote import Chunk, Open, Outcome, paid
-from seedbed.spending.shares import BudgetShare
 
-Asking = tuple[Playbook, Task]
-"""A past run, and the playbook to replay it under."""
+@dataclass(frozen=True)
+class ReplayWorkspace:
+    """The workspace of a worker in which nothing is live but what a mode of replay allows."""
+
+    context: EvaluationContext
+
+
+@dataclass(frozen=True)
+class OpenForReplays:
+    """Opens a worker's workspace for replays; workers get it pickled."""
+
+    open: OpenWorkspace
+    mode: ReplayMode
+
+    def __call__(self, description: Any) -> ReplayWorkspace:
+        return ReplayWorkspace(replay_context(self.open(description).context, self.mode))
+
+
+def replay_workers(workers: RemoteWorkers, mode: ReplayMode) -> RemoteWorkers:
+    """The same workers, each with a workspace for replays."""
+    return replace(workers, open=OpenForReplays(workers.open, mode))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,52 +55,55 @@ class ReplayChunk(Chunk):
     items: tuple[tuple[int, Task], ...] = ()
 
 
-async def replayed(chunk: ReplayChunk) -> Outcome[list[RunError | None]]:
-    """Replay past runs, in a worker, and say what went wrong with each."""
+async def replay_chunk(chunk: ReplayChunk) -> ChunkResult[list[RunError | None]]:
+    """Replay past runs, in a worker; the result of each is its error, if any."""
     began = time.perf_counter()
-    bench, ledger = chunk.place().bench, chunk.ledger()
+    context = chunk.context()
     playbooks = [Playbook.from_document(each) for each in chunk.playbooks]
 
-    async def one(item: tuple[int, Task]) -> RunError | None:
+    async def replay(item: tuple[int, Task]) -> RunError | None:
         number, task = item
-        if ledger.is_short:
+        if context.ledger.is_short:
             return BudgetSpent("the money for these replays was spent")
-        own = Ledger(kept=0.0, within=ledger)
+        own = Ledger(kept=0.0, within=context.ledger)
         try:
-            await bench.perform("", playbooks[number], task, seed_of(task, 0), own)
+            await context.perform("", playbooks[number], task, seed_of(task, 0), own)
         except QuotaSpent:
-            raise  # which is no fault of the recording
+            raise  # the recording is not at fault
         except RunError as wrong:
             return wrong if type(wrong) is Missed else RunError(str(wrong))
         return None
 
-    async with bench.present(), aclosing(in_order(chunk.items, one, at_once=chunk.at_once)) as coming:
-        wrong = [each async for each in coming]
-    return Outcome(wrong, ledger.spent_usd, ledger.spent_tokens, ledger.refused, time.perf_counter() - began)
+    async with context.present(), aclosing(in_order(chunk.items, replay, at_once=chunk.at_once)) as coming:
+        errors = [each async for each in coming]
+    return chunk_result(errors, context.ledger, began)
 
 
-def replays_elsewhere(executor: Executor, open_place: Open, tell: Callable[[], object], at_once: int) -> Others:
-    """Have past runs replayed by the workers of an executor, each in a place of replays it opens by what it is told."""
+def remote_replays(workers: RemoteWorkers, at_once: int) -> RemoteReplays:
+    """Replays by workers that have workspaces for it."""
 
-    async def replays(plan: Sequence[Asking], ledger: Ledger) -> AsyncGenerator[RunError | None, None]:
+    async def replays(plan: Sequence[PlaybookTask], ledger: Ledger) -> AsyncGenerator[RunError | None, None]:
         if not plan:
             return
-        whole = ReplayChunk(open=open_place, told=executor.packed(tell(), "workspace"), at_once=at_once)
+        whole = ReplayChunk(open=workers.open, workspace=workers.description(), at_once=at_once)
 
-        async def done(items: Sequence[Asking], money: BudgetShare) -> Outcome[list[RunError | None]]:
+        async def replay(items: Sequence[PlaybookTask], money: BudgetShare) -> ChunkResult[list[RunError | None]]:
             known = {playbook.digest: playbook.document() for playbook, _ in items}
             numbers = {name: number for number, name in enumerate(known)}
-            asked = tuple((numbers[playbook.digest], task) for playbook, task in items)
-            chunk = replace(whole, playbooks=tuple(known.values()), items=asked)
+            numbered = tuple((numbers[playbook.digest], task) for playbook, task in items)
+            chunk = replace(whole, playbooks=tuple(known.values()), items=numbered)
             chunk = replace(chunk, max_cost_usd=money.usd, max_tokens=money.tokens)
-            outcome: Outcome[list[RunError | None]] = await executor.do(replayed, chunk)
-            return outcome
+            done: ChunkResult[list[RunError | None]] = await workers.executor.do(replay_chunk, chunk)
+            return done
 
-        def unpaid(wrong: RunError | None) -> bool:
+        def may_be_unpaid(wrong: RunError | None) -> bool:
             return wrong is not None and not isinstance(wrong, Missed)
 
-        async with aclosing(paid(executor, plan, done, unpaid, ledger)) as coming:
+        async with aclosing(pay_in_chunks(workers.executor, plan, replay, may_be_unpaid, ledger)) as coming:
             async for wrong in coming:
                 yield wrong
 
     return replays
+
+
+__all__ = ["remote_replays", "replay_workers"]

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
-from seedbed.errors import BudgetSpent, NotFound, RunError, shown
+from seedbed.errors import BudgetSpent, NotFound, RunError, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import EvaluationContext, Perform, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.evaluate import Bench, Perform, seed_of
 from seedbed.experiments.replay.history import recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
@@ -45,7 +45,7 @@ MEMORY_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class ReplayKey:
     """All that the outcome of a replay depends on. Its digest is the id of the replay: another key is another run."""
 
     playbook: Digest
@@ -65,7 +65,7 @@ class Key:
         return hashlib.blake2b(canonical({"replay": asdict(self)}).encode(), digest_size=16).hexdigest()
 
 
-class Replays:
+class ReplayCache:
     """Replays by their id: the latest used ones in memory, at most so many bytes of them, over the store.
 
     Those that are complete, and strict ones that missed something: a recording does not change.
@@ -85,7 +85,7 @@ class Replays:
         """The replay of that id, if it need not be performed again."""
         if (known := self._kept.get(run)) is not None:
             self._kept.move_to_end(run)
-            found: Run = pickle.loads(known)
+            found: Run = pickle.loads(known)  # noqa: S301 - we pickled it ourselves
             return found
         try:
             done = recall(self._store, run)
@@ -117,8 +117,8 @@ def _size(run: str, packed: bytes | None) -> int:
     return 0 if packed is None else sys.getsizeof(run) + sys.getsizeof(packed)
 
 
-Others = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerator[RunError | None, None]]
-"""Has first replicates replayed by other processes, and tells of each in order what went wrong, if anything did."""
+RemoteReplays = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerator[RunError | None, None]]
+"""Replays first replicates in other processes; yields for each, in order, its error or None."""
 
 
 class Replayer:
@@ -128,11 +128,11 @@ class Replayer:
     run with an id of its own, by its `Key`, whatever id is asked for; one that is complete is not performed again.
     """
 
-    def __init__(self, runner: Runner, mode: ReplayMode, cache: Replays | None = None) -> None:
+    def __init__(self, runner: Runner, mode: ReplayMode, cache: ReplayCache | None = None) -> None:
         self.runner = runner
         self.mode = mode
         self._wrong: dict[str, RunError] = {}
-        self._cache = Replays(runner.store) if cache is None else cache
+        self._cache = ReplayCache(runner.store) if cache is None else cache
         self._about: dict[Digest, tuple[list[Any], Json]] = {}
 
     async def __call__(self, run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
@@ -146,12 +146,14 @@ class Replayer:
             raise Missed(done.error.removeprefix(MISSED_ERROR))
         return done
 
-    async def ahead(self, items: Sequence[tuple[Playbook, Task]], others: Others, ledger: Ledger | None = None) -> None:
-        """Have first replicates performed by others. What went wrong there is told here, and not tried again.
+    async def perform_remotely(
+        self, items: Sequence[tuple[Playbook, Task]], remote: RemoteReplays, ledger: Ledger | None = None
+    ) -> None:
+        """Replay first replicates in other processes. What fails there is not tried again here.
 
         Raises BudgetSpent if the ledger has not enough for all of them.
         """
-        async with aclosing(others(items, ledger or Ledger())) as coming:
+        async with aclosing(remote(items, ledger or Ledger())) as coming:
             for playbook, task in items:
                 if (wrong := await anext(coming)) is not None:
                     expect_paid(ledger)
@@ -164,14 +166,14 @@ class Replayer:
         _add_labels(labels, self._cache.get(run) or recall(self.runner.store, run), self.runner.store)
         return labels
 
-    def key(self, playbook: Playbook, task: Task, seed: int) -> Key:
+    def key(self, playbook: Playbook, task: Task, seed: int) -> ReplayKey:
         """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
         recording = recording_of(task)
         tools, known = self._about.get(playbook.digest, ([], None))
         if known is None or tools != self.runner.tools:
             known = about(self.runner, playbook)
             self._about[playbook.digest] = (list(self.runner.tools), known)
-        return Key(
+        return ReplayKey(
             playbook=playbook.digest,
             inputs=dict(task.inputs),
             seed=_seed(self.runner.store, recording) if seed == seed_of(task, 0) else seed,
@@ -188,17 +190,28 @@ def _seed(store: Store, run: str) -> int:
     raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
 
 
-def replayed(bench: Bench, runner: Runner, mode: ReplayMode = STRICT, cache: Replays | None = None) -> Bench:
-    """A bench on which nothing is live but what the mode allows: tasks are past runs, as `history` gives them.
+def replay_context(
+    context: EvaluationContext, mode: ReplayMode = STRICT, cache: ReplayCache | None = None
+) -> EvaluationContext:
+    """A context whose tasks are past runs, as `draw_history` makes them: nothing is live but what the mode allows.
 
-    Its cells are not those of live runs: what they are named by says that they were replayed, and how.
+    Its cells are not those of live runs: their names say that they were replayed, and how. Judges are asked live.
     """
+    runner = runner_of(context)
 
     def identity(playbook: Playbook) -> Json:
-        return {**bench.identity(playbook), "replay": {"mode": str(mode), **about(runner, playbook)}}
+        return {**context.identity(playbook), "replay": {"mode": str(mode), **about(runner, playbook)}}
 
-    # What others perform elsewhere would be live. Judges are: nobody recorded what they are asked.
-    return replace(bench, perform=Replayer(runner, mode, cache), identity=identity, elsewhere=None, live=bench)
+    perform = Replayer(runner, mode, cache)
+    # Remote workers of this context would run live.
+    return replace(context, perform=perform, identity=identity, remote=None, live=context)
+
+
+def runner_of(context: EvaluationContext) -> Runner:
+    """The runner that replays. Raises SeedbedError if the context has none."""
+    if context.runner is None:
+        raise SeedbedError("runner: found none; expected one, which replays past runs. Evaluate in a workspace")
+    return context.runner
 
 
 def is_replayed(models: Json) -> bool:
@@ -248,7 +261,7 @@ def is_invalid(cell: Cell) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """What came of one replay: its run, or why there is none."""
 
     run: Run | None
@@ -267,15 +280,15 @@ async def replay_all(
     at_once: int = 8,
     replicate: int = 0,
     ledger: Ledger | None = None,
-) -> AsyncGenerator[tuple[Task, tuple[Outcome, ...]], None]:
+) -> AsyncGenerator[tuple[Task, tuple[ReplayOutcome, ...]], None]:
     """Each task with its replays by all playbooks, in the order of the tasks; they are performed at the same time."""
 
-    async def one(item: tuple[Playbook, Task]) -> Outcome:
+    async def one(item: tuple[Playbook, Task]) -> ReplayOutcome:
         playbook, task = item
         try:
-            return Outcome(await perform("", playbook, task, seed_of(task, replicate), ledger or Ledger()))
+            return ReplayOutcome(await perform("", playbook, task, seed_of(task, replicate), ledger or Ledger()))
         except RunError as wrong:
-            return Outcome(None, str(wrong))
+            return ReplayOutcome(None, str(wrong))
 
     listed = list(tasks)
     items = [(playbook, task) for task in listed for playbook in playbooks]
@@ -285,7 +298,7 @@ async def replay_all(
 
 
 @dataclass(frozen=True, slots=True)
-class Answerable:
+class ReplayableTasks:
     """The tasks whose recordings answer all playbooks, and why the others do not, by their ids.
 
     `steps` are how many steps of the last playbook, the candidate, have which label; none of its turns is substituted.
@@ -296,14 +309,14 @@ class Answerable:
     steps: Mapping[str, int]
 
 
-async def answerable(
+async def find_replayable(
     playbooks: Sequence[Playbook],
     tasks: Dataset,
     perform: Replayer,
     *,
     at_once: int = 8,
     ledger: Ledger | None = None,
-) -> Answerable:
+) -> ReplayableTasks:
     """Replay all tasks by all playbooks, and see which can be compared.
 
     What was replayed to find out is not replayed again: compare on these tasks, and say how many were left out. One
@@ -326,7 +339,7 @@ async def answerable(
                 continue
             for counts in labels.values():
                 steps.update(counts)
-    return Answerable(Dataset(tuple(task for task in tasks if task.id not in missed)), missed, steps)
+    return ReplayableTasks(Dataset(tuple(task for task in tasks if task.id not in missed)), missed, steps)
 
 
 def expect_paid(ledger: Ledger | None) -> None:

@@ -22,7 +22,7 @@ NEXT_TO_NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class StratifiedSample:
     """Which were drawn, by their places, in order, and how many each of them stands for."""
 
     places: tuple[int, ...]
@@ -92,7 +92,7 @@ def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], 
     return shares(high)
 
 
-def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> Sample:
+def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> StratifiedSample:
     """Draw `n` of a population, of which `strata` names the stratum of each: the same ones for the same seed.
 
     In proportion to the strata or, with their `spreads`, as `neyman` says. Each one drawn stands for as many as there
@@ -112,7 +112,7 @@ def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, floa
         chosen = random.Random(f"{seed} {stratum}").sample(places, take)
         weights |= dict.fromkeys(chosen, len(places) / take)
     order = sorted(weights)
-    return Sample(tuple(order), tuple(weights[place] for place in order), sizes)
+    return StratifiedSample(tuple(order), tuple(weights[place] for place in order), sizes)
 
 
 def stratified_mean(

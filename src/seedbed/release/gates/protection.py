@@ -29,7 +29,7 @@ from typing import Any, get_args
 
 from seedbed.documents import A_TIME, duration
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.experiments.error_budget import CONTROLS, Terms
+from seedbed.experiments.error_budget import CONTROLS, BudgetTerms
 from seedbed.release.gates.content import Content
 from seedbed.release.gates.custom import custom, names
 from seedbed.release.gates.form import redundant, schema
@@ -83,12 +83,12 @@ def panel(channel: str, protection: Mapping[str, Any]) -> Panel:
     return _panel(f"channels.{channel}", protection.get("reviewers", {}), [])[0]
 
 
-def budget_terms(channel: str, protection: Mapping[str, Any]) -> Terms:
+def budget_terms(channel: str, protection: Mapping[str, Any]) -> BudgetTerms:
     """What the error budget of a channel promises, and what keeps it. Raises SettingsError as `required` does."""
     place, given = f"channels.{channel}", _budget(protection)
     if problems := [*_unknown(place, protection), *_problems_with_budget(place, given)]:
         raise SettingsError(problems)
-    return Terms(**given)
+    return BudgetTerms(**given)
 
 
 def _unknown(place: str, protection: Mapping[str, Any]) -> list[Problem]:

@@ -10,10 +10,11 @@ from typing import Any
 from seedbed.errors import NotFound
 from seedbed.evaluation.cells import Naming, recorded
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments.evidence import ends
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay.coverage import ARMS
-from seedbed.experiments.verdict import Verdict, ends
+from seedbed.experiments.verdict import Verdict
 from seedbed.storage.store import Digest, Query, Store, canonical, short
 
 

@@ -53,7 +53,7 @@ def narrowed(db: Connection, dialect: Dialect, query: Query) -> Narrowed:
     return Narrowed(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
 
 
-def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size: int) -> Selection:
+def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size: int) -> Selection:  # noqa: C901 - an if per field of a query
     """The statement for those columns and the numbers of the next facts, at most `size`, and its parameters."""
     query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
     where = ["f.kind = :kind"]

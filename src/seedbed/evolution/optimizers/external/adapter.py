@@ -22,10 +22,10 @@ import numpy as np
 
 from seedbed.errors import Problem, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.pool import Floats
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
+from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest
 
 FRUITLESS = 200

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,10 @@ from seedbed.errors import BudgetSpent, SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.compare import compare
-from seedbed.experiments.experiment import Experiment, drawn
-from seedbed.experiments.reading import Reading
+from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.experiment import Design, Experiment, drawn
+from seedbed.experiments.options import Comparing
+from seedbed.experiments.stopping import SequentialTest
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
@@ -26,10 +28,10 @@ def cell(value: float | None, run: str = "") -> Cell:
     return Cell(key=f"{value}{run}", playbook="b2:p", task="t", replicate=0, metric="m", value=value, run=run)
 
 
-def reading(tasks: Dataset, metric: ExactMatch | None = None, **given: object) -> Reading:
-    about = {"alpha": 0.05, "seed": 0, "models": {}, **given}
-    plan = Experiment.plan("b2:a", "b2:b", tasks, metric or ExactMatch(), **about)  # type: ignore[arg-type]
-    return Reading(plan, tasks, "m")
+def reading(tasks: Dataset, metric: ExactMatch | None = None, **given: Any) -> SequentialTest:
+    design = Design(**given)
+    plan = Experiment.plan("b2:a", "b2:b", tasks, metric or ExactMatch(), models={}, design=design)
+    return SequentialTest(plan, tasks, "m")
 
 
 # Units
@@ -150,20 +152,25 @@ async def test_graded_scores_are_judged_by_betting_unless_told_otherwise() -> No
         async def __call__(self, run: Run, task: Task) -> Score:
             return Score(0.9 if run.playbook == NEW.digest else 0.1)
 
-    verdict = await compare(OLD, NEW, numbers(40), Graded(), bench(MemoryStore()))
+    verdict = await run_experiment(OLD, NEW, numbers(40), Graded(), bench(MemoryStore()))
     assert (verdict.rule, verdict.finding) == ("betting", "superior")
     assert verdict.e is not None
     assert verdict.e >= 20
-    told = await compare(
-        OLD, NEW, numbers(40), ExactMatch(), bench(MemoryStore()), rule={"rule": "gsprt", "effect": 0.2}
+    told = await run_experiment(
+        OLD, NEW, numbers(40), ExactMatch(), bench(MemoryStore()), Comparing(rule={"rule": "gsprt", "effect": 0.2})
     )
     assert told.finding == "superior"
     assert "not guaranteed" in told.guarantee
 
 
 async def test_a_candidate_that_falls_short_of_what_was_hoped_for_is_futile() -> None:
-    verdict = await compare(
-        agent("[0-4]|1."), agent("[0-4]|2."), numbers(60), ExactMatch(), bench(MemoryStore()), rule={"effect": 0.5}
+    verdict = await run_experiment(
+        agent("[0-4]|1."),
+        agent("[0-4]|2."),
+        numbers(60),
+        ExactMatch(),
+        bench(MemoryStore()),
+        Comparing(rule={"effect": 0.5}),
     )
     assert verdict.finding == "futile"
     assert verdict.tasks < 60
@@ -173,7 +180,9 @@ async def test_what_the_money_does_not_last_for_is_not_decided_and_goes_on_with_
     store = MemoryStore()
     dear = {"use": "scripted", "args": {"replies": {".": "one"}}, "usd_per_million": [1000, 1000]}
     with pytest.raises(BudgetSpent, match="Compare again with a higher limit"):
-        await compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear), ledger=Ledger(0.02, kept=0.0))
+        await run_experiment(
+            OLD, NEW, numbers(40), ExactMatch(), replace(bench(store, oracle=dear), ledger=Ledger(0.02, kept=0.0))
+        )
     assert "verdict" not in store.kinds()
-    verdict = await compare(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear))
+    verdict = await run_experiment(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear))
     assert not verdict.failed

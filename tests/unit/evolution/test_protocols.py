@@ -1,9 +1,15 @@
-"""Every operator that needs no model: its child is valid, differs, and is decided by its event alone."""
+"""Operators that need no model: a child is valid, differs, and depends on its event alone. Offers say where they came
+from."""
 
 from __future__ import annotations
 
+import pytest
+from driven import AddWord, Driven, playbook
+
+from seedbed.evaluation.cells import Cell
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.variation.operators import operators
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -50,3 +56,18 @@ async def test_another_seed_or_event_makes_others() -> None:
         ours = [await way(START, [MATE], search(), f"e{number}") for way in WAYS for number in range(4)]
         theirs = [await way(START, [MATE], search(seed), event.format(number)) for way in WAYS for number in range(4)]
         assert ours != theirs
+
+
+async def test_one_that_names_its_tasks_is_tried_on_those_alone() -> None:
+    driven = Driven(BestOf([]), playbook(), lambda each, task: 1.0, tasks=3)
+    cells: list[Cell] = driven.pay([Offer(playbook("Be long."), tasks=("t1", "r0"))])
+    assert [cell.task for cell in cells] == ["t1", "r0"]
+
+
+async def test_an_offer_says_what_was_made_from_what_and_cannot_be_changed() -> None:
+    driven = Driven(BestOf(operators=[AddWord()], brood=1), playbook(), lambda each, task: 1.0)
+    (offer,) = await driven.step()
+    assert (offer.parents, offer.arm, offer.tasks) == ((playbook().digest,), "best_of", None)
+    assert offer.how.startswith("add a word")
+    with pytest.raises(AttributeError):
+        offer.how = "by magic"  # type: ignore[misc]

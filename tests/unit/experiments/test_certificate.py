@@ -14,8 +14,9 @@ from seedbed.errors import BudgetSpent, NotFound, QuotaSpent, RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.compare import abort, compare
-from seedbed.experiments.evidence import certificate, verify
+from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.compare import abort, run_experiment
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -40,7 +41,7 @@ class Graded(ExactMatch):
 
 async def test_every_number_of_a_verdict_follows_from_the_registered_experiment_and_the_cells() -> None:
     store = MemoryStore()
-    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    verdict = await run_experiment(SOME, ALL, numbers(30), ExactMatch(), bench(store))
     proof = certificate(store, verdict.experiment)
     assert proof.problems == ()
     assert proof.verdict == verdict
@@ -54,14 +55,14 @@ async def test_every_number_of_a_verdict_follows_from_the_registered_experiment_
 async def test_so_do_those_of_graded_scores_sources_and_repeats(replicates: int) -> None:
     store = MemoryStore()
     tasks = Dataset(tuple(replace(task, source=f"doc {n // 3}") for n, task in enumerate(numbers(60))))
-    verdict = await compare(SOME, ALL, tasks, Graded(), bench(store), replicates=replicates)
+    verdict = await run_experiment(SOME, ALL, tasks, Graded(), bench(store), Comparing(replicates=replicates))
     assert (verdict.rule, verdict.at_most, verdict.finding) == ("betting", 20, "superior")
     assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
 async def test_failures_are_part_of_the_evidence_and_stay_failures_when_they_are_made_good_later() -> None:
     store = MemoryStore()
-    verdict = await compare(agent("x"), ALL, numbers(20), ExactMatch(), bench(store, oracle=PATCHY))
+    verdict = await run_experiment(agent("x"), ALL, numbers(20), ExactMatch(), bench(store, oracle=PATCHY))
     assert verdict.failed
     assert not verify(store, [verdict.experiment])[verdict.experiment]
     assert not certificate(store, verdict.experiment).flags["no_failures"]
@@ -94,7 +95,7 @@ EDITS = {
 async def test_an_edited_byte_is_found(edit: str, tmp_path: Path) -> None:
     file = tmp_path / "seedbed.db"
     store = open_store(f"sqlite:///{file}")
-    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    verdict = await run_experiment(SOME, ALL, numbers(30), ExactMatch(), bench(store))
     assert not verify(store, [verdict.experiment])[verdict.experiment]
     store.close()
     with sqlite3.connect(file) as db:
@@ -141,7 +142,7 @@ async def test_the_evidence_of_many_runs_is_that_of_few(monkeypatch: pytest.Monk
     verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), rule="betting")
     await space.evaluate(agent("and more"), numbers(3), ExactMatch())
     assert not _is_refused(space.store, verdict.experiment)
-    monkeypatch.setattr("seedbed.experiments.verdict.FEW", 2)  # so that they are looked through and not asked for
+    monkeypatch.setattr("seedbed.experiments.evidence.FEW", 2)  # so that they are looked through and not asked for
     assert not _is_refused(space.store, verdict.experiment)
 
 
@@ -167,7 +168,7 @@ async def opening(task: Mapping[str, Any], stage: Stage) -> Any:
 
 async def test_reading_on_after_the_rule_has_ended_is_found() -> None:
     store = MemoryStore()
-    verdict = await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store))
+    verdict = await run_experiment(SOME, ALL, numbers(30), ExactMatch(), bench(store))
     for playbook in (SOME, ALL):
         await evaluate(playbook, numbers(30), ExactMatch(), bench(store))
     longer = replace(verdict, tasks=verdict.tasks + 1)
@@ -190,11 +191,11 @@ async def test_an_experiment_that_was_stopped_by_hand_is_invalid_and_says_why() 
             raise QuotaSpent("no more than 9 runs")
 
     with pytest.raises(BudgetSpent):
-        await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store, stop))
+        await run_experiment(SOME, ALL, numbers(30), ExactMatch(), bench(store, stop))
     (begun,) = store.facts(Query(kind="comparison"))
     verdict = abort(store, begun.key, because="looked bad", by="ada", clock=now)
     assert (verdict.finding, verdict.because) == ("invalid", "stopped by hand: looked bad")
-    assert await compare(SOME, ALL, numbers(30), ExactMatch(), bench(store)) == verdict
+    assert await run_experiment(SOME, ALL, numbers(30), ExactMatch(), bench(store)) == verdict
     assert Verdict.recall(store, begun.key) == verdict
     assert not certificate(store, begun.key).flags["ended_by_rule"]
     assert not verify(store, [begun.key])[begun.key]

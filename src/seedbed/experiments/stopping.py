@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from seedbed.errors import SeedbedError, shown
+from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.evaluate import Cell, Item
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.stats.betting import Betting
 from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, paired_interval
@@ -21,7 +21,7 @@ UNSCORED = 0.05
 """The share of an arm's runs that were completed and got no score above which nothing can be said."""
 
 
-class Reading:
+class SequentialTest:
     """The results of an experiment, read unit by unit.
 
     Whoever reads the same results gets the same verdict, be it the comparison itself, one that goes on after a crash,
@@ -40,7 +40,7 @@ class Reading:
         self._scores: list[tuple[float, float]] = []
         self._gains: list[float] = []
 
-    def items(self) -> tuple[list[list[Item]], list[list[Item]]]:
+    def items(self) -> tuple[list[list[TaskReplicate]], list[list[TaskReplicate]]]:
         """What each arm performs for each unit."""
         arms = []
         for first in self.plan.first_replicates:
@@ -150,15 +150,6 @@ class Reading:
         return most
 
 
-def expect_score(metric: str, cell: Cell) -> None:
-    """Only scores from 0 to 1 can be compared. Raises SeedbedError."""
-    if cell.value is not None and not 0 <= cell.value <= 1:
-        raise SeedbedError(
-            f"{metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
-            "Compare by a metric of that range, such as one that says whether a limit is kept"
-        )
-
-
 def _mean(values: Iterable[float]) -> float:
     every = list(values)
     return math.fsum(every) / len(every) if every else 0.0
@@ -172,4 +163,4 @@ def _shown(interval: Interval | None) -> tuple[float | None, float | None, float
     return (interval.mean, interval.low, interval.high) if known else (interval.mean, None, None)
 
 
-__all__ = ["Reading"]
+__all__ = ["SequentialTest"]

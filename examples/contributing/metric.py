@@ -1,0 +1,12 @@
+"""A metric: does the expected answer stand somewhere in the output?"""
+
+from seedbed import Score, Task, metric
+from seedbed.runs.run import Run
+
+
+@metric(version=1)  # raise it whenever scores might change
+def mentions(run: Run, task: Task) -> Score:
+    """1 if the expected answer is somewhere in the output."""
+    if task.expected is None:
+        return Score(None, "the task has no expected answer")
+    return Score(float(str(task.expected).lower() in str(run.output).lower()))

@@ -1,0 +1,102 @@
+"""A store: everything in one JSON file, which processes can share."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock
+
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Content, Digest, Fact, Json, Query, Ref, Target
+
+
+class JsonFileStore:
+    """A store in one file.
+
+    `MemoryStore` knows the rules: what may be written, how facts are numbered, chained and found, when a ref may move.
+    Left to do is what every store has to do in its own way: that a call that returns is on disk, one that fails has
+    written nothing, and two processes do not overwrite each other.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    # The seven methods of Store
+
+    def put(self, kind: str, body: Json) -> Digest:
+        with self._changed() as memory:
+            return memory.put(kind, body)
+
+    def get(self, digest: Digest) -> Json:
+        return self._read().get(digest)
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        with self._changed() as memory:
+            return memory.append(facts)
+
+    def facts(self, query: Query) -> Iterator[Fact]:
+        return self._read().facts(query)
+
+    def ref(self, name: str) -> Ref | None:
+        return self._read().ref(name)
+
+    def refs(self, prefix: str = "") -> list[Ref]:
+        return self._read().refs(prefix)
+
+    def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        with self._changed() as memory:
+            return memory.move(name, to, expected=expected, because=because, by=by)
+
+    # And those of Upkeep: copying, verifying and cleaning need them
+
+    def contents(self, kind: str | None = None) -> Iterator[Content]:
+        return self._read().contents(kind)
+
+    def kinds(self) -> dict[str, int]:
+        return self._read().kinds()
+
+    def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
+        with self._changed() as memory:
+            memory.load(contents, facts)
+
+    def discard(self, digests: Iterable[Digest]) -> int:
+        with self._changed() as memory:
+            return memory.discard(digests)
+
+    def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    def _read(self) -> MemoryStore:
+        memory = MemoryStore()
+        if self._path.exists():
+            written = json.loads(self._path.read_text())
+            memory.load([Content(**content) for content in written["contents"]], map(_fact, written["facts"]))
+        return memory
+
+    @contextmanager
+    def _changed(self) -> Iterator[MemoryStore]:
+        """What is in the file, to be changed: written back in one piece, unless the change fails."""
+        with FileLock(f"{self._path}.lock"):
+            memory = self._read()
+            yield memory
+            facts = [fact for kind in memory.kinds() for fact in memory.facts(Query(kind=kind))]
+            facts.sort(key=lambda fact: fact.number)
+            written = {
+                "contents": [asdict(content) for content in memory.contents()],
+                "facts": [{**asdict(fact), "at": fact.at.isoformat()} for fact in facts],
+            }
+            new = Path(f"{self._path}.new")
+            with new.open("w") as file:
+                json.dump(written, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+
+
+def _fact(written: Json) -> Fact:
+    tuples = {name: tuple(written[name]) for name in ("parents", "tags")}
+    return Fact(**{**written, **tuples, "at": datetime.fromisoformat(written["at"])})

@@ -1,0 +1,238 @@
+"""The certificate of a verdict: every number of it, recomputed from raw facts by whoever doubts it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import cast
+
+from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
+from seedbed.evaluation.cells import Cell, Naming, recorded
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.failed_runs import FailedRuns
+from seedbed.experiments.evidence import evidence_of, facts_by_key
+from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.live import again as read_again
+from seedbed.experiments.live import is_live
+from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
+from seedbed.experiments.replay.replay import is_replayed
+from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.verdict import NOT_STORED, Verdict
+from seedbed.stats.rule import Answer
+from seedbed.storage import upkeep
+from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
+
+GIVEN = ("judges", "aborted", "because", "evidence", "replay")
+"""What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+
+
+CLAIMS = {
+    "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
+    "registered_order": (
+        "Computed again from what is recorded, in the registered order, every number is the same.",
+        "Computed again from what is recorded, in the registered order, something differs.",
+    ),
+    "all_scored": ("Every run that ended well got a score.", "Some runs ended well and got no score: failures."),
+    "no_failures": ("No run failed.", "Some runs failed, and counted as failures."),
+    "same_number_in_both_arms": (
+        "Both playbooks were run equally often on every task.",
+        "On some tasks one playbook was run more often than the other.",
+    ),
+    "judges_checked": (
+        "No judge took part that was not checked against people.",
+        "A judge took part that was never checked against people.",
+    ),
+    "replay_coverage": (
+        "Every past run that was asked for could be replayed for both playbooks.",
+        "Not every past run that was asked for is known to be replayed for both playbooks.",
+    ),
+    "outcomes_came_after_that": (
+        "Registered before any outcome was known.",
+        "Some outcomes were known when it was registered.",
+    ),
+    "nothing_left_out": (
+        "What was read is all that arrived until then.",
+        "What was read is not all that arrived until then, as it is recorded now.",
+    ),
+    "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
+}
+"""What a flag of a certificate says if it is true, and if it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """All that a verdict rests on.
+
+    `path` is what the rule said after each unit. `flags` are the claims about how it came about, each true or false:
+    a verdict with one that is false is worth less, and says so.
+    """
+
+    verdict: Verdict
+    experiment: Experiment
+    path: tuple[Answer, ...]
+    flags: dict[str, bool]
+    problems: tuple[Problem, ...]
+    """What was found when everything was computed again. None, if the verdict is what it says."""
+    coverage: Coverage | None = None
+    """Of a verdict about replays: how far past runs could be replayed, computed again; None if that is not known."""
+
+    def document(self) -> Json:
+        return {
+            "verdict": self.verdict.body(),
+            "experiment": self.experiment.content(),
+            "path": [asdict(answer) for answer in self.path],
+            "flags": self.flags,
+            "coverage": self.coverage and self.coverage.document(),
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+def certificate(store: Store, experiment: Digest) -> Certificate:
+    """Compute a verdict again, from the registered experiment and the cells, and see what differs.
+
+    Raises NotFound if there is no verdict, or what it rests on is not in this store.
+    """
+    verdict = Verdict.recall(store, experiment)
+    problems: list[Problem] = []
+    try:
+        plan = Experiment.from_content(store.get(experiment))
+        if is_live(plan):
+            return _live_certificate(store, plan, verdict)
+        tasks = Dataset.from_content(store.get(plan.dataset))
+    except StoreDamaged as damage:
+        raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
+    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed) for task in unit):
+        problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
+    reading = SequentialTest(plan, tasks, verdict.metric)
+    read = list(_read(store, reading, verdict, problems))
+    for control, candidate in read:
+        if reading.rule.answer.verdict != "continue":
+            problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
+            break
+        try:
+            reading.read(control, candidate)
+        except SeedbedError as wrong:
+            problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
+            break
+    again = reading.verdict(judges=verdict.judges)
+    told = {*GIVEN, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
+    problems += _differences(verdict, again, told, "cells")
+    cells = [cell for pair in read for arm in pair for cell in arm]
+    if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
+        remedy = "Some cell, its run or what that was told is not as it was when it was read."
+        problems.append(Problem("evidence", short(found), short(verdict.evidence), remedy))
+    covered = _covered(store, verdict, tasks, problems)
+    flags = {
+        "registered_first": _begun_before(store, experiment),
+        "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
+        "registered_order": not problems,
+        "all_scored": not verdict.unscored,
+        "no_failures": not verdict.failed,
+        "same_number_in_both_arms": all(len(control) == len(candidate) for control, candidate in read),
+        "judges_checked": all(verdict.judges.values()),
+        "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
+    }
+    if any(map(is_replayed, plan.models.values())):
+        flags["replay_coverage"] = covered is not None and covered.is_whole
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
+
+
+def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
+    """Everything that is wrong with each verdict: nothing, if every number follows and no byte was changed.
+
+    What is wrong with the store itself, such as a broken chain, makes all of them doubtful.
+    """
+    shared = list(upkeep.verify(cast(UpkeptStore, store)).problems) if isinstance(store, Upkeep) else []
+    return {each: [*_wrong_with(store, each), *shared] for each in experiments}
+
+
+def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
+    try:
+        return certificate(store, experiment).problems
+    # What was forged may be anything, and must not keep other verdicts from being looked at.
+    except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
+        remedy = "Restore the store from a copy."
+        return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
+
+
+def _read(
+    store: Store, reading: SequentialTest, verdict: Verdict, problems: list[Problem]
+) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
+    """The cells of each unit that was read, from the store."""
+    plan, lapses = reading.plan, FailedRuns(store, verdict.experiment)
+    arms = []
+    for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
+        units = todo[: verdict.tasks]
+        naming = Naming(playbook, plan.models[name], [plan.metric])
+        keys = [naming(*item).cells[0] for unit in units for item in unit]
+        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in lapses])}
+        arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])
+    yield from zip(*arms, strict=True)
+
+
+def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
+    """A cell as it counted: what failed in the experiment failed, whatever was made good later."""
+    if key in lapses:
+        return lapses[key]
+    if key not in known:
+        problems.append(Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed"))
+        return Cell(key=key, playbook="", task="", replicate=0, metric="", value=None)
+    return known[key]
+
+
+def _differences(verdict: Verdict, again: Verdict, given: set[str], what: str) -> Iterator[Problem]:
+    for name in sorted({field.name for field in fields(Verdict)} - given - {*NOT_STORED}):
+        recorded, computed = getattr(verdict, name), getattr(again, name)
+        if recorded != computed:
+            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the {what}")
+
+
+def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:
+    """The same for a live verdict: from the exposures and the feedback that it was given on."""
+    read = read_again(store, plan, verdict)
+    problems = [*read.problems, *_differences(verdict, read.verdict, {"evidence", "because"}, "outcomes")]
+    if not verdict.aborted and verdict.because != read.verdict.because:
+        problems.append(Problem("because", shown(verdict.because, 80), shown(read.verdict.because, 80)))
+    if not verdict.aborted and read.evidence != verdict.evidence:
+        remedy = "Some exposure or feedback is not as it was when it was read."
+        problems.append(Problem("evidence", short(read.evidence), short(verdict.evidence), remedy))
+    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=verdict.experiment))), math.inf)
+    flags = {
+        "registered_first": _begun_before(store, verdict.experiment),
+        "outcomes_came_after_that": begun < read.first_outcome,
+        "registered_order": not problems,
+        "nothing_left_out": read.whole,
+        "ended_by_rule": not verdict.aborted and verdict.finding in ("superior", "inferior"),
+    }
+    return Certificate(verdict, plan, read.path, flags, tuple(problems))
+
+
+def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:
+    """How far the past runs of a verdict could be replayed, if it says anything of that."""
+    if not verdict.replay:
+        return None
+    try:
+        again = recorded_coverage(store, verdict.replay)
+    except (SeedbedError, LookupError, TypeError, AttributeError) as wrong:
+        problems.append(Problem("replay.sample", str(wrong), "the past runs that were asked for"))
+        return None
+    problems += differences(verdict.replay, again, tasks)
+    return again
+
+
+def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
+    """Whether no score of the candidate was known when the experiment was registered: it was not chosen by them."""
+    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=experiment))), 0)
+    known = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
+    return all(fact.number > begun for fact in known.values())
+
+
+def _begun_before(store: Store, experiment: Digest) -> bool:
+    """Whether the experiment was registered before its verdict was given."""
+    begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
+    given = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
+    return begun is not None and given is not None and begun.number < given.number
+
+
+__all__ = ["Certificate", "certificate", "verify"]

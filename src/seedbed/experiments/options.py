@@ -1,0 +1,124 @@
+"""Comparing: how a comparison is decided. SettingsError names the option that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.experiment import RULE_NAMES, Design, RuleChoice
+from seedbed.plugins import suggestion
+
+Goal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
+"""What a comparison is to show of the candidate."""
+
+USUAL_ALPHA = 0.05
+USUAL_EFFECT = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparing:
+    """How a comparison is decided: which stopping rule, at which error rate, for what goal.
+
+    `rule` is a name (exact, betting, gsprt, sprt), or a mapping of a name and further settings of that rule. Default:
+    the exact test where each task is one run that passes or fails, else betting. Raises SettingsError with a problem
+    for each option that does not fit.
+    """
+
+    rule: RuleChoice = None
+    alpha: float | None = None
+    """The highest chance to call a candidate better that is not. Default: 0.05, or what the channel's budget leaves."""
+    effect: float | None = None
+    """The gain worth having: a candidate that falls short of it ends the comparison sooner."""
+    goal: Goal = "superior"
+    margin: float | None = None
+    """How much worse still counts as not worse."""
+    replicates: int = 1
+    """How often each task is run."""
+    first_replicate: int | tuple[int, int] = 0
+    """With which replicate of each task both arms begin, or each of them: a replicate that is not known yet is run."""
+    discordance: float | None = None
+    """On which share of the tasks scores will differ; for the rule sprt, and for a forecast."""
+    seed: int = 0
+    """Draws the order of the tasks, and the sample of past runs."""
+    channel: str = ""
+    """The channel whose error budget pays for the comparison; the budget sets the error rate."""
+    terms: BudgetTerms | None = None
+    """The terms of that budget, which a workspace takes from its settings."""
+
+    def __post_init__(self) -> None:
+        if problems := [*self._problems()]:
+            raise SettingsError(problems)
+
+    @property
+    def rule_name(self) -> str | None:
+        """The name of the rule, if one was chosen."""
+        return self.rule.get("rule") if isinstance(self.rule, Mapping) else self.rule
+
+    @property
+    def first_replicates(self) -> tuple[int, int]:
+        """With which replicate the control and the candidate begin."""
+        first = self.first_replicate
+        return (first, first) if isinstance(first, int) else first
+
+    def registered_rule(self) -> dict[str, Any]:
+        """The rule as an experiment registers it: only what was chosen."""
+        rule: dict[str, Any] = {"rule": self.rule} if isinstance(self.rule, str) else dict(self.rule or {})
+        if self.goal != "superior" or self.margin is not None:
+            rule |= {"rule": "betting", "goal": self.goal, "margin": self.margin}
+        if self.effect is not None:
+            rule["effect"] = self.effect
+        if self.rule == "gsprt" and self.replicates == 2:
+            rule["repeats"] = 2
+        if self.rule == "sprt":
+            rule["discordance"] = self.discordance
+        return rule
+
+    def design(self, alpha: float, rule: RuleChoice) -> Design:
+        """What an experiment registers of it, by this rule with all its settings, at this error rate."""
+        return Design(alpha, rule, self.seed, self.replicates, self.first_replicates, self.channel)
+
+    def _problems(self) -> list[Problem]:
+        problems = []
+
+        def expect(holds: bool, path: str, found: object, expected: str) -> None:
+            if not holds:
+                problems.append(Problem(path, str(found), expected))
+
+        if self.rule_name is not None and self.rule_name not in RULE_NAMES:
+            known = ", ".join(RULE_NAMES)
+            remedy = suggestion(str(self.rule_name), RULE_NAMES)
+            problems.append(Problem("rule", shown(self.rule_name), f"one of {known}", remedy))
+        expect(self.goal in get_args(Goal), "goal", shown(self.goal), f"one of {', '.join(get_args(Goal))}")
+        alpha = USUAL_ALPHA if self.alpha is None else self.alpha
+        expect(0 < alpha < 0.5, "alpha", alpha, "above 0 and below 0.5")
+        for path, size in (("effect", self.effect), ("margin", self.margin)):
+            expect(size is None or 0 < size < 1, path, size, "above 0 and below 1")
+        expect(self.replicates >= 1, "replicates", self.replicates, "at least 1")
+        expect(min(self.first_replicates) >= 0, "first_replicate", self.first_replicate, "at least 0")
+        return problems or [*self._misfits()]
+
+    def _misfits(self) -> list[Problem]:
+        """What is wrong with options together."""
+        problems = []
+        effect, discordance = self.effect, self.discordance
+        if discordance is not None and not (effect or USUAL_EFFECT) <= discordance <= 1:
+            expected = f"from the effect, {effect or USUAL_EFFECT}, to 1"
+            problems.append(Problem("discordance", f"{discordance}", expected))
+        if self.goal != "superior" and self.margin is None:
+            problems.append(Problem("margin", f"none for the goal {self.goal}", "one such as 0.05"))
+        if self.margin is not None and self.rule_name not in (None, "betting"):
+            problems.append(Problem("rule", f"{self.rule_name} with a margin", "betting, which keeps one"))
+        if isinstance(self.rule, str) and self.rule in ("gsprt", "sprt") and effect is None:
+            problems.append(Problem("effect", f"none for the rule {self.rule}", "one such as 0.1"))
+        if self.rule == "sprt" and not problems and (discordance is None or discordance == effect):
+            found = f"{discordance or 'none'} for the rule sprt"
+            problems.append(Problem("discordance", found, "above the effect, such as 0.3"))
+        return problems
+
+
+DEFAULT = Comparing()
+
+__all__ = ["DEFAULT", "Comparing", "Goal"]

@@ -1,0 +1,112 @@
+"""Sources: where the evidence of a comparison comes from, besides a dataset."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from operator import eq, ge, gt, le, lt, ne
+
+from seedbed.errors import DatasetError, Problem, SettingsError, shown
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.replay.history import History, PastRun, draw_history, find_past_runs
+from seedbed.runs.cassette import ReplayMode
+from seedbed.storage.store import Digest, Store
+
+_CONDITION = re.compile(r"\s*(?P<name>\w+)\s*(?P<sign>>=|<=|!=|==|=|>|<)\s*(?P<value>'[^']*'|\"[^\"]*\"|[\w.+-]+)\s*")
+_SIGNS = {"=": eq, "==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
+_NUMBERS = ("score", "tokens", "turns")
+_TEXTS = ("status", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRuns:
+    """Past runs of the control, replayed by both playbooks; nothing in the world is done.
+
+    `where` chooses among them, as in `score >= 0.2 and status = 'completed'`, the score being that of the metric of
+    the comparison. `sample` of them are drawn so that they stand for all; default: all. `mode` is strict, lenient, or
+    fork:K, which asks live from step K on. `expected` has tasks with the expected answers of the same inputs.
+    """
+
+    where: str = ""
+    sample: int | None = None
+    mode: str = "strict"
+    since: datetime | None = None
+    expected: Dataset | None = None
+
+    def __post_init__(self) -> None:
+        ReplayMode.parse(self.mode)
+        _conditions(self.where)
+        if self.sample is not None and self.sample < 1:
+            raise SettingsError([Problem("sample", str(self.sample), "at least 1")])
+
+    def draw(self, store: Store, playbook: Digest, metric: str, seed: int) -> History:
+        """The past runs of a playbook that are chosen, as tasks. Raises DatasetError if there are none."""
+        conditions = _conditions(self.where)
+        scored = metric if any(name == "score" for name, _, _ in conditions) else None
+        every = find_past_runs(store, playbook=playbook, since=self.since, metric=scored)
+        runs = [run for run in every if all(_holds(run, *each) for each in conditions)]
+        count = len(runs) if self.sample is None else min(self.sample, len(runs))
+        try:
+            return draw_history(runs, count, seed=seed, known=self.expected or ())
+        except DatasetError as wrong:
+            problems = (replace(each, path="sample") if each.path == "n" else each for each in wrong.problems)
+            raise DatasetError(problems) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTraffic:
+    """What people thought of what channels served them: the canary of one, or several channels beside the first.
+
+    The metric of the comparison names the feedback that counts. `conclude` asks for the verdict now, decided or not.
+    """
+
+    channels: tuple[str, ...]
+    conclude: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.channels:
+            raise SettingsError([Problem("channels", "none", "the name of a channel")])
+
+
+def past_runs(
+    where: str = "",
+    *,
+    sample: int | None = None,
+    mode: str = "strict",
+    since: datetime | None = None,
+    expected: Dataset | None = None,
+) -> PastRuns:
+    """Compare on past runs of the control, replayed: `compare(a, b, on=past_runs("score >= 0.2", sample=200))`."""
+    return PastRuns(where=where, sample=sample, mode=mode, since=since, expected=expected)
+
+
+def live(channel: str, *others: str, conclude: bool = False) -> LiveTraffic:
+    """Compare by the feedback of people: the canary of a channel, or what other channels serve beside the first."""
+    return LiveTraffic(channels=(channel, *others), conclude=conclude)
+
+
+def _conditions(where: str) -> list[tuple[str, str, float | str]]:
+    """Name, sign and value of each condition. Raises SettingsError."""
+    conditions: list[tuple[str, str, float | str]] = []
+    for text in re.split(r"\band\b", where) if where.strip() else ():
+        match = _CONDITION.fullmatch(text)
+        names = (*_NUMBERS, *_TEXTS)
+        if match is None or match["name"] not in names:
+            expected = f"conditions on {', '.join(names)} joined by and, such as score >= 0.2"
+            raise SettingsError([Problem("where", shown(text.strip() or where), expected)])
+        name, value = match["name"], match["value"].strip("'\"")
+        try:
+            conditions.append((name, match["sign"], float(value) if name in _NUMBERS else value))
+        except ValueError:
+            raise SettingsError([Problem("where", f"{name} {shown(value)}", "a number")]) from None
+    return conditions
+
+
+def _holds(run: PastRun, name: str, sign: str, value: float | str) -> bool:
+    """Whether a condition holds of a run; none does of a score that nobody gave."""
+    own = getattr(run, name)
+    return own is not None and bool(_SIGNS[sign](own, value))
+
+
+__all__ = ["LiveTraffic", "PastRuns", "live", "past_runs"]
