@@ -69,7 +69,8 @@ class Experiments:
         chosen = self._execution.metric(metric)
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
-        candidates = [self._resources.playbook(each) for each in (candidate if several else [candidate])]
+        names: Sequence[Names] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
+        candidates = [self._resources.playbook(each) for each in names]
         return await compare(
             self._resources.playbook(control),
             candidates if several else candidates[0],

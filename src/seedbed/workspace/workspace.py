@@ -280,9 +280,8 @@ class Workspace:
 
     def dry_run(self) -> Workspace:
         """The same workspace on a store that forgets: everything can be tried and nothing is stored."""
-        return Workspace(
-            Resources(self.settings, DryRunStore(self.store), self.resources.tools, self.resources.confirm)
-        )
+        own = self.resources
+        return Workspace(self.settings, DryRunStore(self.store), tools=own.tools, confirm=own.confirm)
 
 
 def open_workspace(

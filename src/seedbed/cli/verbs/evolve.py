@@ -14,6 +14,7 @@ from seedbed.cli.options import PLAYBOOK, Changes, Parallel, Report, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS
 from seedbed.cli.views import search as views
 from seedbed.evolution.plan import SearchOptions, read_instructions
+from seedbed.playbooks.playbook import Playbook
 
 app = typer.Typer()
 
@@ -134,10 +135,11 @@ def evolve(
     with call.open() as space:
         if result.resume is not None:
             chosen = space.searches.get(result.resume).options
-            start, tasks = chosen.playbook, chosen.dataset
+            start: Playbook | str = chosen.playbook
+            tasks = chosen.dataset
         else:
             chosen, tasks = search.options(metric or ["exact_match"]), str(dataset)
-            start: Playbook | str = space.playbooks.get(str(playbook), options.assignments(changes))
+            start = space.playbooks.get(str(playbook), options.assignments(changes))
         plan = space.searches.plan(start, tasks, chosen)
         if call.dry_run:
             call.show(views.plan_document(plan), views.plan_view(plan))
