@@ -190,10 +190,10 @@ class Comparing(Premises):
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if what is released there has to be paid from it."""
-        from seedbed.release.gates.protection import required
-        from seedbed.release.gates.trust import error_budget
+        from seedbed.release.gates.error_budget import error_budget
+        from seedbed.release.gates.registry import build_gates
 
-        if channel not in self.settings.channels or error_budget not in required(channel, self.protection(channel)):
+        if channel not in self.settings.channels or error_budget not in build_gates(channel, self.protection(channel)):
             return None
         return self.terms(channel, alpha)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from seedbed.errors import NotFound, Problem, SettingsError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings
+from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
 from seedbed.storage import open_store
-from seedbed.storage.store import Json, Store, Upkeep
+from seedbed.storage.store import Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
@@ -143,24 +143,23 @@ class Premises:
             )
         return Dataset.from_content(body)
 
-    def protection(self, channel: str) -> Json:
+    def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. One that nobody declared and nothing was released to is a slip of the pen."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
             known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
             raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
-        people = self.settings.reviewers
-        return {**({"reviewers": people} if people else {}), **declared.get(channel, {})}
+        return self.settings.channel(channel)
 
     def terms(self, channel: str, alpha: float | None = None) -> BudgetTerms:
         """The terms of a channel's error budget. They say the error rate, so that no other may be asked for."""
-        from seedbed.release.gates.protection import budget_terms
+        from seedbed.release.gates.registry import build_terms
 
         if alpha is not None:
             place = f"channels.{channel}.error_budget"
             raise SettingsError([Problem("alpha", f"{alpha:g}", f"none for a channel: its rate is set at {place}")])
-        return budget_terms(channel, self.protection(channel))
+        return build_terms(self.protection(channel))
 
     @cached_property
     def judges(self) -> Mapping[str, Declared]:

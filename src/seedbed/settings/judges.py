@@ -59,8 +59,8 @@ class JudgeSettings(Section):
 
     judge: Annotated[JudgeKind, Expected(f"one of: {', '.join(get_args(JudgeKind))}")]
     model: Annotated[Words, Expected("the name of a model")] = "judge"
-    max_tokens: Annotated[Count, Expected("a whole number above 0")] | None = None
-    cut_at: Annotated[Count, Expected("a whole number above 0")] | None = None
+    max_tokens: Count = 1_000
+    cut_at: Count = 12_000
     rubric: _Rubric | None = None
     scale: _Scale | None = None
     part: Annotated[DebatePart, Expected(f"one of: {', '.join(get_args(DebatePart))}")] | None = None

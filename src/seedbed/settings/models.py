@@ -35,14 +35,15 @@ _Skill = Annotated[float, Field(ge=0, le=1)]
 
 
 class Card(Section):
-    """What is known of a model before it answers.
+    """What is known of a model before it is called.
 
-    `then` names the models that answer in its place, in this order, if it cannot. The two prices are for prompt and
-    completion tokens; None leaves them to be looked up. An answer may take `timeout_seconds` in all. An answer that
-    takes longer than this share of the latest ones is requested a second time (`hedge`), which costs. `skill` says how
-    good the model is at a type of task, from 0 to 1.
+    `then` names its fallbacks: the models that answer, in this order, if it cannot. The two prices are for prompt and
+    completion tokens; None means that they are looked up. An answer may take `timeout_seconds` in all. `hedge` is a
+    share of the latest answers: a call that takes longer than they did is sent a second time, which costs. `skill` is
+    how good the model is at a type of task, from 0 to 1.
 
-    In place of secrets, arguments hold references. Arguments are left out of `repr` and of every error message.
+    Arguments hold references to secrets. Some users write the secret itself there, so arguments never appear in `repr`
+    or in an error message.
     """
 
     example = "{use: embedded, can: [reasoning]}"
@@ -91,22 +92,22 @@ def check_fallbacks(fallbacks: Mapping[str, Iterable[str]], names: Iterable[str]
                 yield Problem(f"models.{name}.then", shown(other), f"one of: {', '.join(known)}", near)
     circular: set[str] = set()
     for name in fallbacks:
-        way = _way_back(name, fallbacks)
-        if way and not circular & set(way):
-            circular.update(way)
-            yield Problem(f"models.{name}.then", " → ".join(way), "fallbacks that do not lead back")
+        cycle = _shortest_cycle(name, fallbacks)
+        if cycle and not circular & set(cycle):
+            circular.update(cycle)
+            yield Problem(f"models.{name}.then", " → ".join(cycle), "fallbacks that do not lead back")
 
 
-def _way_back(start: str, fallbacks: Mapping[str, Iterable[str]]) -> list[str]:
-    """The shortest way from a model over its fallbacks to itself, if there is one."""
-    ways, seen = [[start]], set[str]()
-    for way in ways:  # grows while it is read
-        for other in fallbacks.get(way[-1], ()):
+def _shortest_cycle(start: str, fallbacks: Mapping[str, Iterable[str]]) -> list[str]:
+    """The shortest path from a model along its fallbacks back to itself; empty if there is none."""
+    paths, seen = [[start]], set[str]()
+    for path in paths:  # grows while it is read
+        for other in fallbacks.get(path[-1], ()):
             if other == start:
-                return [*way, other]
+                return [*path, other]
             if other not in seen:
                 seen.add(other)
-                ways.append([*way, other])
+                paths.append([*path, other])
     return []
 
 

@@ -99,18 +99,17 @@ def _problems(each: ErrorDetails, section: type[BaseModel], hidden: Iterable[str
     elif kind == "missing":
         yield Missing(path, "nothing", _expected(_section_at(section, keys[:-1]), str(keys[-1])))
     else:
-        is_secret = any(place == path or place.startswith((f"{path}.", f"{path}[")) for place in hidden)
-        is_written_out = kind == "secret" and isinstance(value, str) and value != ""
-        remedy = ROTATE if is_written_out else _near(each)
-        yield Problem(path, "a secret" if is_secret else _quoted(kind, value), _words(each, section, keys), remedy)
+        holds_secret = any(place == path or place.startswith((f"{path}.", f"{path}[")) for place in hidden)
+        is_secret = kind == "secret" and isinstance(value, str) and value != ""
+        quoted = "a secret written out" if is_secret else "a secret" if holds_secret else _quote(kind, value)
+        yield Problem(path, quoted, _words(each, section, keys), ROTATE if is_secret else _near(each))
 
 
-def _quoted(kind: str, value: object) -> str:
+def _quote(kind: str, value: object) -> str:
     if kind == "typed":
         return type(value).__name__
     if kind in ("hidden", "secret"):
-        written_out = kind == "secret" and isinstance(value, str)
-        return "nothing" if not value else "a secret written out" if written_out else "something else"
+        return "something else" if value else "nothing"
     return shown(value)
 
 

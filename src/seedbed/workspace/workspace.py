@@ -277,17 +277,18 @@ class Workspace(Comparing):
         A channel with a ramp begins with its first share.
         """
         from seedbed.release.channels import release
-        from seedbed.release.gates.protection import DEFAULT, required
-        from seedbed.release.monitor.guards import watch
-        from seedbed.release.ramp import ramp
+        from seedbed.release.gates.registry import build_gates
+        from seedbed.release.monitor.guards import build_watch
+        from seedbed.release.ramp import build_ramp
 
         protection = self.protection(to)
-        gates, steps = required(to, protection), ramp(to, protection)
-        kept = watch(to, protection).kept_back(self.library.clock())
+        gates, steps = build_gates(to, protection), build_ramp(protection)
+        kept = build_watch(protection).kept_back(self.library.clock())
         digest = self.library.keep(self.playbook(playbook), because="released")
         reason = because or (str(verdict) if verdict else "first release")
         told: Any = {"verdict": verdict, "because": reason, "share": share, "ramp": steps, "keep_back": kept}
-        return await release(self.library, to, digest, gates, **told, require=protection.get("require", DEFAULT))
+        require = [gate.written for gate in protection.require]
+        return await release(self.library, to, digest, gates, **told, require=require)
 
     async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
         """Give the canary of a channel its next share; after the last it is what the channel serves.
@@ -296,16 +297,16 @@ class Workspace(Comparing):
         """
         from seedbed.errors import NotFound
         from seedbed.release.channels import promote
-        from seedbed.release.gates.protection import required
+        from seedbed.release.gates.registry import build_gates
         from seedbed.release.gates.review import Review
         from seedbed.release.gates.risk import Risk
         from seedbed.release.monitor.loop import calm
-        from seedbed.release.ramp import ramp
+        from seedbed.release.ramp import build_ramp
 
-        protection = self.settings.channels.get(channel, {})
-        asked = required(channel, protection)
+        protection = self.settings.channel(channel)
+        asked = build_gates(channel, protection)
         gates: list[Gate] = [gate for gate in asked if isinstance(gate, Risk | Review)]
-        steps, monitor = ramp(channel, protection), self._watching(channel)
+        steps, monitor = build_ramp(protection), self._watching(channel)
         with suppress(NotFound):  # of which promote tells more
             gates.append(calm(monitor.look()))
         kept = monitor.watch.kept_back(self.library.clock())
@@ -314,18 +315,18 @@ class Workspace(Comparing):
 
     def monitor(self, channel: str) -> Monitor:
         """Who watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
-        from seedbed.release.monitor.guards import watch
+        from seedbed.release.monitor.guards import build_watch
         from seedbed.release.monitor.monitor import Monitor
 
-        guards = watch(channel, self.settings.channels.get(channel, {}))
+        guards = build_watch(self.settings.channel(channel))
         return Monitor(self.store, channel, guards, clock=self.library.clock)
 
     async def watch(self, channel: str, *, tell: bool = True) -> Attended:
         """Look at a channel once: take back what does harm, and `tell` people as `alerts` in the settings says."""
-        from seedbed.release.alerts.delivery import senders
+        from seedbed.release.alerts.senders.registry import build_senders
         from seedbed.release.monitor.loop import attend
 
-        return await attend(self.library, self._watching(channel), senders(self.settings) if tell else [])
+        return await attend(self.library, self._watching(channel), build_senders(self.settings) if tell else [])
 
     def _watching(self, channel: str) -> Monitor:
         """The monitor that has read what there was to read."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from seedbed.release.alerts.delivery import Delivery, Sender, Told
-    from seedbed.storage.store import Json
+    from seedbed.release.alerts.delivery import Delivery
+    from seedbed.release.alerts.senders.sender import Sender
     from seedbed.workspace import Workspace
 
 app = typer.Typer(no_args_is_help=True)
@@ -41,7 +41,7 @@ def list_alerts(
     from seedbed.release.alerts.delivery import history
 
     with options.opened(workspace) as space:
-        found = [_alert(told) for told in islice(history(space.store, channel), limit)]
+        found = [record.document() for record in islice(history(space.store, channel), limit)]
     rows = [
         (
             when(each["at"]),
@@ -57,23 +57,6 @@ def list_alerts(
     output.show({"alerts": found}, as_json, table if rows else line("no alerts yet"))
 
 
-def _alert(told: Told) -> Json:
-    alert, newest = told.alert, {each.sender: each.status for each in told.deliveries}
-    return {
-        "key": alert.key,
-        "at": alert.at,
-        "severity": alert.severity,
-        "channel": alert.channel,
-        "kind": alert.kind,
-        "told": alert.told,
-        "details": alert.details,
-        "resolved": alert.resolved,
-        "delivered": [name for name in told.to if newest.get(name) == "delivered"],
-        "failed": [name for name in told.to if newest.get(name) == "failed"],
-        "waiting": [name for name in told.to if newest.get(name) not in ("delivered", "failed")],
-    }
-
-
 @app.command("test")
 def send_test(
     channel: Annotated[str, typer.Option("--channel", help="The channel that it is said to be about.")] = "production",
@@ -86,7 +69,8 @@ def send_test(
     """
     import uuid
 
-    from seedbed.release.alerts.delivery import Alert, send
+    from seedbed.release.alerts.alert import Alert
+    from seedbed.release.alerts.delivery import send
 
     with options.opened(workspace) as space:
         everybody = [replace(cast("Any", each), at_least="info") for each in _senders(space)]
@@ -94,12 +78,12 @@ def send_test(
             channel=channel,
             kind="test",
             severity="info",
-            told=f"This is a test by {space.by}: nothing has happened.",
+            message=f"This is a test by {space.by}: nothing has happened.",
             at=space.library.clock(),
             key=f"{channel}/test/{uuid.uuid4().hex}",
         )
         ended = options.complete(send(space.library, everybody, alert))
-    documents = [_delivery(each) for each in ended]
+    documents = [each.document() for each in ended]
     output.show({"key": alert.key, "deliveries": documents}, as_json, *map(_told, ended))
     if len(ended) < len(everybody) or any(each.error for each in ended):
         raise typer.Exit(BLOCKED)
@@ -108,9 +92,9 @@ def send_test(
 def _senders(space: Workspace) -> Sequence[Sender]:
     """Those of the workspace file. Raises SettingsError if there are none."""
     from seedbed.errors import Problem, SettingsError
-    from seedbed.release.alerts.delivery import senders
+    from seedbed.release.alerts.senders.registry import build_senders
 
-    found = senders(space.settings)
+    found = build_senders(space.settings)
     if not found:
         remedy = "Add somebody to tell, such as: alerts: [{log: alerts.jsonl}]"
         raise SettingsError([Problem("alerts", "nobody", "a list of who is told", remedy)], space.settings.source)
@@ -127,26 +111,16 @@ def resend(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: As
     from seedbed.release.alerts import delivery as alerts
 
     with options.opened(workspace) as space:
-        senders = _senders(space)
+        build_senders = _senders(space)
         if dry_run:
-            waiting = alerts.undelivered(space.store, senders, at=space.library.clock(), everything=True)
+            waiting = alerts.undelivered(space.store, build_senders, at=space.library.clock(), everything=True)
             ended = [alerts.Delivery(alert.record_key, sender.name, "begun") for alert, sender in waiting]
         else:
-            ended = options.complete(alerts.resend(space.library, senders, everything=True))
-    document = {"deliveries": [_delivery(each) for each in ended], "dry_run": dry_run}
+            ended = options.complete(alerts.resend(space.library, build_senders, everything=True))
+    document = {"deliveries": [each.document() for each in ended], "dry_run": dry_run}
     output.show(document, as_json, *(map(_told, ended) if ended else [line("nothing waits to be delivered")]))
     if any(each.status == "failed" for each in ended):
         raise typer.Exit(BLOCKED)
-
-
-def _delivery(delivery: Delivery) -> Json:
-    return {
-        "alert": delivery.alert,
-        "sender": delivery.sender,
-        "status": delivery.status,
-        "attempts": delivery.attempts,
-        "error": delivery.error,
-    }
 
 
 def _told(delivery: Delivery) -> RenderableType:

@@ -38,13 +38,13 @@ def list_reviews(
 
     JSON: reviews (channel, playbook, status, because, by, at, approved_by, refused_by).
     """
-    from seedbed.release.gates.protection import panel
+    from seedbed.release.gates.registry import build_panel
     from seedbed.release.review.review import queue
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
         names = dict.fromkeys([*space.settings.channels, *_channels(space)])
-        panels = {name: panel(name, space.protection(name)) for name in names}
+        panels = {name: build_panel(name, space.protection(name)) for name in names}
         found = [each for each in queue(space.library, panels) if everything or each.status in ("waiting", "expired")]
     documents = [_item(each) for each in found]
     rows = [
@@ -137,12 +137,12 @@ def _refusals(
     space: Workspace, channel: str, digest: Digest, incumbent: Digest | None, verdict: Verdict | None
 ) -> list[Problem]:
     """What the gates say but for the review itself."""
-    from seedbed.release.gates.gate import Change
-    from seedbed.release.gates.protection import required
+    from seedbed.release.gates.gate import ReleaseRequest
+    from seedbed.release.gates.registry import build_gates
     from seedbed.release.gates.review import Review
 
-    gates = [gate for gate in required(channel, space.protection(channel)) if not isinstance(gate, Review)]
-    change = Change(channel, digest, incumbent, verdict, space.library)
+    gates = [gate for gate in build_gates(channel, space.protection(channel)) if not isinstance(gate, Review)]
+    change = ReleaseRequest(channel, digest, incumbent, verdict, space.library)
 
     async def ask() -> list[Problem]:
         return [refusal for gate in gates if (refusal := await gate(change))]
@@ -237,11 +237,11 @@ def approve(
 
     JSON: channel, playbook, because, by, at, dry_run.
     """
-    from seedbed.release.gates.protection import panel
+    from seedbed.release.gates.registry import build_panel
     from seedbed.release.review import review
 
     with options.opened(workspace, dry_run=dry_run) as space:
-        jury = panel(channel, space.protection(channel))
+        jury = build_panel(channel, space.protection(channel))
         digest = space.playbook(playbook).digest
         fact = review.approve(space.library, channel, digest, because=because, panel=jury)
     _show(fact, "approved", dry_run, as_json)
@@ -260,11 +260,11 @@ def refuse(
 
     JSON: channel, playbook, because, by, at, dry_run.
     """
-    from seedbed.release.gates.protection import panel
+    from seedbed.release.gates.registry import build_panel
     from seedbed.release.review import review
 
     with options.opened(workspace, dry_run=dry_run) as space:
-        jury = panel(channel, space.protection(channel))
+        jury = build_panel(channel, space.protection(channel))
         digest = space.playbook(playbook).digest
         fact = review.refuse(space.library, channel, digest, because=because, panel=jury)
     _show(fact, "refused", dry_run, as_json)

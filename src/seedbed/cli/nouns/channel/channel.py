@@ -21,7 +21,7 @@ ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, s
 
 
 def _share(written: str) -> float:
-    from seedbed.release.ramp import A_SHARE, share
+    from seedbed.settings.values import A_SHARE, share
 
     if (value := share(written)) is None:
         raise typer.BadParameter(f'found "{written}"; expected {A_SHARE}')
@@ -65,15 +65,15 @@ def _document(space: Workspace, channel: str) -> Json:
     from seedbed.cli.views import run as views
     from seedbed.errors import NotFound, shown
     from seedbed.release.channels import seen_by_canary, state
-    from seedbed.release.gates.protection import DEFAULT, required
-    from seedbed.release.ramp import ramp
+    from seedbed.release.gates.registry import build_gates
+    from seedbed.release.ramp import build_ramp
 
     if channel not in _channels(space):
         known = ", ".join(_channels(space)) or "none yet"
         raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
-    protection = space.settings.channels.get(channel, {})
-    required(channel, protection)
-    steps, now = ramp(channel, protection), state(space.store, channel)
+    protection = space.settings.channel(channel)
+    build_gates(channel, protection)
+    steps, now = build_ramp(protection), state(space.store, channel)
     canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
     ref = space.store.ref(f"channels/{channel}")
     return {
@@ -85,7 +85,7 @@ def _document(space: Workspace, channel: str) -> Json:
         "because": ref.because if ref else "",
         "by": ref.by if ref else "",
         "at": ref.at if ref else None,
-        "require": protection.get("require", list(DEFAULT)),
+        "require": [gate.written for gate in protection.require],
         "ramp": {"shares": steps.shares, "hold": steps.hold, "approval": steps.approval},
         "standing": now.standing,
     }

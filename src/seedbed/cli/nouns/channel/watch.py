@@ -86,12 +86,12 @@ def watch(
 def _promoted(space: Workspace, seen: Attended) -> Ref | None:
     """The next step of the ramp, if it may be taken. One that wants an approval is for a person."""
     from seedbed.errors import RefMoved, ReleaseRefused
-    from seedbed.release.ramp import ramp
+    from seedbed.release.ramp import build_ramp
 
     health = seen.health
     if health.phase != "canary" or health.alarms:
         return None
-    steps = ramp(health.channel, space.settings.channels.get(health.channel, {}))
+    steps = build_ramp(space.settings.channel(health.channel))
     if not steps.shares or (steps.approval and steps.after(health.share, None) == 1):
         return None
     with suppress(ReleaseRefused, RefMoved):
@@ -104,7 +104,7 @@ def _document(seen: Attended, stepped: Ref | None) -> Json:
     return {
         **seen.health.document(),
         "moved": {"because": moved.because, "version": moved.version} if moved else None,
-        "alerts": [{"kind": each.kind, "told": each.told, "resolved": each.resolved} for each in seen.alerts],
+        "alerts": [{"kind": each.kind, "told": each.message, "resolved": each.resolved} for each in seen.alerts],
     }
 
 
