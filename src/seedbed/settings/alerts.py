@@ -20,7 +20,16 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
@@ -177,6 +186,10 @@ class AlertSettings(Section):
             which = " and ".join(self._senders) or "no way to send"
             raise refusal(Problem("", which, f"one of: {', '.join(SENDERS)}"))
         return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None}  # an empty log is one, too
 
     @property
     def name(self) -> str:

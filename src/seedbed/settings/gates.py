@@ -65,8 +65,7 @@ class NotWorseOptions(Section):
     example = "{metrics: [safety, cost_usd], margin: 0.01}"
 
     metrics: Annotated[
-        dict[str, Limit] | list[str],
-        Field(min_length=1),
+        Annotated[dict[str, Limit], Field(min_length=1)] | Annotated[list[str], Field(min_length=1)],
         Expected("a list of metrics, or a mapping of metrics to margins, not below 0: {safety: 0.01}"),
     ]
     margin: Limit | None = None

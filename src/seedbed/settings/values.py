@@ -68,7 +68,9 @@ RunCount: TypeAlias = Annotated[
     Expected("a number of runs, such as 500 runs"),
 ]
 Count: TypeAlias = Annotated[int, Field(gt=0), Expected("a whole number above zero")]
-Limit: TypeAlias = Annotated[int | float, Field(ge=0), Expected("a number that is not below 0")]
+Limit: TypeAlias = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)], Expected("a number that is not below 0")
+]
 Rate: TypeAlias = Annotated[float, Field(gt=0, lt=0.5), Expected("a share above 0 and below 0.5, such as 0.05")]
 """How often chance may mislead."""
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1), Expected("a share above 0 and below 1, such as 0.9")]
