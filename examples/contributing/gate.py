@@ -1,11 +1,11 @@
 """A gate: instructions that nobody would read to the end are not released."""
 
-from seedbed.release.gates.gate import Change, Refusal
+from seedbed.release.gates.gate import Refusal, ReleaseRequest
 
 
-async def short_enough(change: Change) -> Refusal | None:
+async def short_enough(request: ReleaseRequest) -> Refusal | None:
     """No role's instructions are longer than 80 characters."""
-    roles = change.library.get(change.candidate).roles
+    roles = request.library.get(request.candidate).roles
     longest = max((len(role.system) for role in roles.values()), default=0)
     if longest > 80:
         return Refusal("short_enough", f"{longest} characters", "at most 80", "Shorten the instructions.")

@@ -19,14 +19,20 @@ from release_samples import NEW, OLD, PARAMETERS, POOR, RULES, change, compared,
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release
-from seedbed.release.gates.content import Content
-from seedbed.release.gates.form import redundant, schema
-from seedbed.release.gates.gate import Better, Change, Gate, Refusal, held_out, rules_kept
-from seedbed.release.gates.guardrails import NotWorse
-from seedbed.release.gates.limits import Cooldown, MaxChange
+from seedbed.release.gates.better import Better
+from seedbed.release.gates.content import ContentGate
+from seedbed.release.gates.cooldown import Cooldown
+from seedbed.release.gates.error_budget import error_budget
+from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
+from seedbed.release.gates.held_out import held_out
+from seedbed.release.gates.max_change import MaxChange
+from seedbed.release.gates.not_worse import NotWorse
+from seedbed.release.gates.redundant import redundant
+from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.release.gates.review import Review
 from seedbed.release.gates.risk import Risk
-from seedbed.release.gates.trust import ReplayFidelity, error_budget
+from seedbed.release.gates.rules_kept import rules_kept
+from seedbed.release.gates.schema import schema
 from seedbed.release.review.review import approve
 from seedbed.testing import GateContract
 from seedbed.testing.gate import INCUMBENT, a_change
@@ -36,7 +42,7 @@ ECHO = agent("[0-4]", rules=RULES, parameters={"warmth": {"value": 0.5, "low": 0
 """One that dropped a rule, and one that only moved a bound."""
 
 
-async def proven() -> Change:
+async def proven() -> ReleaseRequest:
     """A change with all the evidence there is."""
     library = kept(LAX, ECHO)
     verdict = await compared(library, channel="production", terms=BudgetTerms())
@@ -45,40 +51,40 @@ async def proven() -> Change:
     return change(library, verdict)
 
 
-async def served_lately() -> Change:
+async def served_lately() -> ReleaseRequest:
     library = kept()
     await release(library, "production", OLD.digest, [], verdict=None, because="first")
     return change(library)
 
 
-async def unproven() -> Change:
+async def unproven() -> ReleaseRequest:
     return change(kept(LAX, ECHO))
 
 
-async def constant() -> Change:
+async def constant() -> ReleaseRequest:
     library = kept()
     return change(library, await compared(library, NEW, POOR), candidate=POOR.digest, incumbent=NEW.digest)
 
 
-async def lax() -> Change:
+async def lax() -> ReleaseRequest:
     library = kept(LAX)
     return change(library, await compared(library, OLD, LAX), candidate=LAX.digest)
 
 
-async def idle() -> Change:
+async def idle() -> ReleaseRequest:
     return change(kept(ECHO), candidate=ECHO.digest)
 
 
-async def far_off() -> Change:
+async def far_off() -> ReleaseRequest:
     far = agent("[0-4]|5|6|7|8|9", rules=RULES, parameters=PARAMETERS)
     return change(kept(far), candidate=far.digest)
 
 
-async def unknown() -> Change:
+async def unknown() -> ReleaseRequest:
     return change(Library(kept().store, "ada"), candidate="b2:" + "0" * 64)
 
 
-Made = Callable[[], Awaitable[Change]]
+Made = Callable[[], Awaitable[ReleaseRequest]]
 GATES: dict[str, tuple[Gate, Made, bool]] = {
     "schema": (schema, unknown, False),
     "better": (Better(), unproven, True),
@@ -88,7 +94,7 @@ GATES: dict[str, tuple[Gate, Made, bool]] = {
     "max_change": (MaxChange(text=5), far_off, False),
     "cooldown": (Cooldown(timedelta(days=7)), served_lately, False),
     "redundant": (redundant, idle, False),
-    "content": (Content(), constant, True),
+    "content": (ContentGate(), constant, True),
     "risk": (Risk(), lax, True),
     "replay_fidelity": (ReplayFidelity(), unproven, True),
     "error_budget": (error_budget, unproven, True),
@@ -103,16 +109,16 @@ class TestBuiltIn(GateContract):
         return GATES[name][0]
 
     @pytest.fixture
-    async def passing(self, name: str) -> Change:
+    async def passing(self, name: str) -> ReleaseRequest:
         self.needs_verdict = GATES[name][2]
         return await proven()
 
     @pytest.fixture
-    async def refused(self, name: str) -> Change:
+    async def refused(self, name: str) -> ReleaseRequest:
         return await GATES[name][1]()
 
 
-async def short_enough(change: Change) -> Refusal | None:
+async def short_enough(change: ReleaseRequest) -> Refusal | None:
     """A user's own: no role's instructions are longer than 80 characters."""
     longest = max(len(role.system) for role in change.library.get(change.candidate).roles.values())
     told = ("short_enough", f"{longest} characters", "at most 80", "Shorten the instructions.")
@@ -129,15 +135,15 @@ class TestOwn(GateContract):
         return short_enough
 
     @pytest.fixture
-    def passing(self) -> Change:
+    def passing(self) -> ReleaseRequest:
         return a_change(written("Be brief."))
 
     @pytest.fixture
-    def refused(self) -> Change:
+    def refused(self) -> ReleaseRequest:
         return a_change(written("Be brief. " * 20))
 
 
-async def forgetful(change: Change) -> Refusal | None:
+async def forgetful(change: ReleaseRequest) -> Refusal | None:
     """One that passes whoever comes without evidence, says nothing of what to do, and leaves traces."""
     change.library.keep(change.library.get(change.candidate).model_copy(update={"locked": ("roles",)}), because="mine")
     return Refusal("forgetful", "something", "nothing") if change.verdict else None

@@ -14,7 +14,7 @@ from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Change
+from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.storage.memory import MemoryStore
 
 RULES = {"never": ["delete_*"], "confirm": ["refund"], "prefer_confirm": ["bulk_*"], "confirm_below": 0.7}
@@ -43,6 +43,6 @@ async def scored(library: Library, *metrics: str, tasks: Dataset = TASKS, playbo
         await evaluate(playbook, tasks, [parsed(each) for each in metrics], bench(library.store))
 
 
-def change(library: Library, verdict: Verdict | None = None, **given: Any) -> Change:
+def change(library: Library, verdict: Verdict | None = None, **given: Any) -> ReleaseRequest:
     about: dict[str, Any] = {"candidate": NEW.digest, "incumbent": OLD.digest, "verdict": verdict, **given}
-    return Change("production", library=library, **about)
+    return ReleaseRequest("production", library=library, **about)

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,8 @@ from pydantic import SecretStr, ValidationError
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.models.prices import look_up
 from seedbed.plugins import load, suggestion
-from seedbed.settings import revealed, without_secrets
+from seedbed.settings import Card, reveal, without_secrets
+from seedbed.settings.models import check_fallbacks
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -47,36 +47,6 @@ BASE_FIELDS = ("cache", "callbacks", "custom_get_token_ids", "metadata", "name",
 
 _FREE = {name for short in ("embedded", "scripted", "table") for name in (short, OURS[short])}
 """Models that answer inside this process, at no cost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """What is known of a model before it is called.
-
-    `then` names its fallbacks: the models that answer, in this order, if it cannot. The two prices are for prompt and
-    completion tokens; None means that they are looked up. An answer may take `timeout_seconds` in all. `hedge` is a
-    share of the latest answers: a call that takes longer than they did is sent a second time, which costs. `skill` is
-    how good the model is at a type of task, from 0 to 1.
-
-    Arguments hold references to secrets, as in the workspace file. Some users write the secret itself there, so
-    arguments never appear in `repr` or in an error message.
-    """
-
-    use: str
-    args: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    can: tuple[str, ...] = ()
-    skill: Mapping[str, float] = field(default_factory=dict)
-    then: tuple[str, ...] = ()
-    usd_per_million: tuple[float, float] | None = None
-    context_tokens: int | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    timeout_seconds: float = 120.0
-    hedge: float | None = None
-
-    def masters(self, capability: str) -> bool:
-        """Whether the card says that it can do this."""
-        return capability in self.can or capability in self.skill
 
 
 @dataclass(frozen=True)
@@ -111,7 +81,7 @@ class Model:
         if self.live is not None:
             return self.live
         kind = self._load_class()
-        args = dict(self._revealed)
+        args = dict(self._arguments)
         if "folder" in kind.model_fields:  # it reads files, whose paths are relative to the workspace file
             args.setdefault("folder", self.folder)
         try:
@@ -124,14 +94,14 @@ class Model:
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
         secrets = {value.get_secret_value() for value in vars(self.chat).values() if isinstance(value, SecretStr)}
-        secrets |= {*_texts(self._revealed)} - {*_texts(without_secrets(self.card.args))}
+        secrets |= {*_texts(self._arguments)} - {*_texts(without_secrets(self.card.args))}
         for secret in secrets:
             text = text.replace(secret, "…") if secret else text
         return text
 
     @cached_property
-    def _revealed(self) -> dict[str, Any]:
-        return dict(revealed(self.card.args, os.environ, f"models.{self.name}.args", self.folder))
+    def _arguments(self) -> dict[str, Any]:
+        return dict(reveal(self.card.args, os.environ, f"models.{self.name}.args", self.folder))
 
     def _load_class(self) -> type[BaseChatModel]:
         path = OURS.get(self.card.use, self.card.use)
@@ -170,7 +140,7 @@ class Registry:
                 self._models[name] = _read_model(name, card, Path(source).parent)
             except SettingsError as error:
                 problems.extend(error.problems)
-        problems += _wrong_fallbacks({name: model.card.then for name, model in self._models.items()}, list(models))
+        problems += check_fallbacks({name: model.card.then for name, model in self._models.items()}, list(models))
         if problems:
             raise SettingsError(problems, source)
 
@@ -223,9 +193,9 @@ def _base_class() -> type[BaseChatModel]:
 
 def _read_model(name: str, card: object, folder: Path) -> Model:
     # A live model cannot exist before its library is loaded, so reading cards alone need not load it.
-    if not isinstance(card, Mapping) and "langchain_core" in sys.modules and isinstance(card, _base_class()):
+    if not isinstance(card, Mapping | Card) and "langchain_core" in sys.modules and isinstance(card, _base_class()):
         return Model(name, _describe_live(card), folder, card)
-    return Model(name, _read_card(f"models.{name}", card), folder)
+    return Model(name, card if isinstance(card, Card) else Card.read(card, f"models.{name}"), folder)
 
 
 def _describe_live(model: BaseChatModel) -> Card:
@@ -239,103 +209,12 @@ def _describe_live(model: BaseChatModel) -> Card:
         mode="json", by_alias=True, exclude=hidden, exclude_defaults=True, exclude_none=True, fallback=lambda _: None
     )
     args = {name: value for name, value in without_secrets(values).items() if value is not None}
-    return Card(use=f"{kind.__module__}.{kind.__qualname__}", args=args)
+    return Card.model_construct(use=f"{kind.__module__}.{kind.__qualname__}", args=args)  # a path need not lead there
 
 
 def _total_price(model: Model) -> float:
     price = model.price()
     return math.inf if price is None else sum(price)
-
-
-def _wrong_fallbacks(fallbacks: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> Iterator[Problem]:
-    known = list(names)
-    for name, then in fallbacks.items():
-        for other in then:
-            if other not in known:
-                yield Problem(f"models.{name}.then", shown(other), f"one of: {', '.join(map(str, known))}")
-    circular: set[str] = set()
-    for name in fallbacks:
-        cycle = _shortest_cycle(name, fallbacks)
-        if cycle and not circular & set(cycle):
-            circular.update(cycle)
-            yield Problem(f"models.{name}.then", " → ".join(cycle), "fallbacks that do not lead back")
-
-
-def _shortest_cycle(start: str, fallbacks: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The shortest path from a model along its fallbacks back to itself; empty if there is none."""
-    paths, seen = [[start]], set[str]()
-    for path in paths:  # grows while it is read
-        for other in fallbacks.get(path[-1], ()):
-            if other == start:
-                return [*path, other]
-            if other not in seen:
-                seen.add(other)
-                paths.append([*path, other])
-    return []
-
-
-def _is_number(value: object, low: float, high: float = math.inf) -> bool:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return fits and low <= value <= high  # type: ignore[operator]
-
-
-def _is_words(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value > 0
-
-
-_KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "use": (
-        f"{', '.join(OURS)}, or the path of a chat model class: package.Class",
-        lambda use: isinstance(use, str) and (use in OURS or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use)),
-    ),
-    "args": (
-        "a mapping of arguments by name",
-        lambda args: isinstance(args, Mapping) and all(isinstance(name, str) for name in args),
-    ),
-    "can": ("a list of capabilities: [reasoning, analysis]", _is_words),
-    "skill": (
-        "how good it is at types of tasks, from 0 to 1: {reasoning: 0.9}",
-        lambda skill: (
-            isinstance(skill, Mapping) and all(isinstance(k, str) and _is_number(v, 0, 1) for k, v in skill.items())
-        ),
-    ),
-    "then": ("a list of the models to ask if this one cannot answer: [fast]", _is_words),
-    "usd_per_million": (
-        "two prices, of prompt and completion tokens: [0.2, 0.8]",
-        lambda prices: (
-            isinstance(prices, list | tuple) and len(prices) == 2 and all(_is_number(price, 0) for price in prices)
-        ),
-    ),
-    "context_tokens": ("a whole number above zero", _is_count),
-    "requests_per_minute": ("a whole number above zero", _is_count),
-    "tokens_per_minute": ("a whole number above zero", _is_count),
-    "timeout_seconds": ("a number above zero", lambda seconds: _is_number(seconds, 0) and seconds > 0),
-    "hedge": ("a share of the answers, such as 0.95", lambda share: _is_number(share, 0.5, 1) and share < 1),
-}
-"""The keys of a card: what belongs there, in words and as a check."""
-
-
-def _read_card(path: str, card: object) -> Card:
-    if not isinstance(card, Mapping):
-        raise SettingsError([Problem(path, type(card).__name__, f"a mapping with the keys {', '.join(_KEYS)}")])
-    problems = [] if "use" in card else [Problem(f"{path}.use", "nothing", _KEYS["use"][0])]
-    for key, value in card.items():
-        if key not in _KEYS:
-            expected, remedy = f"one of: {', '.join(_KEYS)}", suggestion(str(key), _KEYS)
-            problems.append(Problem(f"{path}.{key}", "an unknown key", expected, remedy))
-            continue
-        expected, fits = _KEYS[key]
-        if not fits(value):
-            found = type(value).__name__ if key == "args" else shown(value)
-            problems.append(Problem(f"{path}.{key}", found, expected))
-    if problems:
-        raise SettingsError(problems)
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in card.items()}
-    return Card(**fields)
 
 
 def _describe(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
-from seedbed.release.gates.gate import Change, Gate, Refusal
+from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.live import verdict_on
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import (
@@ -81,8 +81,8 @@ async def release(
     then = first if isinstance(first, Problem) else after(now, event)
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
-        change = Change(channel, candidate, now.stable, verdict, library, event.share)
-        refusals += [refusal for gate in gates if (refusal := await gate(change))]
+        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share)
+        refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
         raise ReleaseRefused(refusals)
     target = {**document(then, event), "verdict": verdict.experiment if verdict else None, "require": [*require]}
@@ -116,8 +116,8 @@ async def promote(
         raise ReleaseRefused([then])
     assert canary  # or it had been refused
     came, grew = _began(past, canary)
-    change = Change(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
-    refusals = [refusal for gate in gates if (refusal := await gate(change))]
+    request = ReleaseRequest(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
+    refusals = [refusal for gate in gates if (refusal := await gate(request))]
     if (live := verdict_on(store, channel)) and live.finding == "inferior":
         told = f"worse by {live.metric}, experiment {short(live.experiment)}"
         refusals.append(Refusal("live", told, "a canary that is not worse", "Roll it back."))

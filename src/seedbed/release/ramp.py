@@ -9,17 +9,11 @@ What is watched meanwhile stands there too: see `guards`.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from seedbed.errors import Problem, SettingsError, shown
+from seedbed.errors import Problem
 from seedbed.release.states import percent
-
-_WATCHED = ("roll_back_if", "hold_if", "error", "no_traffic", "deadline", "keep_back", "keep_back_for")
-A_SHARE = "a share above 0 % and up to 100 %, such as 5% or 0.05"
+from seedbed.settings.channels import ChannelSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +43,7 @@ class Ramp:
         return asked
 
 
-def ramp(channel: str, protection: Mapping[str, Any]) -> Ramp:
-    """The ramp of a channel. Raises SettingsError with everything that is wrong with it."""
-    place, given = f"channels.{channel}.canary", protection.get("canary", {})
-    if not isinstance(given, Mapping):
-        raise SettingsError([Problem(place, shown(given), "a mapping such as {shares: [5%, 25%, 100%]}")])
-    known = ("shares", "hold", "approval", *_WATCHED)
-    problems = [
-        Problem(f"{place}.{key}", "an unknown key", f"one of: {', '.join(known)}") for key in given if key not in known
-    ]
-    shares, hold, approval = given.get("shares", []), _runs(given.get("hold", "0 runs")), given.get("approval", False)
-    steps = [step for each in shares if (step := share(each))] if isinstance(shares, list) else []
-    if not isinstance(shares, list) or len(steps) < len(shares) or steps != sorted(set(steps)):
-        expected = "a list of shares, each larger than the one before, such as [5%, 25%, 100%]"
-        problems.append(Problem(f"{place}.shares", shown(shares), expected))
-    if hold is None:
-        problems.append(Problem(f"{place}.hold", shown(given["hold"]), "a number of runs, such as 500 runs"))
-    if not isinstance(approval, bool):
-        problems.append(Problem(f"{place}.approval", shown(approval), "true or false"))
-    if problems:
-        raise SettingsError(problems)
-    return Ramp(tuple(steps), hold or 0, approval)
-
-
-def share(written: object) -> float | None:
-    """A share as people write it: 5% or 0.05. None if it is none."""
-    if isinstance(written, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?(%?)", written.strip())):
-        value = float(match[1]) / (100 if match[2] else 1)
-    elif isinstance(written, int | float) and not isinstance(written, bool):
-        value = float(written)
-    else:
-        return None
-    return value if math.isfinite(value) and 0 < value <= 1 else None
-
-
-def _runs(written: object) -> int | None:
-    match = re.fullmatch(r"(\d[\d_]*) runs?", written) if isinstance(written, str) else None
-    return int(match[1]) if match else None
+def build_ramp(settings: ChannelSettings) -> Ramp:
+    """The ramp of a channel."""
+    canary = settings.canary
+    return Ramp(canary.shares, canary.hold, canary.approval)

@@ -1,4 +1,4 @@
-"""Confirmation: ways to ask a person whether something may be done. Whatever goes wrong, the answer is no."""
+"""ConfirmSettings: ways to ask a person whether something may be done. Whatever goes wrong, the answer is no."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias, runtim
 
 from seedbed.errors import NotFound, Problem, RunError, shown
 from seedbed.runs.recorder import kept
-from seedbed.settings import Confirmation
+from seedbed.settings import ConfirmSettings
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now
 
 Confirm: TypeAlias = Callable[..., Awaitable[bool]]
 """An async function that asks a person: may this action be taken, and why is it asked? One with a parameter `arguments`
 is told those too, or None where they are not known. Only True is a yes."""
 
-TIMEOUT = Confirmation().timeout
+TIMEOUT = ConfirmSettings().timeout
 
 FIRST_LOOK_SECONDS = 0.05
 """How soon to look for an answer; then less and less often."""
@@ -87,7 +87,7 @@ class Nobody:
         return PersonReply(False, "there was nobody to ask")
 
 
-def person(confirm: Confirm | Person | None, settings: Confirmation, store: Store, by: str) -> Person:
+def person(confirm: Confirm | Person | None, settings: ConfirmSettings, store: Store, by: str) -> Person:
     """Who is asked: whoever is given, or else as the settings say."""
     if confirm is not None:
         return confirm if isinstance(confirm, Person) else Callback(confirm, settings.timeout)

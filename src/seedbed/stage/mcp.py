@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seedbed.errors import Problem, RunError, SeedbedError, SettingsError, shown
-from seedbed.settings import McpServer, revealed
+from seedbed.settings import McpServer, reveal
 from seedbed.stage.tools import Tool
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class _Line:
 
             program, *args = self._server.command
             wanted = {name: {"env": name} for name in self._server.env}
-            env = revealed(wanted, os.environ, f"{self._server.label}: env", self._folder)
+            env = reveal(wanted, os.environ, f"{self._server.label}: env", self._folder)
             self._secrets = [value for value in env.values() if value]
             parameters = StdioServerParameters(
                 command=program, args=args, env=env, cwd=self._folder, encoding_error_handler="replace"
@@ -135,7 +135,7 @@ class _Line:
         from mcp.client.streamable_http import streamable_http_client
 
         assert self._server.url
-        key = revealed(self._server.key, os.environ, f"{self._server.label}: key", self._folder)
+        key = reveal(self._server.key, os.environ, f"{self._server.label}: key", self._folder)
         self._secrets = [key] if key else []
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx2.Timeout(self._server.timeout_seconds)

@@ -20,7 +20,7 @@ import pytest
 from seedbed.errors import Problem
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Change, Gate
+from seedbed.release.gates.gate import Gate, ReleaseRequest
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing.store import everything
 
@@ -33,13 +33,13 @@ INCUMBENT: dict[str, Any] = {
 }
 
 
-def a_change(candidate: dict[str, Any], incumbent: dict[str, Any] | None = None, **more: Any) -> Change:
+def a_change(candidate: dict[str, Any], incumbent: dict[str, Any] | None = None, **more: Any) -> ReleaseRequest:
     """A change from INCUMBENT, or from another document, to the candidate, in a store of its own, without a verdict."""
     library = Library(MemoryStore(), "ann")
     before = library.keep(Playbook.from_document(incumbent or INCUMBENT), because="start")
     after = library.keep(Playbook.from_document(candidate), because="try", parents=[before])
     told: dict[str, Any] = {"channel": "production", "candidate": after, "incumbent": before, "verdict": None}
-    return Change(**{**told, "library": library, **more})
+    return ReleaseRequest(**{**told, "library": library, **more})
 
 
 class GateContract:
@@ -53,45 +53,51 @@ class GateContract:
         raise NotImplementedError("a class that inherits GateContract gives a fixture called gate")
 
     @pytest.fixture
-    def passing(self) -> Change:
+    def passing(self) -> ReleaseRequest:
         raise NotImplementedError("a class that inherits GateContract gives a change that the gate lets pass")
 
     @pytest.fixture
-    def refused(self) -> Change:
+    def refused(self) -> ReleaseRequest:
         raise NotImplementedError("a class that inherits GateContract gives a change that the gate refuses")
 
-    async def test_it_lets_pass_what_it_should(self, gate: Gate, passing: Change) -> None:
+    async def test_it_lets_pass_what_it_should(self, gate: Gate, passing: ReleaseRequest) -> None:
         assert await gate(passing) is None
 
-    async def test_it_says_what_was_found_what_was_expected_and_what_to_do(self, gate: Gate, refused: Change) -> None:
+    async def test_it_says_what_was_found_what_was_expected_and_what_to_do(
+        self, gate: Gate, refused: ReleaseRequest
+    ) -> None:
         refusal = await gate(refused)
         assert isinstance(refusal, Problem)
         for part in (refusal.path, refusal.found, refusal.expected, refusal.remedy):
             assert part.strip() == part
             assert part, f"found {refusal}; expected a path, what was found and expected, and a remedy"
 
-    async def test_it_says_the_same_when_it_is_asked_again(self, gate: Gate, passing: Change, refused: Change) -> None:
+    async def test_it_says_the_same_when_it_is_asked_again(
+        self, gate: Gate, passing: ReleaseRequest, refused: ReleaseRequest
+    ) -> None:
         first = await gate(refused)
         assert await gate(passing) is None
         assert await gate(refused) == first
 
-    async def test_it_changes_nothing(self, gate: Gate, passing: Change, refused: Change) -> None:
-        for change in (passing, refused):
-            store: Any = change.library.store
+    async def test_it_changes_nothing(self, gate: Gate, passing: ReleaseRequest, refused: ReleaseRequest) -> None:
+        for request in (passing, refused):
+            store: Any = request.library.store
             before = everything(store)
-            await gate(change)
+            await gate(request)
             assert everything(store) == before
 
-    async def test_it_has_an_answer_for_a_first_release(self, gate: Gate, passing: Change, refused: Change) -> None:
-        for change in (passing, refused):
-            answer = await gate(replace(change, incumbent=None, verdict=None))
+    async def test_it_has_an_answer_for_a_first_release(
+        self, gate: Gate, passing: ReleaseRequest, refused: ReleaseRequest
+    ) -> None:
+        for request in (passing, refused):
+            answer = await gate(replace(request, incumbent=None, verdict=None))
             assert answer is None or isinstance(answer, Problem)
 
-    async def test_it_never_passes_without_the_verdict_that_it_needs(self, gate: Gate, passing: Change) -> None:
+    async def test_it_never_passes_without_the_verdict_that_it_needs(self, gate: Gate, passing: ReleaseRequest) -> None:
         if self.needs_verdict:
             assert isinstance(await gate(replace(passing, verdict=None)), Problem)
 
-    async def test_it_never_passes_with_a_verdict_about_others(self, gate: Gate, passing: Change) -> None:
+    async def test_it_never_passes_with_a_verdict_about_others(self, gate: Gate, passing: ReleaseRequest) -> None:
         if self.needs_verdict and passing.verdict and passing.incumbent:
             turned = replace(passing, candidate=passing.incumbent, incumbent=passing.candidate)
             assert isinstance(await gate(turned), Problem)

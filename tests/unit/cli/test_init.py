@@ -25,7 +25,7 @@ def test_it_writes_a_workspace_that_is_valid(tmp_path: Path, seedbed: Seedbed) -
     assert (done.code, names(folder)) == (0, FILES)
     assert "cd 'a/b c'" in done.out
     settings = Settings.load(folder / "seedbed.yaml", {})
-    assert settings.channels["production"]["require"] == ["better", "held_out", "rules_kept"]
+    assert [gate.name for gate in settings.channels["production"].require] == ["better", "held_out", "rules_kept"]
     assert Playbook.load(folder / "sorter.yaml").rules.never
     assert len(Dataset.load(folder / "messages.jsonl")) > 20
     assert (folder / "instructions.txt").read_text().strip()

@@ -113,7 +113,7 @@ def test_options_of_a_judge_are_for_the_workspace_file() -> None:
         ({**HELPFUL, "rubric": []}, "metrics.m.rubric", "[]"),
         ({**HELPFUL, "rubric": ["a", 1]}, "metrics.m.rubric", "['a', 1]"),
         ({**HELPFUL, "scale": [5]}, "metrics.m.scale", "[5]"),
-        ({**HELPFUL, "scale": [5, 1]}, "metrics.m", "scale: found (5, 1)"),
+        ({**HELPFUL, "scale": [5, 1]}, "metrics.m.scale", "[5, 1]"),
         ({**HELPFUL, "part": "synthesis"}, "metrics.m.part", "an unknown key"),
         ({**HELPFUL, "max_tokens": True}, "metrics.m.max_tokens", "True"),
         ({**HELPFUL, "model": "weak"}, "metrics.m.model", 'no model named "weak"'),
@@ -130,9 +130,16 @@ def test_what_is_wrong_with_a_declaration_is_told_by_its_place(about: Any, path:
 
 def test_all_problems_of_all_judges_are_told_at_once() -> None:
     with pytest.raises(SettingsError) as wrong:
-        assert space(f1=HELPFUL, a={"judge": "jury"}, b={**HELPFUL, "scale": 3, "cut_at": 0}).judges
+        space(a={"judge": "jury"}, b={**HELPFUL, "scale": 3, "cut_at": 0})
     paths = [problem.path for problem in wrong.value.problems]
-    assert paths == ["metrics.f1", "metrics.a.judge", "metrics.b.scale", "metrics.b.cut_at"]
+    assert paths == ["metrics.a.judge", "metrics.b.cut_at", "metrics.b.scale"]
+
+
+def test_a_judge_has_a_name_of_its_own_and_a_model_that_there_is() -> None:
+    with pytest.raises(SettingsError) as wrong:
+        assert space(f1=HELPFUL, a={**HELPFUL, "model": "stong"}).judges
+    assert [problem.path for problem in wrong.value.problems] == ["metrics.f1", "metrics.a.model"]
+    assert "Did you mean strong?" in str(wrong.value)
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["alone", "in a reward"])

@@ -14,11 +14,14 @@ from seedbed.errors import Problem, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.verdict import Verdict
-from seedbed.release.gates.gate import Better, Change, Gate, held_out
-from seedbed.release.gates.guardrails import NotWorse
-from seedbed.release.gates.protection import required
+from seedbed.release.gates.better import Better
+from seedbed.release.gates.content import ContentGate
+from seedbed.release.gates.error_budget import error_budget
+from seedbed.release.gates.gate import Gate, ReleaseRequest
+from seedbed.release.gates.held_out import held_out
+from seedbed.release.gates.not_worse import NotWorse
+from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.release.gates.risk import Risk
-from seedbed.release.gates.trust import ReplayFidelity, error_budget
 from seedbed.reports.experiment import to_markdown
 from seedbed.reports.experiment_page import to_html
 from seedbed.settings import Settings
@@ -30,8 +33,8 @@ from seedbed.workspace import Workspace
 OLD, NEW, OTHER = agent("[0-4]"), agent(".*"), agent("x")
 
 
-def workspace(store: Store, *required: str) -> Workspace:
-    channels: dict[str, Any] = {"live": {"require": []}, "next": {"require": list(required)}}
+def workspace(store: Store, *build_gates: str) -> Workspace:
+    channels: dict[str, Any] = {"live": {"require": []}, "next": {"require": list(build_gates)}}
     settings = {"by": "ada", "models": {"oracle": ORACLE}, "channels": channels}
     return Workspace(Settings.model_validate(settings), store)
 
@@ -131,12 +134,12 @@ async def test_a_report_of_a_live_verdict_speaks_of_pairs_and_of_those_who_met_e
 # Gates
 
 
-def change(space: Workspace, verdict: Verdict | None, **given: Any) -> Change:
+def change(space: Workspace, verdict: Verdict | None, **given: Any) -> ReleaseRequest:
     about: dict[str, Any] = {"candidate": NEW.digest, "incumbent": OLD.digest, **given}
-    return Change("next", verdict=verdict, library=space.library, **about)
+    return ReleaseRequest("next", verdict=verdict, library=space.library, **about)
 
 
-async def refusal(gate: Gate, its: Change) -> Problem:
+async def refusal(gate: Gate, its: ReleaseRequest) -> Problem:
     found = await gate(its)
     assert found
     return found
@@ -166,7 +169,7 @@ async def test_better_takes_no_live_verdict_that_says_something_else_and_no_seco
     assert (await refusal(Better(), change(space, lax))).found == "a verdict with an error rate of 0.2"
 
 
-@pytest.mark.parametrize("gate", [NotWorse({"exact_match": 0.1}), Risk(), *required("next", {"require": ["content"]})])
+@pytest.mark.parametrize("gate", [NotWorse({"exact_match": 0.1}), Risk(), ContentGate()])
 async def test_gates_that_look_at_tasks_refuse_a_live_verdict(gate: Gate) -> None:
     space = workspace(MemoryStore())
     found = await refusal(gate, change(space, await shown(space, CLEAR)))
@@ -199,7 +202,7 @@ async def test_a_live_verdict_is_paid_from_the_budget_that_the_channel_requires(
     assert (verdict.finding, verdict.alpha < 0.05) == ("superior", True)
     assert await error_budget(change(space, verdict)) is None
     assert not verify(store, [verdict.experiment])[verdict.experiment]
-    elsewhere = Change("live", NEW.digest, OLD.digest, verdict, space.library)
+    elsewhere = ReleaseRequest("live", NEW.digest, OLD.digest, verdict, space.library)
     assert (await refusal(error_budget, elsewhere)).found == "one for next"
 
 

@@ -96,7 +96,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(registry: Registry) -> N
 @pytest.mark.parametrize(
     ("card", "told"),
     [
-        ("embedded", "models.fast: found str; expected a mapping with the keys use, args, can"),
+        ("embedded", 'models.fast: found "embedded"; expected a mapping such as {use: embedded'),
         ({}, "models.fast.use: found nothing; expected embedded, openai, scripted, table, or the path of a chat model"),
         ({"use": "gpt"}, 'models.fast.use: found "gpt"; expected embedded, openai, scripted, table, or the path'),
         ({"use": "my-models.Chat"}, 'models.fast.use: found "my-models.Chat"'),

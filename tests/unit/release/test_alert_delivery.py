@@ -16,8 +16,14 @@ import pytest
 from hook_server import HANG, taking
 from seedbed.errors import StoreError
 from seedbed.playbooks.library import Library
-from seedbed.release.alerts.delivery import Alert, Patience, Severity, history, resend, send, undelivered
-from seedbed.release.alerts.senders import Log, NotDelivered, PagerDuty, Slack, Webhook
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.delivery import Patience, history, resend, send, undelivered
+from seedbed.release.alerts.senders.log import LogSender
+from seedbed.release.alerts.senders.pagerduty import PagerDutySender
+from seedbed.release.alerts.senders.sender import NotDelivered
+from seedbed.release.alerts.senders.slack import SlackSender
+from seedbed.release.alerts.senders.webhook import WebhookSender
+from seedbed.settings.alerts import Severity
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store
@@ -28,7 +34,7 @@ ALERT = Alert(
     channel="production",
     kind="rolled back",
     severity="critical",
-    told="It was worse.",
+    message="It was worse.",
     at=AT,
     key="production/3",
     details={"metric": "exact_match", "difference": -0.2},
@@ -98,7 +104,7 @@ async def test_an_alert_is_a_fact_before_anybody_is_told(library: Library) -> No
 async def test_the_same_key_is_sent_once(library: Library) -> None:
     own = Own()
     assert len(await send(library, [own], ALERT)) == 1
-    assert await send(library, [own], replace(ALERT, told="Said otherwise.")) == []
+    assert await send(library, [own], replace(ALERT, message="Said otherwise.")) == []
     assert await resend(later(library, hours=2), [own]) == []
     assert own.sent == [ALERT]
 
@@ -118,14 +124,15 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from seedbed.playbooks.library import Library
-from seedbed.release.alerts.delivery import Alert, resend, send
-from seedbed.release.alerts.senders import Log
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.delivery import resend, send
+from seedbed.release.alerts.senders.log import LogSender
 from seedbed.storage import open_store
 
 url, file = sys.argv[1:]
 now = datetime.now(UTC)
-alert = Alert(channel="production", kind="held", severity="info", told="It waits.", at=now, key="the same")
-library, senders = Library(open_store(url), "ann"), [Log("log", "info", Path(file))]
+alert = Alert(channel="production", kind="held", severity="info", message="It waits.", at=now, key="the same")
+library, senders = Library(open_store(url), "ann"), [LogSender("log", "info", Path(file))]
 print("ready", flush=True)
 sys.stdin.readline()
 asyncio.run(send(library, senders, alert))
@@ -213,14 +220,14 @@ async def test_who_joins_later_is_not_told_of_old_alerts(library: Library) -> No
 
 async def test_a_server_that_fails_once_is_tried_again_with_the_same_id(library: Library) -> None:
     with taking(500, 503, 200) as server:
-        (ended,) = await send(library, [Webhook("hook", "info", server.url, "s")], ALERT, QUICK)
+        (ended,) = await send(library, [WebhookSender("hook", "info", server.url, "s")], ALERT, QUICK)
     assert (ended.ok, ended.attempts, len(server.posted)) == (True, 3, 3)
     assert len({posted.headers["Seedbed-Alert"] for posted in server.posted}) == 1
 
 
 async def test_what_is_refused_for_good_is_not_tried_at_once(library: Library) -> None:
     with taking(404, 200) as server:
-        (ended,) = await send(library, [Slack("slack", "info", server.url)], ALERT, QUICK)
+        (ended,) = await send(library, [SlackSender("slack", "info", server.url)], ALERT, QUICK)
     assert (ended.status, ended.attempts, len(server.posted)) == ("failed", 1, 1)
 
 
@@ -231,11 +238,11 @@ async def test_a_failing_sender_neither_hinders_the_others_nor_tells_its_secret(
     file = tmp_path / "told.jsonl"
     with closing(open_store(f"sqlite:///{tmp_path}/alerts.db")) as store, taking(500, HANG, 500) as server:
         senders = [
-            PagerDuty("pager", "info", f"{server.url}/T0KEN", "R0UTING-KEY"),
-            Slack("slack", "info", f"{server.url}/T0KEN"),
-            Webhook("hook", "info", f"{server.url}?token=T0KEN", "S3CRET"),
+            PagerDutySender("pager", "info", f"{server.url}/T0KEN", "R0UTING-KEY"),
+            SlackSender("slack", "info", f"{server.url}/T0KEN"),
+            WebhookSender("hook", "info", f"{server.url}?token=T0KEN", "S3CRET"),
             Own("own", failures=[RuntimeError("T0KEN")]),
-            Log("log", "info", file),
+            LogSender("log", "info", file),
         ]
         ended = await send(Library(store, "ann", Clock()), senders, ALERT, replace(ONCE, timeout_seconds=2))
         assert [(each.sender, each.status) for each in ended] == [
@@ -270,7 +277,7 @@ async def test_a_store_that_cannot_be_written_raises_nothing_and_nobody_is_told_
     assert await send(library, [own], ALERT) == []
     assert await resend(library, [own]) == []
     assert own.sent == []
-    assert "alert production/3 cannot be written down: the disk is full" in caplog.text
+    assert "alert production/3 cannot be recorded: the disk is full" in caplog.text
 
 
 # Again
@@ -278,7 +285,7 @@ async def test_a_store_that_cannot_be_written_raises_nothing_and_nobody_is_told_
 
 async def test_what_failed_is_sent_again_after_a_while_and_then_no_more(library: Library) -> None:
     with taking(500, 200) as server:
-        hook = Webhook("hook", "info", server.url, "s")
+        hook = WebhookSender("hook", "info", server.url, "s")
         await send(library, [hook], ALERT, ONCE)
         assert undelivered(library.store, [hook], at=AT + timedelta(seconds=59)) == []
         assert undelivered(library.store, [hook], at=AT + timedelta(seconds=60)) == [(ALERT, hook)]
@@ -338,9 +345,9 @@ async def test_an_alert_that_nobody_began_to_send_is_sent(library: Library) -> N
 
 async def test_the_end_is_told_beside_the_beginning_and_ends_the_same_incident(library: Library) -> None:
     with taking() as server:
-        pager = PagerDuty("pager", "info", server.url, "key")
+        pager = PagerDutySender("pager", "info", server.url, "key")
         await send(library, [pager], ALERT)
-        await send(library, [pager], replace(ALERT, resolved=True, told="It is over."))
+        await send(library, [pager], replace(ALERT, resolved=True, message="It is over."))
     begun, ended = (posted.json for posted in server.posted)
     assert (begun["event_action"], ended["event_action"]) == ("trigger", "resolve")
     assert begun["dedup_key"] == ended["dedup_key"]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.release.monitor.guards import Guard, Watch, watch
-from seedbed.release.ramp import ramp
+from seedbed.release.monitor.guards import Guard, Watch, build_watch
+from seedbed.release.ramp import build_ramp
 from seedbed.release.states import KeepBack
-from seedbed.settings import Settings
+from seedbed.settings import ChannelSettings, Settings
 
 ALL = """
 channels:
@@ -29,11 +29,15 @@ channels:
 """
 
 
+def watch(channel: str, protection: Any) -> Watch:
+    return build_watch(ChannelSettings.read(protection, f"channels.{channel}"))
+
+
 def test_every_guard_is_read_as_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "seedbed.yaml"
     file.write_text(ALL)
     protection = Settings.load(file, {}).channels["live"]
-    assert watch("live", protection) == Watch(
+    assert build_watch(protection) == Watch(
         (
             Guard("rating", -0.05),
             Guard("error_rate", 0.02),
@@ -48,7 +52,7 @@ def test_every_guard_is_read_as_it_is_written(tmp_path: Path) -> None:
         keep_back=0.02,
         keep_back_for=timedelta(weeks=1),
     )
-    assert ramp("live", protection).shares == (0.05, 0.25, 1.0)  # which stands in the same place
+    assert build_ramp(protection).shares == (0.05, 0.25, 1.0)  # which stands in the same place
 
 
 def test_nothing_is_watched_where_nothing_is_said() -> None:

@@ -12,7 +12,8 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, state, unfreeze
-from seedbed.release.gates.gate import Better, Change, Refusal
+from seedbed.release.gates.better import Better
+from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
 from seedbed.storage import open_store
@@ -77,10 +78,10 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
 
 
 async def test_a_refused_release_moves_nothing(library: Library) -> None:
-    async def no(change: Change) -> Refusal:
+    async def no(change: ReleaseRequest) -> Refusal:
         return Refusal("no", "anything", "nothing", "Stop.")
 
-    async def never(change: Change) -> Refusal:
+    async def never(change: ReleaseRequest) -> Refusal:
         return Refusal("never", f"{change.incumbent} → {change.candidate}", "nothing", "Stop.")
 
     await put(library, A)
@@ -118,7 +119,7 @@ async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: boo
         await put(library, A)
     both = asyncio.Barrier(2)
 
-    async def slow(change: Change) -> None:
+    async def slow(change: ReleaseRequest) -> None:
         """Both have seen the same incumbent before either moves."""
         await both.wait()
 
@@ -153,9 +154,9 @@ async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_abo
         library.keep(playbook, because="written")
     await put(library, old.digest)
     verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
-    asked: list[Change] = []
+    asked: list[ReleaseRequest] = []
 
-    async def far(change: Change) -> Refusal | None:
+    async def far(change: ReleaseRequest) -> Refusal | None:
         asked.append(change)
         return Refusal("far", f"{change.share:g}", "at most 0.5") if change.share > 0.5 else None
 
@@ -235,7 +236,7 @@ async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(lib
 
 
 async def test_a_frozen_channel_says_so_beside_what_the_gates_say(library: Library) -> None:
-    async def no(change: Change) -> Refusal:
+    async def no(change: ReleaseRequest) -> Refusal:
         return Refusal("no", "anything", "nothing", "Stop.")
 
     await put(library, A)

@@ -67,7 +67,7 @@ async def test_the_same_units_meet_the_same_again(space: Workspace) -> None:
 
 
 async def test_a_run_that_fails_is_counted_and_the_others_go_on(space: Workspace) -> None:
-    space.settings.models["scripted"]["args"]["replies"] = {"message 0|message 1": "yes"}  # nothing for the third
+    space.settings.models["scripted"].args["replies"] = {"message 0|message 1": "yes"}  # nothing for the third
     told, through = await drilled(space, range(3, 9))
     assert (told.failed, sum(told.met.values()), len(through)) == (2, 4, 6)
 

@@ -19,7 +19,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.delivery import history
-from seedbed.release.alerts.senders import Log
+from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.monitor.guards import Guard, Watch
 from seedbed.release.monitor.loop import Attended, attend, calm
 from seedbed.release.monitor.monitor import MONITOR, Monitor
@@ -38,7 +38,7 @@ class Post:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "alerts.jsonl"
-        self.sender = Log(name="log", at_least="info", file=self.file)
+        self.sender = LogSender(name="log", at_least="info", file=self.file)
 
     def told(self) -> list[tuple[str, str, bool]]:
         lines = self.file.read_text().splitlines() if self.file.exists() else []
@@ -59,7 +59,7 @@ async def test_what_does_harm_is_taken_back_and_people_are_told_once(post: Post)
     assert seen.health.reaction == "roll back"
     assert post.told() == [("rolled back", "critical", False)]
     (alert,) = seen.alerts
-    assert alert.told == f"rolled back: {seen.moved.because}"
+    assert alert.message == f"rolled back: {seen.moved.because}"
     assert alert.details["from"]["canary"]["playbook"] == NEW
     for _ in range(3):
         assert (await attend(library, monitor, [post.sender])).alerts == ()
@@ -139,7 +139,7 @@ async def test_people_are_told_of_what_one_who_died_took_back(post: Post) -> Non
 async def test_that_nobody_can_be_told_keeps_nothing_from_being_taken_back(tmp_path: Path) -> None:
     library = await rolled_out()
     library.store.append(both(POOR, 40, random.Random(1)))
-    nowhere = Log(name="log", at_least="info", file=tmp_path)  # a folder
+    nowhere = LogSender(name="log", at_least="info", file=tmp_path)  # a folder
     seen = await attend(library, Monitor(library.store, "live", WATCH), [nowhere])
     assert seen.moved
     assert channels.state(library.store, "live").canary is None

@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from seedbed.errors import Problem, SettingsError
-from seedbed.release.ramp import Ramp, ramp, share
-from seedbed.settings import Settings
+from seedbed.release.ramp import Ramp, build_ramp
+from seedbed.settings import ChannelSettings, Settings
+from seedbed.settings.values import share
+
+
+def ramp(channel: str, protection: Any) -> Ramp:
+    return build_ramp(ChannelSettings.read(protection, f"channels.{channel}"))
 
 
 def test_a_ramp_is_read_as_it_is_written() -> None:

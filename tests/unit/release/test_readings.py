@@ -13,9 +13,9 @@ from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.monitor import readings
-from seedbed.release.monitor.guards import OF_RUNS
 from seedbed.release.monitor.readings import Met, Reading, Readings
 from seedbed.settings import Settings
+from seedbed.settings.channels import RUN_METRICS
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query
 from seedbed.workspace import Workspace
@@ -150,7 +150,7 @@ async def test_what_is_known_of_a_run_is_read_when_it_ends_also_of_one_that_fail
     with closing(Workspace.at(SETTINGS)) as space:
         playbook = agent("Answer.")
         await space.release(playbook, to="live", because="first")
-        found = Readings(space.store, "live", [playbook.digest], [*OF_RUNS, "rating"], after=0)
+        found = Readings(space.store, "live", [playbook.digest], [*RUN_METRICS, "rating"], after=0)
 
         async def told(do: str) -> dict[str, float]:
             with suppress(RunError):

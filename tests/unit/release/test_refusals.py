@@ -15,19 +15,30 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, stable
-from seedbed.release.gates.protection import required
+from seedbed.release.gates.gate import Gate
+from seedbed.release.gates.registry import build_gates
 from seedbed.release.review.review import approve
+from seedbed.settings import ChannelSettings
 
 STRICT: dict[str, Any] = {
     "require": ["schema", "better", "held_out", "rules_kept", "redundant", {"review": {"when": "always"}}]
 }
 
 
+def gates_of(protection: Any) -> list[Gate]:
+    return build_gates("production", ChannelSettings.read(protection, "channels.production"))
+
+
 async def refused(library: Library, candidate: Playbook, verdict: Verdict | None, protection: Any = STRICT) -> str:
     """Why a candidate is refused that is otherwise reviewed."""
     with pytest.raises(ReleaseRefused) as caught:
         await release(
-            library, "production", candidate.digest, required("production", protection), verdict=verdict, because="try"
+            library,
+            "production",
+            candidate.digest,
+            gates_of(protection),
+            verdict=verdict,
+            because="try",
         )
     assert stable(library.store, "production") == OLD.digest
     return str(caught.value)
@@ -43,7 +54,7 @@ async def on_duty(*more: Playbook) -> Library:
 
 async def test_one_that_is_better_and_reviewed_passes() -> None:
     library = await on_duty()
-    gates = required("production", STRICT)
+    gates = gates_of(STRICT)
     await release(library, "production", NEW.digest, gates, verdict=await compared(library), because="better")
     assert stable(library.store, "production") == NEW.digest
 
@@ -118,7 +129,7 @@ async def test_one_with_everything_wrong_hears_all_of_it_at_once() -> None:
             library,
             "production",
             bad.digest,
-            required("production", {"require": gates}),
+            gates_of({"require": gates}),
             verdict=await compared(library, OLD, POOR, tasks=numbers(9, first=30)),
             because="try",
         )
@@ -134,9 +145,7 @@ async def test_a_person_may_let_a_rule_go_where_the_channel_says_so() -> None:
     lax = agent(".*", rules={**RULES, "never": []}, parameters=PARAMETERS)
     library = await on_duty(lax)
     protection = {"require": [{"rules_kept": {"unless": "reviewed"}}]}
-    await release(
-        library, "production", lax.digest, required("production", protection), verdict=None, because="as agreed"
-    )
+    await release(library, "production", lax.digest, gates_of(protection), verdict=None, because="as agreed")
     other = agent("x", rules={**RULES, "never": []}, parameters=PARAMETERS)
     library.keep(other, because="try")
     await release(library, "production", OLD.digest, [], verdict=None, because="back")

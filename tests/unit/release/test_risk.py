@@ -15,7 +15,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Change
+from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.risk import Risk, impact
 from seedbed.release.review.review import approve, refuse
 from seedbed.settings import Settings
@@ -25,7 +25,7 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
 
 
-async def asked(library: Library, candidate: Playbook, incumbent: Playbook = OLD) -> Change:
+async def asked(library: Library, candidate: Playbook, incumbent: Playbook = OLD) -> ReleaseRequest:
     library.keep(candidate, because="try")
     verdict = await compared(library, incumbent, candidate, tasks=numbers(10, first=30))
     return change(library, verdict, candidate=candidate.digest, incumbent=incumbent.digest)

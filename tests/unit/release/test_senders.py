@@ -17,18 +17,23 @@ import pytest
 from smtp_server import Mailbox, mail_server
 
 from hook_server import HANG_UP, taking
-from seedbed.release.alerts.alert import Alert, signed_by
-from seedbed.release.alerts.senders import Email, Log, NotDelivered, PagerDuty, Sender, Slack, Webhook, wants
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.senders.email import EmailSender
+from seedbed.release.alerts.senders.log import LogSender
+from seedbed.release.alerts.senders.pagerduty import PagerDutySender
+from seedbed.release.alerts.senders.sender import NotDelivered, Sender, wants
+from seedbed.release.alerts.senders.slack import SlackSender
+from seedbed.release.alerts.senders.webhook import WebhookSender, signed_by
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ALERT = Alert(
-    channel="production", kind="rolled back", severity="critical", told="It was <worse>.", at=AT, key="production/3"
+    channel="production", kind="rolled back", severity="critical", message="It was <worse>.", at=AT, key="production/3"
 )
 SECRET = "correct-horse-battery"
 
 
 def test_a_sender_hears_only_what_is_severe_enough() -> None:
-    sender = Log("log", "warning")
+    sender = LogSender("log", "warning")
     assert [wants(sender, replace(ALERT, severity=each)) for each in ("info", "warning", "critical")] == [
         *(False, True, True)
     ]
@@ -39,7 +44,7 @@ def test_a_sender_hears_only_what_is_severe_enough() -> None:
 
 async def test_the_receiver_of_a_webhook_can_tell_who_sent_it() -> None:
     with taking() as server:
-        assert await Webhook("hook", "info", server.url, SECRET).send(ALERT) == ""
+        assert await WebhookSender("hook", "info", server.url, SECRET).send(ALERT) == ""
     (posted,) = server.posted
     assert signed_by(SECRET, posted.headers, posted.body, datetime.now(UTC))
     assert not signed_by(SECRET, posted.headers, posted.body + b" ", datetime.now(UTC))
@@ -50,8 +55,8 @@ async def test_the_receiver_of_a_webhook_can_tell_who_sent_it() -> None:
 
 async def test_slack_and_pagerduty_get_what_they_understand() -> None:
     with taking(200, 202) as server:
-        await Slack("slack", "info", server.url).send(ALERT)
-        await PagerDuty("pager", "info", server.url, SECRET).send(ALERT)
+        await SlackSender("slack", "info", server.url).send(ALERT)
+        await PagerDutySender("pager", "info", server.url, SECRET).send(ALERT)
     message, event = (posted.json for posted in server.posted)
     assert message["text"] == "[critical] production: It was &lt;worse&gt;."
     assert (event["routing_key"], event["event_action"], event["dedup_key"]) == (SECRET, "trigger", "production/3")
@@ -61,7 +66,7 @@ async def test_slack_and_pagerduty_get_what_they_understand() -> None:
 async def test_a_status_says_whether_to_try_again(status: int, again: bool) -> None:
     told = f"found status {status}; expected 2xx"
     with taking(status) as server, pytest.raises(NotDelivered, match=told) as caught:
-        await Slack("slack", "info", server.url).send(ALERT)
+        await SlackSender("slack", "info", server.url).send(ALERT)
     assert caught.value.again is again
 
 
@@ -71,9 +76,9 @@ def unused_port() -> int:
 
 
 def senders_of(url: str) -> Iterator[Sender]:
-    yield Webhook("hook", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY", SECRET)
-    yield Slack("slack", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY")
-    yield PagerDuty("pager", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY", SECRET)
+    yield WebhookSender("hook", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY", SECRET)
+    yield SlackSender("slack", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY")
+    yield PagerDutySender("pager", "info", f"{url}/T0KEN-PATH?q=T0KEN-QUERY", SECRET)
 
 
 async def test_no_error_log_or_repr_tells_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +104,7 @@ async def test_others_may_go_on_to_log_their_requests(caplog: pytest.LogCaptureF
 
     caplog.set_level(logging.INFO)
     with taking() as server:
-        await Slack("slack", "info", server.url).send(ALERT)
+        await SlackSender("slack", "info", server.url).send(ALERT)
         assert server.url not in caplog.text
         async with httpx.AsyncClient() as client:
             await client.post(server.url, content=b"{}")
@@ -109,8 +114,8 @@ async def test_others_may_go_on_to_log_their_requests(caplog: pytest.LogCaptureF
 # By e-mail
 
 
-def mail(box: Mailbox, *to: str, **login: str) -> Email:
-    return Email("mail", "info", to or ("ops@example.org",), "seedbed@example.org", box.url, **login)
+def mail(box: Mailbox, *to: str, **login: str) -> EmailSender:
+    return EmailSender("mail", "info", to or ("ops@example.org",), "seedbed@example.org", box.url, **login)
 
 
 async def test_a_letter_reaches_everybody_it_is_for() -> None:
@@ -204,7 +209,7 @@ def certificate(folder: Path, host: str) -> Path:
 
 
 async def test_a_mail_server_that_is_not_there_may_come_back() -> None:
-    sender = Email("mail", "info", ("ops@example.org",), "a@b.org", f"smtp://127.0.0.1:{unused_port()}")
+    sender = EmailSender("mail", "info", ("ops@example.org",), "a@b.org", f"smtp://127.0.0.1:{unused_port()}")
     with pytest.raises(NotDelivered, match="ConnectionRefusedError") as caught:
         await sender.send(ALERT)
     assert caught.value.again
@@ -215,10 +220,10 @@ async def test_a_mail_server_that_is_not_there_may_come_back() -> None:
 
 async def test_a_log_has_one_line_for_each_alert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "alerts.jsonl"
-    odd = replace(ALERT, told="two\nlines", resolved=True)
+    odd = replace(ALERT, message="two\nlines", resolved=True)
     for each in (ALERT, odd):
-        await Log("log", "info", file).send(each)
-        await Log("log", "info").send(each)
+        await LogSender("log", "info", file).send(each)
+        await LogSender("log", "info").send(each)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(each["told"], each["resolved"]) for each in lines] == [("It was <worse>.", False), ("two lines", True)]
     assert capsys.readouterr().err == file.read_text()
@@ -226,4 +231,4 @@ async def test_a_log_has_one_line_for_each_alert(tmp_path: Path, capsys: pytest.
 
 async def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotDelivered, match="found No such file or directory"):
-        await Log("log", "info", tmp_path / "nowhere" / "alerts.jsonl").send(ALERT)
+        await LogSender("log", "info", tmp_path / "nowhere" / "alerts.jsonl").send(ALERT)

@@ -22,7 +22,7 @@ from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, recall
-from seedbed.settings import Confirmation, Settings
+from seedbed.settings import ConfirmSettings, Settings
 from seedbed.stage.confirmation import (
     Callback,
     Nobody,
@@ -194,13 +194,13 @@ def test_who_is_given_goes_before_the_settings() -> None:
     async def someone(action: str, because: str) -> bool:
         return True
 
-    store, queue = MemoryStore(), Confirmation.model_validate({"how": "queue", "timeout": "2 hours"})
+    store, queue = MemoryStore(), ConfirmSettings.model_validate({"how": "queue", "timeout": "2 hours"})
     assert person(someone, queue, store, "ada") == Callback(someone, timedelta(hours=2))
     assert person(None, queue, store, "ada") == Queue(store, "ada", timedelta(hours=2))
     assert person(Prompt("ada"), queue, store, "ada") == Prompt("ada")
-    assert isinstance(person(None, Confirmation(how="prompt"), store, "ada"), Prompt)
+    assert isinstance(person(None, ConfirmSettings(how="prompt"), store, "ada"), Prompt)
     for how in (None, "nobody"):
-        assert isinstance(person(None, Confirmation(how=how), store, "ada"), Nobody)
+        assert isinstance(person(None, ConfirmSettings(how=how), store, "ada"), Nobody)
 
 
 async def test_a_workspace_asks_as_its_settings_say(store: UpkeptStore) -> None:

@@ -29,8 +29,9 @@ from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import specialise
-from seedbed.release.alerts.delivery import Alert, send
-from seedbed.release.alerts.senders import Log
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.delivery import send
+from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.assignment import choose, feedback
 from seedbed.release.readers import Reader
 from seedbed.release.review.review import approve, refuse, request
@@ -153,9 +154,9 @@ async def use(store: Store) -> None:
     reader = Reader(library, "production")
     feedback(library, (await choose(reader, "user 1")).exposure, 0.5, "so so")
     told = Alert(
-        channel="production", kind="held", severity="warning", told="It waits.", at=AT, key="a", details={"n": 1}
+        channel="production", kind="held", severity="warning", message="It waits.", at=AT, key="a", details={"n": 1}
     )
-    await send(library, [Log("log", "info", Path(os.devnull))], told)
+    await send(library, [LogSender("log", "info", Path(os.devnull))], told)
     at = AT
     request(library, "production", better.digest, because="have a look")
     approve(Library(store, "eva"), "production", better.digest, because="fine")

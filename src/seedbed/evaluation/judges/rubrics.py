@@ -15,6 +15,7 @@ from seedbed.evaluation.judges.judge import Judge, Judgement, Part, Question
 from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.parallel import in_order
 from seedbed.runs.run import Run
+from seedbed.settings.judges import DebatePart
 from seedbed.stage.dialogue.dialogue import told
 from seedbed.stats.agreement import cohen_interval, confusion, raw_agreement
 from seedbed.stats.estimates import paired_interval
@@ -33,6 +34,9 @@ UNSCORED = 0.1
 """The share of labelled answers that a trusted judge may leave unscored: who judges easy ones only is no judge."""
 
 
+SCALE = (1, 5)
+
+
 @dataclass(frozen=True)
 class Rubric(Judge):
     """Marks for each criterion on a scale of whole numbers, from worst to best; their mean is the score, from 0 to 1.
@@ -41,7 +45,7 @@ class Rubric(Judge):
     """
 
     criteria: Sequence[str]
-    scale: tuple[int, int] = (1, 5)
+    scale: tuple[int, int] = SCALE
     name: str = "rubric"
 
     kind = "rubric"
@@ -95,7 +99,6 @@ class Reference(Judge):
         return _score(judgement, ["equivalent"], values, run)
 
 
-Quality = Literal["conflict_found", "conflict_resolved", "synthesis"]
 MARKS = ("0", "1", "2", "3", "4")
 
 
@@ -108,7 +111,7 @@ class DebateQuality(Judge):
     roles of who spoke and without their models, and the output.
     """
 
-    part: Quality | None = None
+    part: DebatePart | None = None
     name: str = "debate_quality"
 
     kind = "debate_quality"
@@ -116,7 +119,7 @@ class DebateQuality(Judge):
         "You are shown a task, the turns of a dialogue about it and its conclusion, and say how well the dialogue was "
         "led. Agreement alone is no merit, nor is conflict. 0 is not at all, 4 is fully."
     )
-    qualities: ClassVar[dict[Quality, Question]] = {
+    qualities: ClassVar[dict[DebatePart, Question]] = {
         "conflict_found": Question(
             "Where turns contradict each other, or one of them is wrong, did the speakers find it and say what it is? "
             "none if there is nothing of the kind.",

@@ -1,8 +1,8 @@
-"""Tell people what happens on a channel: recorded first, then sent to everybody who wants it, once.
+"""Delivery: an alert is recorded first, then sent once to every sender that wants it.
 
-An alert is a fact, and so is the beginning and the end of each delivery. Whoever writes the beginning down sends it: of
-several processes that is one. What could not be delivered is tried again, for a day. Nothing that goes wrong with an
-alert is raised: it must never keep a channel from being rolled back.
+An alert is a fact, and so is the beginning and the end of each delivery. The process that records the beginning sends
+the alert: of several processes that is one. A failed delivery is tried again, for a day. Nothing here raises: an alert
+that cannot be delivered must never keep a channel from being rolled back.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import StoreError
 from seedbed.playbooks.library import Library
-from seedbed.release.alerts.alert import Alert, Severity, signed_by
-from seedbed.release.alerts.senders import NotDelivered, Sender, wants
-from seedbed.release.alerts.settings import senders
-from seedbed.storage.store import Fact, Query, Store, now
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.senders.sender import NotDelivered, Sender, wants
+from seedbed.storage.store import Fact, Json, Query, Store, now
 
 _log = logging.getLogger("seedbed")
 
 GIVE_UP_AFTER = timedelta(days=1)
-"""How old an alert may be that is still tried again by itself."""
+"""The age from which an alert is only sent again on request."""
 LEASE = timedelta(minutes=2)
-"""How long a delivery may be under way: whoever has not ended it by then is thought to have died."""
+"""How long a delivery may take. After that its process counts as dead."""
 
-Status: TypeAlias = Literal["begun", "delivered", "failed"]
+DeliveryStatus: TypeAlias = Literal["begun", "delivered", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How it went to tell one sender. `error` is why it failed, or whom it did not reach although it reached others."""
+    """How the delivery to one sender went. `error` says why it failed, or which of several people it did not reach."""
 
     alert: str
     sender: str
-    status: Status
+    status: DeliveryStatus
     attempts: int = 0
     error: str = ""
 
@@ -57,17 +56,20 @@ class Delivery:
     def ok(self) -> bool:
         return self.status == "delivered"
 
+    def document(self) -> Json:
+        return asdict(self)
+
 
 async def send(
     library: Library, senders: Sequence[Sender], alert: Alert, patience: Patience | None = None
 ) -> list[Delivery]:
-    """Record an alert, and tell every sender that wants it. One whose key is known already is not sent again.
+    """Record an alert, and send it to every sender that wants it. One whose key is known already is not sent again.
 
-    It raises nothing: what failed is in what it returns, and is tried again by `resend`. If the alert cannot be written
-    down it is not sent either, and the log says so.
+    Failures are in the result, and `resend` tries them again. An alert that cannot be recorded is not sent either, and
+    the log says so.
     """
     chosen = [sender for sender in senders if wants(sender, alert)]
-    if not await _added(library.store, _fact(alert, [sender.name for sender in chosen], library.by)):
+    if not await _record(library.store, _fact(alert, [sender.name for sender in chosen], library.by)):
         return []
     return await _deliver(library, [_Waiting(alert, sender) for sender in chosen], patience)
 
@@ -75,7 +77,7 @@ async def send(
 async def resend(
     library: Library, senders: Sequence[Sender], patience: Patience | None = None, *, everything: bool = False
 ) -> list[Delivery]:
-    """Try again what is `undelivered`. It raises nothing."""
+    """Try again what is `undelivered`."""
     try:
         waiting = await asyncio.to_thread(_waiting, library.store, senders, library.clock(), everything)
     except (StoreError, OSError) as error:
@@ -87,17 +89,17 @@ async def resend(
 def undelivered(
     store: Store, senders: Sequence[Sender], *, at: datetime | None = None, everything: bool = False
 ) -> list[tuple[Alert, Sender]]:
-    """Who has not been told of what, and should be tried again now: after a minute, and twice as long each time.
+    """The deliveries to try again now: one minute after the first failure, and twice as long after each further one.
 
-    With `everything` also those whose time has not come, or is over. An alert that has ended meanwhile is left out: its
-    end is told instead.
+    With `everything`, those that are not due yet or too old are included. An alert that has ended meanwhile is left
+    out: its end is sent instead.
     """
     return [(each.alert, each.sender) for each in _waiting(store, senders, at or now(), everything)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Somebody to be told of something, after so many tries."""
+    """A delivery that is due, after so many attempts."""
 
     alert: Alert
     sender: Sender
@@ -131,33 +133,49 @@ def _is_due(tries: Sequence[Fact], at: datetime, everything: bool) -> bool:
     return everything or last.at + timedelta(minutes=min(2 ** (failed - 1), 60)) <= at
 
 
-# What is known
+# History
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An alert with its newest delivery to each sender that it was meant for; those nobody began are missing."""
+class AlertRecord:
+    """An alert with its newest delivery to each sender that it was meant for, as far as that began."""
 
     alert: Alert
     to: tuple[str, ...]
     deliveries: tuple[Delivery, ...]
 
+    def document(self) -> Json:
+        alert, newest = self.alert, {each.sender: each.status for each in self.deliveries}
+        return {
+            "key": alert.key,
+            "at": alert.at,
+            "severity": alert.severity,
+            "channel": alert.channel,
+            "kind": alert.kind,
+            "told": alert.message,
+            "details": alert.details,
+            "resolved": alert.resolved,
+            "delivered": [name for name in self.to if newest.get(name) == "delivered"],
+            "failed": [name for name in self.to if newest.get(name) == "failed"],
+            "waiting": [name for name in self.to if newest.get(name) not in ("delivered", "failed")],
+        }
 
-def history(store: Store, channel: str | None = None) -> Iterator[Told]:
+
+def history(store: Store, channel: str | None = None) -> Iterator[AlertRecord]:
     """All alerts, newest first."""
     about = f"channels/{channel}" if channel else None
     newest: dict[str, dict[str, Delivery]] = {}
     for fact in store.facts(Query(kind="delivery", tag=about)):
         newest.setdefault(fact.subject, {})[fact.body["sender"]] = Delivery(alert=fact.subject, **fact.body)
     for fact in store.facts(Query(kind="alert", subject=about, newest=True)):
-        yield Told(_alert(fact), tuple(fact.body["to"]), tuple(newest.get(fact.key, {}).values()))
+        yield AlertRecord(_alert(fact), tuple(fact.body["to"]), tuple(newest.get(fact.key, {}).values()))
 
 
 def _fact(alert: Alert, to: Iterable[str], by: str) -> Fact:
     body = {
         "what": alert.kind,
         "severity": alert.severity,
-        "told": alert.told,
+        "told": alert.message,
         "details": alert.details,
         "resolved": alert.resolved,
         "to": list(to),
@@ -172,7 +190,7 @@ def _alert(fact: Fact) -> Alert:
         channel=fact.subject.removeprefix("channels/"),
         kind=fact.body["what"],
         severity=fact.body["severity"],
-        told=fact.body["told"],
+        message=fact.body["told"],
         details=fact.body["details"],
         at=fact.at,
         key=fact.key.removesuffix("/resolved") if resolved else fact.key,
@@ -189,17 +207,17 @@ async def _deliver(library: Library, waiting: Sequence[_Waiting], patience: Pati
 
 
 async def _begin(library: Library, waiting: _Waiting, patience: Patience) -> Delivery | None:
-    """Deliver, unless somebody else has begun with it."""
+    """Deliver, unless another process has begun with it."""
     alert, sender = waiting.alert, waiting.sender
-    # Numbered by what was known when it was found to be due: whoever found the same tries to write the same key.
+    # The number says how many attempts there were when it was due: two processes that see the same write the same key.
     key = f"{alert.record_key}/{sender.name}/{waiting.tries + 1}"
     begun = Delivery(alert.record_key, sender.name, "begun")
-    if not await _added(library.store, _delivery_fact(library, alert, key, begun)):
+    if not await _record(library.store, _delivery_fact(library, alert, key, begun)):
         return None
     ended = await _attempts(alert, sender, patience)
     if ended.error:
         _log.warning("alert %s to %s: %s", alert.record_key, sender.name, ended.error)
-    await _added(library.store, _delivery_fact(library, alert, f"{key}/ended", ended))
+    await _record(library.store, _delivery_fact(library, alert, f"{key}/ended", ended))
     return ended
 
 
@@ -218,45 +236,32 @@ async def _attempts(alert: Alert, sender: Sender, patience: Patience) -> Deliver
             error, again = str(wrong), wrong.again
         except TimeoutError:
             error = f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that it is there"
-        except Exception as wrong:  # noqa: BLE001 - whatever it is, it must not stop the monitor, nor tell a secret
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, it must not stop the monitor or reveal a secret
             error, again = f"found {type(wrong).__name__}; expected a delivery", False
     return Delivery(alert.record_key, sender.name, "failed", attempt, error)
 
 
-def _delivery_fact(library: Library, alert: Alert, key: str, told: Delivery) -> Fact:
-    body: dict[str, Any] = {"sender": told.sender, "status": told.status}
-    body |= {"attempts": told.attempts, "error": told.error}
+def _delivery_fact(library: Library, alert: Alert, key: str, delivery: Delivery) -> Fact:
+    body: dict[str, Any] = {"sender": delivery.sender, "status": delivery.status}
+    body |= {"attempts": delivery.attempts, "error": delivery.error}
     return Fact(
         kind="delivery",
         key=key,
-        subject=told.alert,
+        subject=delivery.alert,
         at=library.clock(),
         by=library.by,
         body=body,
-        tags=(told.sender, f"channels/{alert.channel}"),
+        tags=(delivery.sender, f"channels/{alert.channel}"),
     )
 
 
-async def _added(store: Store, fact: Fact) -> bool:
-    """Whether a fact is new, and written down."""
+async def _record(store: Store, fact: Fact) -> bool:
+    """Record a fact. Returns whether it was new and could be written."""
     try:
         return bool(await asyncio.to_thread(store.append, [fact]))
     except (StoreError, OSError) as error:
-        _log.error("%s %s cannot be written down: %s", fact.kind, fact.key, error)
+        _log.error("%s %s cannot be recorded: %s", fact.kind, fact.key, error)
         return False
 
 
-__all__ = [
-    "Alert",
-    "Delivery",
-    "Patience",
-    "Sender",
-    "Severity",
-    "Told",
-    "history",
-    "resend",
-    "send",
-    "senders",
-    "signed_by",
-    "undelivered",
-]
+__all__ = ["AlertRecord", "Delivery", "DeliveryStatus", "Patience", "history", "resend", "send", "undelivered"]

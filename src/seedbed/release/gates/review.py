@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from seedbed.playbooks.changes import diff
-from seedbed.release.gates.gate import Change, Refusal
+from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.review.panel import Panel
-
-Occasion = Literal["always", "rules or roles change"]
+from seedbed.settings.gates import Occasion
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +17,14 @@ class Review:
     when: Occasion = "always"
     panel: Panel = field(default_factory=Panel)
 
-    async def __call__(self, change: Change) -> Refusal | None:
-        about = (change.library, change.channel, change.candidate)
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        about = (request.library, request.channel, request.candidate)
         # A no counts also where nobody had to be asked.
-        wanted = self._called_for(change) or self.panel.opinion(*about).refusals
+        wanted = self._called_for(request) or self.panel.opinion(*about).refusals
         return self.panel.objection(*about) if wanted else None
 
-    def _called_for(self, change: Change) -> bool:
-        if self.when == "always" or change.incumbent is None:
+    def _called_for(self, request: ReleaseRequest) -> bool:
+        if self.when == "always" or request.incumbent is None:
             return self.when == "always"
-        before, after = change.library.get(change.incumbent), change.library.get(change.candidate)
+        before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
         return any(each.path.startswith(("rules.", "roles.")) for each in diff(before, after))

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 from seedbed.errors import NotFound, shown
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Change, Refusal, stray
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 from seedbed.release.review.outputs import pairs, tools
 from seedbed.release.review.panel import Panel
 from seedbed.stats.estimates import Interval, exact_rate
-
-HAZARDS = ("tools", "models", "autonomy", "code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +21,19 @@ class Impact:
     affected: Interval
 
 
-def impact(change: Change) -> Impact:
+def impact(request: ReleaseRequest) -> Impact:
     """The user impact of a change, as far as the runs behind its verdict show it. Raises NotFound if they are gone."""
-    library = change.library
-    assert change.incumbent
-    assert change.verdict
-    before, after = library.get(change.incumbent), library.get(change.candidate)
-    found = pairs(library.store, change.verdict)
+    library = request.library
+    assert request.incumbent
+    assert request.verdict
+    before, after = library.get(request.incumbent), library.get(request.candidate)
+    found = pairs(library.store, request.verdict)
     if not found:
         raise NotFound("no task at which both were scored")
-    called = tools(library.store, change.verdict)
+    called = tools(library.store, request.verdict)
     hazards = (*_tools(*called), *_models(before, after), *_autonomy(before, after), *_code(before, after))
     rate = exact_rate(sum(pair.differs for pair in found), len(found))
-    share = change.share
+    share = request.share
     return Impact(hazards, Interval(rate.mean * share, rate.low * share, rate.high * share, rate.confidence, rate.n))
 
 
@@ -94,13 +92,13 @@ class Risk:
     allow: tuple[str, ...] = ()
     panel: Panel = field(default_factory=Panel)
 
-    async def __call__(self, change: Change) -> Refusal | None:
-        if change.incumbent is None:
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        if request.incumbent is None:
             return None
-        if refusal := stray(change, "risk", "a verdict whose runs show what it does"):
+        if refusal := check_verdict(request, "risk", "a verdict whose runs show what it does"):
             return refusal
         try:
-            found = impact(change)
+            found = impact(request)
         except NotFound as missing:
             remedy = "Copy it from the store that has it, or compare again here."
             return Refusal("risk", str(missing), "the runs behind the verdict", remedy)
@@ -108,11 +106,13 @@ class Risk:
         reach = found.affected
         if self.impact < 1 and not reach.high <= self.impact:
             told.append(f"{reach.mean:.0%} of requests answered differently, perhaps {reach.high:.0%}")
-        if not told or self.panel.objection(change.library, change.channel, change.candidate) is None:
+        if not told or self.panel.objection(request.library, request.channel, request.candidate) is None:
             return None
         expected = "nothing new" if self.impact >= 1 else f"nothing new, and at most {self.impact:.0%} affected"
-        remedy = f"Have it reviewed: seedbed review request {change.channel} {change.candidate[3:13]} --because REASON"
+        remedy = (
+            f"Have it reviewed: seedbed review request {request.channel} {request.candidate[3:13]} --because REASON"
+        )
         return Refusal("risk", "; ".join(told), expected, remedy)
 
 
-__all__ = ["HAZARDS", "Impact", "Risk", "impact"]
+__all__ = ["Impact", "Risk", "impact"]

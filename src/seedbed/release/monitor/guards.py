@@ -18,23 +18,14 @@ A guard below 0 is for what should be high, such as a rating; one above 0 for wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from seedbed.documents import A_TIME, duration
-from seedbed.errors import Problem, SettingsError, shown
-from seedbed.release.ramp import A_SHARE, share
 from seedbed.release.states import KeepBack
+from seedbed.settings.channels import ChannelSettings
 
 Action: TypeAlias = Literal["roll back", "hold"]
-
-OF_RUNS = ("error_rate", "violation_rate", "latency_seconds", "cost_usd")
-"""What is known of every run that seedbed performs. Everything else is told by feedback of that name."""
-_UNBOUNDED = ("latency_seconds", "cost_usd")
-_A_GUARD = "a change such as -0.05 (for what should be high) or +0.02 (for what should be low)"
-_BOUNDED = "{by: +1, most: 20}: more than the most counts as the most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,62 +74,16 @@ class Watch:
         return KeepBack(self.keep_back, at + self.keep_back_for) if self.keep_back else None
 
 
-def watch(channel: str, protection: Mapping[str, Any]) -> Watch:
-    """What is watched on a channel. Raises SettingsError with everything that is wrong with it."""
-    place, given = f"channels.{channel}.canary", protection.get("canary", {})
-    if not isinstance(given, Mapping):
-        raise SettingsError([Problem(place, shown(given), "a mapping such as {shares: [5%, 25%, 100%]}")])
-    problems: list[Problem] = []
-    guards: list[Guard] = []
-    actions: dict[str, Action] = {"roll_back_if": "roll back", "hold_if": "hold"}
-    for key, action in actions.items():
-        found, wrong = _guards(f"{place}.{key}", given.get(key, {}), action)
-        guards += found
-        problems += wrong
-    rolling = [guard.metric for guard in guards if guard.action == "roll back"]
-    problems += [
-        Problem(f"{place}.hold_if.{guard.metric}", "a guard that rolls back too", "one of the two")
-        for guard in guards
-        if guard.action == "hold" and guard.metric in rolling
-    ]
-    error = given.get("error", 0.05)
-    if not isinstance(error, float) or not 0 < error < 0.5:
-        problems.append(Problem(f"{place}.error", shown(error), "a chance above 0 and below 0.5, such as 0.05"))
-    times = {key: duration(given[key]) for key in ("no_traffic", "deadline", "keep_back_for") if key in given}
-    problems += [Problem(f"{place}.{key}", shown(given[key]), A_TIME) for key, time in times.items() if not time]
-    kept = share(given["keep_back"]) if "keep_back" in given else 0.0
-    if kept is None or kept > 0.5:
-        problems.append(Problem(f"{place}.keep_back", shown(given["keep_back"]), f"{A_SHARE}, and at most a half"))
-    if problems:
-        raise SettingsError(problems)
-    known = {key: time for key, time in times.items() if time}
-    return Watch(tuple(guards), error, keep_back=kept or 0.0, **known)
-
-
-def _guards(place: str, given: object, action: Action) -> tuple[list[Guard], list[Problem]]:
-    if not isinstance(given, Mapping):
-        return [], [Problem(place, shown(given), "a mapping of metrics such as {rating: -0.05, error_rate: +0.02}")]
-    read = [(f"{place}.{metric}", _guard(f"{place}.{metric}", metric, each, action)) for metric, each in given.items()]
-    problems = [found for _, found in read if isinstance(found, Problem)]
-    return [found for _, found in read if isinstance(found, Guard)], problems
-
-
-def _guard(place: str, metric: str, given: Any, action: Action) -> Guard | Problem:
-    by, most = given, 1.0
-    if isinstance(given, Mapping):
-        if not {"by"} <= given.keys() <= {"by", "most"}:
-            return Problem(place, shown(given), _BOUNDED)
-        by, most = given["by"], given.get("most", 1.0)
-    if metric in _UNBOUNDED and not (isinstance(given, Mapping) and "most" in given):
-        return Problem(place, shown(given), _BOUNDED)
-    if not _is_number(most) or not most > 0:
-        return Problem(f"{place}.most", shown(most), "a number above 0")
-    if not _is_number(by) or not 0 < abs(by) < most:
-        return Problem(place, shown(by), _A_GUARD if most == 1 else f"a change smaller than {most:g}, and not 0")
-    if metric in OF_RUNS and by < 0:
-        return Problem(place, shown(by), f"a change above 0, since {metric} should be low")
-    return Guard(metric, float(by), action, float(most))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def build_watch(settings: ChannelSettings) -> Watch:
+    """What the monitor of a channel looks at."""
+    canary = settings.canary
+    rolling = [Guard(metric, guard.by, "roll back", guard.most) for metric, guard in canary.roll_back_if.items()]
+    holding = [Guard(metric, guard.by, "hold", guard.most) for metric, guard in canary.hold_if.items()]
+    return Watch(
+        (*rolling, *holding),
+        canary.error,
+        canary.no_traffic,
+        canary.deadline,
+        canary.keep_back or 0.0,
+        canary.keep_back_for,
+    )

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seedbed.playbooks.library import Library
-from seedbed.release.alerts.alert import Severity
-from seedbed.release.alerts.delivery import Alert, history, resend, send
-from seedbed.release.alerts.senders import Sender
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.delivery import history, resend, send
+from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.channels import moves
-from seedbed.release.gates.gate import Change, Gate, Refusal
+from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.monitor.monitor import MONITOR, Alarm, Health, Monitor
 from seedbed.release.states import serves
+from seedbed.settings.alerts import Severity
 from seedbed.storage.store import Fact, Json, Ref, Store
 
 WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
@@ -45,7 +46,7 @@ async def attend(library: Library, monitor: Monitor, senders: Sequence[Sender]) 
 def calm(health: Health) -> Gate:
     """A gate that lets nothing go further while there is an alarm."""
 
-    async def watch(change: Change) -> Refusal | None:
+    async def watch(request: ReleaseRequest) -> Refusal | None:
         told = [alarm.told for alarm in health.alarms if alarm.reaction != "tell"]
         remedy = "Roll it back, or find out why; it may go on when the alarm is over."
         return Refusal("watch", "; ".join(told), "no alarm", remedy) if told else None
@@ -55,7 +56,7 @@ def calm(health: Health) -> Gate:
 
 def _alerts(store: Store, health: Health) -> list[Alert]:
     """What is to be told: that something was taken back, each alarm when it begins, and when it is over."""
-    known, past = [told.alert for told in history(store, health.channel)], moves(store, health.channel)
+    known, past = [record.alert for record in history(store, health.channel)], moves(store, health.channel)
     # What was taken back meanwhile needs nobody to look at it.
     begun = _begun(health, known) if serves(past[-1].body["to"], health.newer) else ()
     return [*_taken_back(health, known, past), *begun, *_over(health, known)]
@@ -90,7 +91,7 @@ def _over(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
         ours = alert.severity == "warning" and alert.kind in WARNINGS
         waits = health.phase == "canary" and alert.details.get("newer") == health.older  # until that is watched again
         if ours and not waits and _without_count(alert.key) not in current:
-            yield replace(alert, told=f"it is over: {alert.told}", at=health.at, resolved=True)
+            yield replace(alert, message=f"it is over: {alert.message}", at=health.at, resolved=True)
 
 
 def _open(known: Sequence[Alert]) -> list[Alert]:
@@ -98,9 +99,9 @@ def _open(known: Sequence[Alert]) -> list[Alert]:
     return [alert for alert in known if not alert.resolved and alert.key not in ended]
 
 
-def _alert(health: Health, kind: str, severity: Severity, told: str, key: str, details: Json) -> Alert:
+def _alert(health: Health, kind: str, severity: Severity, message: str, key: str, details: Json) -> Alert:
     channel, at = health.channel, health.at
-    return Alert(channel=channel, kind=kind, severity=severity, told=told, at=at, key=key, details=details)
+    return Alert(channel=channel, kind=kind, severity=severity, message=message, at=at, key=key, details=details)
 
 
 def _figures(health: Health, alarm: Alarm) -> Json:

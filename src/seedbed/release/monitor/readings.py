@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from seedbed.release.monitor.guards import OF_RUNS
+from seedbed.settings.channels import RUN_METRICS
 from seedbed.storage.feed import Feed
 from seedbed.storage.store import Digest, Fact, Query, Store
 
@@ -68,7 +68,7 @@ class Readings:
     ) -> None:
         # What comes last is asked for first: nobody then hears of an outcome and not of what it came of.
         queries = [Query(kind="feedback", tag=metric) for metric in metrics]
-        self._runs = any(metric in OF_RUNS for metric in metrics)
+        self._runs = any(metric in RUN_METRICS for metric in metrics)
         if self._runs:
             queries += [Query(kind="run", subject=playbook) for playbook in playbooks]
         if "violation_rate" in metrics:

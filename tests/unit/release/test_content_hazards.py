@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seedbed.release.gates.hazards import HAZARDS, hazards, texts
+from seedbed.release.gates.content import HAZARDS, hazards, texts
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from seedbed.errors import ReleaseRefused
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release, rollback
-from seedbed.release.gates.gate import Change, Gate
-from seedbed.release.gates.limits import Cooldown, MaxChange, drift
+from seedbed.release.gates.cooldown import Cooldown
+from seedbed.release.gates.gate import Gate, ReleaseRequest
+from seedbed.release.gates.max_change import MaxChange, drift
 from seedbed.release.review.review import approve
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest
@@ -82,7 +83,7 @@ def test_the_wait_ends_at_its_very_end(library: Library, start: Digest) -> None:
     put(library, start)
     ref = library.store.ref("channels/production")
     assert ref
-    change = Change("production", start, start, None, library)
+    change = ReleaseRequest("production", start, start, None, library)
     hour = timedelta(hours=1)
     early = Cooldown(hour, clock=lambda: ref.at + hour - timedelta(microseconds=1))
     assert asyncio.run(early(change))

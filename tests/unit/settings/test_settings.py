@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.settings import Confirmation, Settings, revealed, secrets, without_secrets
+from seedbed.settings import Card, ConfirmSettings, Settings, reveal, secrets, without_secrets
 
 SECRET = "hunter2-of-the-tests"
 KEY = "sk-proj-0123456789abcdefghij"
@@ -43,8 +43,8 @@ def test_a_file_says_what_the_workspace_is_made_of(tmp_path: Path) -> None:
         """,
     )
     assert (settings.store, settings.by, settings.encrypted) == ("files:facts", "ada", True)
-    assert settings.models == {"fast": {"use": "embedded"}}
-    assert settings.channels == {"production": {"require": ["better"]}}
+    assert settings.models == {"fast": Card(use="embedded")}
+    assert [gate.name for gate in settings.channels["production"].require] == ["better"]
     assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (5, 2.0)
     assert (settings.telemetry.logs, settings.telemetry.metrics) == ("told.jsonl", True)
     assert settings.telemetry.spans == "http://localhost:4318/v1/traces"
@@ -109,7 +109,7 @@ def test_text_in_a_variable_is_taken_as_it_is(tmp_path: Path, value: str, store:
 def test_a_variable_reaches_into_a_model(tmp_path: Path) -> None:
     text = "models: {fast: {use: embedded, args: {max_tokens: 8, template: raw}}}"
     settings = load(tmp_path, text, {"SEEDBED_MODELS__FAST__ARGS__MAX_TOKENS": "16"})
-    assert settings.models["fast"] == {"use": "embedded", "args": {"max_tokens": 16, "template": "raw"}}
+    assert settings.models["fast"].args == {"max_tokens": 16, "template": "raw"}
 
 
 def test_a_whole_section_can_be_given_in_a_variable(tmp_path: Path) -> None:
@@ -163,7 +163,8 @@ def test_the_chosen_environment_is_laid_over_the_rest(tmp_path: Path) -> None:
     assert settings.environment == "production"
     assert settings.store == "files:production"
     assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (100, 50.0)
-    assert settings.models == {"fast": {"use": "some.Chat", "args": {"model": "large"}}, "other": {"use": "embedded"}}
+    fast = Card(use="some.Chat", args={"model": "large"})
+    assert settings.models == {"fast": fast, "other": Card(use="embedded")}
 
 
 def test_an_environment_that_is_not_chosen_changes_nothing(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_wrong_place_for_telemetry_is_told_with_the_right_form(tmp_path: Path)
 
 
 def test_who_is_asked_and_for_how_long(tmp_path: Path) -> None:
-    assert load(tmp_path, "by: ada").confirm == Confirmation(how=None)
+    assert load(tmp_path, "by: ada").confirm == ConfirmSettings(how=None)
     text = "confirm: {how: prompt}\nenvironments: {production: {confirm: {how: queue, timeout: 1.5 hours}}}"
     there = load(tmp_path, text, {"SEEDBED_ENVIRONMENT": "production"}).confirm
     assert (there.how, there.timeout) == ("queue", timedelta(minutes=90))
@@ -405,7 +406,7 @@ def test_a_secret_in_a_variable_is_welcome_but_not_quoted_when_it_is_wrong(tmp_p
 def test_references_to_secrets_are_replaced_wherever_they_stand(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"  {SECRET}\n")
     value: Any = {"fast": {"args": {"api_key": {"env": "NAME"}, "list": [{"file": "key"}, 1, None]}}}
-    assert revealed(value, {"NAME": "from outside"}, "models", tmp_path) == {
+    assert reveal(value, {"NAME": "from outside"}, "models", tmp_path) == {
         "fast": {"args": {"api_key": "from outside", "list": [SECRET, 1, None]}}
     }
 
@@ -416,7 +417,7 @@ def test_the_address_of_the_store_may_be_kept_elsewhere(tmp_path: Path) -> None:
     text = "store: {env: DATABASE}\nenvironments: {production: {store: {file: address}}}"
     assert load(tmp_path, text, {"DATABASE": "files:dev"}).store == "files:dev"
     assert load(tmp_path, text, {"SEEDBED_ENVIRONMENT": "production"}).store == "files:from-a-file"
-    assert "Set DATABASE" in wrong(tmp_path, "store: {env: DATABASE}")["store"]
+    assert "Set DATABASE" in wrong(tmp_path, "store: {env: DATABASE}")["store (line 1)"]
 
 
 def test_the_address_of_the_cache_may_hold_a_password_but_not_in_the_file(tmp_path: Path) -> None:
@@ -438,14 +439,14 @@ def test_a_wrong_address_of_the_cache_is_told_with_the_right_form(tmp_path: Path
 
 def test_only_a_lone_name_is_a_reference(tmp_path: Path) -> None:
     value = {"env": {"use": "embedded"}, "file": 5, "other": {"env": "NAME", "more": 1}}
-    assert revealed(value, {}, "models", tmp_path) == value
+    assert reveal(value, {}, "models", tmp_path) == value
 
 
 def test_every_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     value = {"a": {"env": "ABSENT"}, "b": [{"file": "absent"}], "c": {"file": "binary"}, "d": {"file": "."}}
     with pytest.raises(SettingsError) as caught:
-        revealed(value, {}, "models", tmp_path)
+        reveal(value, {}, "models", tmp_path)
     assert [problem.path for problem in caught.value.problems] == ["models.a", "models.b[0]", "models.c", "models.d"]
     assert "Set ABSENT" in str(caught.value)
 

@@ -12,15 +12,16 @@ import pytest
 from release_samples import change, kept
 
 from seedbed.errors import SettingsError
-from seedbed.release.gates.gate import Change, Gate, Refusal
-from seedbed.release.gates.protection import required
+from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
+from seedbed.release.gates.registry import build_gates
+from seedbed.settings import ChannelSettings
 
 
-async def quiet(change: Change) -> Refusal | None:
+async def quiet(change: ReleaseRequest) -> Refusal | None:
     return None
 
 
-async def short(change: Change, *, limit: int = 80) -> Refusal | None:
+async def short(change: ReleaseRequest, *, limit: int = 80) -> Refusal | None:
     longest = max(len(role.system) for role in change.library.get(change.candidate).roles.values())
     return Refusal("short", f"{longest} characters", f"at most {limit}", "Shorten it.") if longest > limit else None
 
@@ -29,24 +30,24 @@ async def short(change: Change, *, limit: int = 80) -> Refusal | None:
 class Picky:
     about: str
 
-    async def __call__(self, change: Change) -> Refusal | None:
+    async def __call__(self, change: ReleaseRequest) -> Refusal | None:
         return Refusal("picky", self.about, "something else", "Try again.")
 
 
-async def broken(change: Change) -> Refusal | None:
+async def broken(change: ReleaseRequest) -> Refusal | None:
     raise KeyError("tasks")
 
 
-async def naive(change: Change) -> Any:
+async def naive(change: ReleaseRequest) -> Any:
     return True
 
 
-def hasty(change: Change) -> Refusal | None:
+def hasty(change: ReleaseRequest) -> Refusal | None:
     return None
 
 
 def gate(item: object) -> Gate:
-    (found,) = required("production", {"require": [item]})
+    (found,) = build_gates("production", ChannelSettings.read({"require": [item]}, "channels.production"))
     return found
 
 

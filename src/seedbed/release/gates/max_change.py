@@ -1,18 +1,16 @@
-"""How far and how fast a channel may change: limits that stand on the channel, where nothing can evolve them."""
+"""The `max_change` gate: how far a release, and all since the last review, may move from what was there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
 from seedbed.playbooks.changes import excess
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Change, Refusal
+from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.review.panel import Panel, last_reviewed
-from seedbed.storage.store import Query, now, short
+from seedbed.storage.store import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,33 +26,33 @@ class MaxChange:
     since_last_review: float = math.inf
     panel: Panel = field(default_factory=Panel)
 
-    async def __call__(self, change: Change) -> Refusal | None:
-        if change.incumbent is None:
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        if request.incumbent is None:
             return None
-        before, after = change.library.get(change.incumbent), change.library.get(change.candidate)
+        before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
         too_much = excess(before, after, number=self.number, text=self.text) if self._limits() else []
         if too_much:
             found = "; ".join(f"{problem.path}: {problem.found}" for problem in too_much)
             allowed = ", ".join(f"{what} by at most {limit:g}" for what, limit in self._limits().items())
             return Refusal("max_change", found, f"the same genes, {allowed}", "Go there in smaller steps.")
-        return self._drift(change) if math.isfinite(self.since_last_review) else None
+        return self._drift(request) if math.isfinite(self.since_last_review) else None
 
     def _limits(self) -> dict[str, float]:
         limits = {"numbers": self.number, "texts": self.text}
         return {what: limit for what, limit in limits.items() if math.isfinite(limit)}
 
-    def _drift(self, change: Change) -> Refusal | None:
-        library, channel = change.library, change.channel
+    def _drift(self, request: ReleaseRequest) -> Refusal | None:
+        library, channel = request.library, request.channel
         reviewed = last_reviewed(library, channel, self.panel)
-        if reviewed is None or self.panel.objection(library, channel, change.candidate) is None:
+        if reviewed is None or self.panel.objection(library, channel, request.candidate) is None:
             return None
-        moved = drift(library.get(reviewed), library.get(change.candidate))
+        moved = drift(library.get(reviewed), library.get(request.candidate))
         far = {path: size for path, size in moved.items() if size > self.since_last_review + 1e-9}
         if not far:
             return None
         told = "; ".join(f"{path}: {size:.0%} away from {short(reviewed)}" for path, size in sorted(far.items()))
         expected = f"at most {self.since_last_review:.0%} since what was reviewed last"
-        command = f"seedbed review request {channel} {short(change.candidate)} --because REASON"
+        command = f"seedbed review request {channel} {short(request.candidate)} --because REASON"
         return Refusal("max_change", told, expected, f"Have it reviewed: {command}")
 
 
@@ -67,25 +65,3 @@ def drift(before: Playbook, after: Playbook) -> dict[str, float]:
         alike = was is not None and is_now is not None and was.kind == is_now.kind
         moved[path] = was.distance(is_now.value) if was and is_now and alike else 1.0
     return moved
-
-
-@dataclass(frozen=True, slots=True)
-class Cooldown:
-    """Some time lies between two releases. A rollback is no release and needs no patience."""
-
-    wait: timedelta
-    clock: Callable[[], datetime] = now
-
-    async def __call__(self, change: Change) -> Refusal | None:
-        moves = change.library.store.facts(Query(kind="move", subject=f"channels/{change.channel}", newest=True))
-        last = next((move.at for move in moves if (move.body["to"] or {}).get("how") == "release"), None)
-        if last is None or self.clock() - last >= self.wait:
-            return None
-        free = (last + self.wait).astimezone().strftime("%Y-%m-%d %H:%M")
-        found = f"a release at {last.astimezone():%Y-%m-%d %H:%M}"
-        return Refusal("cooldown", found, f"{_told(self.wait)} between two", f"Wait until {free}.")
-
-
-def _told(wait: timedelta) -> str:
-    days, hours = wait / timedelta(days=1), wait / timedelta(hours=1)
-    return f"{days:g} days" if days >= 1 else f"{hours:g} hours"

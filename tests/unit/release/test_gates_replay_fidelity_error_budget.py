@@ -17,8 +17,9 @@ from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.gate import Better
-from seedbed.release.gates.trust import ReplayFidelity, error_budget
+from seedbed.release.gates.better import Better
+from seedbed.release.gates.error_budget import error_budget
+from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore

@@ -11,7 +11,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch, metric, parsed
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
 from seedbed.playbooks.library import Library
-from seedbed.release.gates.guardrails import NotWorse
+from seedbed.release.gates.not_worse import NotWorse
 from seedbed.storage.store import short
 
 COST = NotWorse({"cost_usd": 0.01})

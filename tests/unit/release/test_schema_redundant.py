@@ -9,7 +9,8 @@ from release_samples import NEW, OLD, change, kept
 
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.form import redundant, schema
+from seedbed.release.gates.redundant import redundant
+from seedbed.release.gates.schema import schema
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest
 

@@ -19,7 +19,10 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release
-from seedbed.release.gates.gate import Better, Change, Gate, Refusal, held_out, rules_kept
+from seedbed.release.gates.better import Better
+from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
+from seedbed.release.gates.held_out import held_out
+from seedbed.release.gates.rules_kept import rules_kept
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, now, short
 
@@ -44,9 +47,9 @@ async def evolved(library: Library, start: Playbook, *candidates: Playbook, on: 
     await searched(start, on, BestOf(candidates), bench(library.store))
 
 
-def change(library: Library, verdict: Verdict | None, **given: Any) -> Change:
+def change(library: Library, verdict: Verdict | None, **given: Any) -> ReleaseRequest:
     about: dict[str, Any] = {"candidate": NEW.digest, "incumbent": OLD.digest, **given}
-    return Change("production", verdict=verdict, library=library, **about)
+    return ReleaseRequest("production", verdict=verdict, library=library, **about)
 
 
 # better
@@ -123,7 +126,7 @@ async def checked(library: Library, judge: Reference, right: int = 20, mistaken:
     (await calibrated(judge, labels)).keep(library.store, "ada")
 
 
-async def by(metric: Metric, library: Library) -> Change:
+async def by(metric: Metric, library: Library) -> ReleaseRequest:
     return change(library, await run_experiment(OLD, NEW, TEST, metric, bench(library.store)))
 
 

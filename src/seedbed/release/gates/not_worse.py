@@ -13,7 +13,7 @@ from seedbed.evaluation.metrics.metric import Better, better, parsed
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay.replay import is_replayed
-from seedbed.release.gates.gate import Change, Refusal, compare_command, stray
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
 from seedbed.stats.estimates import Interval, exact_rate, paired_interval
 from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
 
@@ -35,17 +35,17 @@ class NotWorse:
     margins: Mapping[str, float] = field(hash=False)
     error: float = 0.05
 
-    async def __call__(self, change: Change) -> Refusal | None:
-        if change.incumbent is None:
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        if request.incumbent is None:
             return None
         named = ", ".join(self.margins)
-        if refusal := stray(change, "not_worse", f"scores of both on the same tasks by {named}"):
+        if refusal := check_verdict(request, "not_worse", f"scores of both on the same tasks by {named}"):
             return refusal
-        store, verdict = change.library.store, change.verdict
+        store, verdict = request.library.store, request.verdict
         assert verdict
         plan = Experiment.from_content(store.get(verdict.experiment))
         if verdict.live:
-            expected, remedy = f"scores of both on the same tasks by {named}", f"Run: {compare_command(change)}"
+            expected, remedy = f"scores of both on the same tasks by {named}", f"Run: {compare_command(request)}"
             return Refusal("not_worse", "a live verdict, which has no tasks", expected, remedy)
         if any(map(is_replayed, plan.models.values())):
             return Refusal("not_worse", "a verdict about replays", "one about live runs", "Compare live.")
@@ -69,7 +69,7 @@ class NotWorse:
         if not absent and not worse:
             return None
         limits = ", ".join(f"{metric} worse by at most {margin:g}" for metric, margin in self.margins.items())
-        remedies = [f"Run: {_command(change, plan, store, self.margins)}"] * bool(absent)
+        remedies = [f"Run: {_command(request, plan, store, self.margins)}"] * bool(absent)
         remedies += ["Look for a better candidate, or compare on more tasks."] * bool(worse)
         return Refusal("not_worse", "; ".join([*absent, *worse]), limits, " ".join(remedies))
 
@@ -147,10 +147,10 @@ def _by_task(arm: Mapping[tuple[str, int], float]) -> dict[str, float]:
     return {task: sum(values) / len(values) for task, values in found.items()}
 
 
-def _command(change: Change, plan: Experiment, store: Store, metrics: Mapping[str, float]) -> str:
+def _command(request: ReleaseRequest, plan: Experiment, store: Store, metrics: Mapping[str, float]) -> str:
     """What scores both at all tasks by all metrics."""
     names = (ref.name.removeprefix("datasets/") for ref in store.refs("datasets/") if ref.target == plan.dataset)
-    arms = f"{short(change.incumbent or '')} {short(change.candidate)} --on {next(names, plan.dataset)}"
+    arms = f"{short(request.incumbent or '')} {short(request.candidate)} --on {next(names, plan.dataset)}"
     by = " ".join(f"--metric {metric}" if metric.isidentifier() else f"--metric '{metric}'" for metric in metrics)
     more = f" --replicates {plan.replicates}" if plan.replicates > 1 else ""
     return f"seedbed evaluate {arms} {by}{more}"

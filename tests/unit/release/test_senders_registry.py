@@ -8,8 +8,12 @@ from textwrap import dedent
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.release.alerts.senders import Email, Log, PagerDuty, Slack, Webhook
-from seedbed.release.alerts.settings import senders
+from seedbed.release.alerts.senders.email import EmailSender
+from seedbed.release.alerts.senders.log import LogSender
+from seedbed.release.alerts.senders.pagerduty import PagerDutySender
+from seedbed.release.alerts.senders.registry import build_senders
+from seedbed.release.alerts.senders.slack import SlackSender
+from seedbed.release.alerts.senders.webhook import WebhookSender
 from seedbed.settings import Settings
 
 HIDDEN = "hunter2-hunter2"
@@ -26,7 +30,7 @@ def read(folder: Path, text: str) -> Settings:
 def wrong(folder: Path, entry: str) -> dict[str, str]:
     """What is said about each place of a list with this entry."""
     with pytest.raises(SettingsError) as caught:
-        senders(read(folder, f"alerts: [{entry}]"), ENVIRON)
+        build_senders(read(folder, f"alerts: [{entry}]"), ENVIRON)
     assert HIDDEN not in str(caught.value)
     return {problem.path.partition(" (line")[0]: str(problem) for problem in caught.value.problems}
 
@@ -54,11 +58,11 @@ def test_every_way_to_send_is_read(tmp_path: Path) -> None:
         """,
     )
     url = ENVIRON["HOOK"]
-    assert senders(settings, ENVIRON) == [
-        Webhook("webhook", "info", "http://127.0.0.1:8080/hook", HIDDEN),
-        Slack("slack", "warning", url),
-        PagerDuty("on call", "critical", url, HIDDEN),
-        Email(
+    assert build_senders(settings, ENVIRON) == [
+        WebhookSender("webhook", "info", "http://127.0.0.1:8080/hook", HIDDEN),
+        SlackSender("slack", "warning", url),
+        PagerDutySender("on call", "critical", url, HIDDEN),
+        EmailSender(
             name="email",
             at_least="info",
             to=("ops@example.org", "ann@example.org"),
@@ -67,10 +71,10 @@ def test_every_way_to_send_is_read(tmp_path: Path) -> None:
             user="seedbed",
             password=HIDDEN,
         ),
-        Log("log", "info", tmp_path / "alerts.jsonl"),
-        Log("screen", "info", None),
+        LogSender("log", "info", tmp_path / "alerts.jsonl"),
+        LogSender("screen", "info", None),
     ]
-    assert senders(read(tmp_path, "by: ann"), ENVIRON) == []
+    assert build_senders(read(tmp_path, "by: ann"), ENVIRON) == []
 
 
 MAIL = "to: [ops@example.org], from: a@b.org, server: 'smtp://localhost:25'"
@@ -85,8 +89,8 @@ MAIL = "to: [ops@example.org], from: a@b.org, server: 'smtp://localhost:25'"
         ("{log: {}, at_least: severe}", ".at_least", 'found "severe"; expected one of: info, warning, critical'),
         ("{log: {}, name: ''}", ".name", "a short name"),
         ("{log: 5}", ".log", "found 5; expected the path of a file, or {} for the error stream"),
-        ("{slack: here}", ".slack", "a mapping with url"),
-        ("{slack: {}}", ".slack.url", "found nothing; expected a URL"),
+        ("{slack: here}", ".slack", "a mapping such as {url: {env: NAME}}"),
+        ("{slack: {}}", ".slack.url", "found nothing; expected {env: NAME} or {file: PATH}"),
         ("{slack: {url: {env: EMPTY}}}", ".slack.url", "found nothing; expected a URL"),
         ("{slack: {url: {env: MISSING}}}", ".slack.url", "found no variable MISSING"),
         ("{slack: {url: {env: NO_URL}}}", ".slack.url", "expected a URL such as"),
@@ -130,7 +134,7 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated(tmp_path: Path
 def test_nor_is_it_where_no_file_was_read() -> None:
     for entry in ({"slack": {"url": f"https://h/{HIDDEN}"}}, {"pagerduty": {"url": "https://h/", "key": HIDDEN}}):
         with pytest.raises(SettingsError, match="a secret written out") as caught:
-            senders(Settings(alerts=[entry]), ENVIRON)
+            build_senders(Settings(alerts=[entry]), ENVIRON)
         assert HIDDEN not in str(caught.value)
 
 
@@ -143,7 +147,7 @@ def test_a_name_stands_for_one_sender(tmp_path: Path) -> None:
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     entries = "{slack: {url: {env: MISSING}}, at_least: x}, {email: {to: [x], from: y, server: z}}, {log: 5}"
     assert list(wrong(tmp_path, entries)) == [
-        *("alerts[0].at_least", "alerts[0].slack.url"),
-        *("alerts[1].email.server", "alerts[1].email.to[0]", "alerts[1].email.from"),
+        "alerts[0].at_least",
+        *("alerts[1].email.to[0]", "alerts[1].email.from", "alerts[1].email.server"),
         "alerts[2].log",
     ]

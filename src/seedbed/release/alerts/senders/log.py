@@ -1,0 +1,42 @@
+"""Log: each alert is one line of JSON, on the error stream or in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from seedbed.release.alerts.alert import Alert
+from seedbed.release.alerts.senders.sender import NotDelivered
+from seedbed.settings.alerts import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class LogSender:
+    """One JSON object on a line for each alert: on the error stream, or at the end of a file."""
+
+    name: str
+    at_least: Severity
+    file: Path | None = None
+
+    async def send(self, alert: Alert) -> str:
+        line = f"{json.dumps(alert.document(), ensure_ascii=False)}\n"
+        if self.file is None:
+            sys.stderr.write(line)
+            return ""
+        try:
+            await asyncio.to_thread(_append, self.file, line)
+        except OSError as error:
+            found = f"found {error.strerror or type(error).__name__}; expected a file that can be written"
+            raise NotDelivered(f"{found}. Check log", again=False) from None
+        return ""
+
+
+def _append(file: Path, line: str) -> None:
+    with file.open("ab", buffering=0) as opened:  # in one write, so that two processes do not mix theirs
+        opened.write(line.encode())
+
+
+__all__ = ["LogSender"]

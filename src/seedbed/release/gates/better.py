@@ -1,0 +1,86 @@
+"""The `better` gate: a verdict says that the candidate is better than what the channel serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seedbed.errors import NotFound
+from seedbed.evaluation.judges.judge import judges_in
+from seedbed.evaluation.judges.rubrics import AGREEMENT, agreements, deciding, trusted
+from seedbed.experiments.replay.replay import is_replayed
+from seedbed.experiments.sentinel import sentinel
+from seedbed.experiments.verdict import Verdict
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
+from seedbed.storage.store import Json, Query, Store, short
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A verdict says that exactly this candidate is better than exactly this incumbent.
+
+    `error` is the highest error rate it may have. Only the first comparison on the same tasks counts, answered or not:
+    who begins again, in another order or by a laxer rule, finds something in the end. Replays prove nothing of live
+    runs, and count only where `replays` says so. If a judge gave the scores, it has to be trusted: `agreement` is what
+    the lower end of its kappa with people has to reach.
+
+    While the A/A sentinel is alarmed, nobody passes.
+    """
+
+    error: float = 0.05
+    agreement: float = AGREEMENT
+    replays: bool = False
+
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        if request.incumbent is None:
+            return None  # a first release has nothing to be better than
+        remedy = f"Run: {compare_command(request)}"
+        expected = f"a verdict that {short(request.candidate)} is better than {short(request.incumbent)}"
+        if refusal := check_verdict(request, "better", expected):
+            return refusal
+        verdict, store = request.verdict, request.library.store
+        assert verdict
+        plan = store.get(verdict.experiment)
+        if not self.replays and any(map(is_replayed, plan["models"].values())):
+            return Refusal("better", "a verdict about replays", "one about live runs", remedy)
+        if verdict.alpha > self.error:
+            found = f"a verdict with an error rate of {verdict.alpha:g}"
+            return Refusal("better", found, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
+        if first := _earlier(verdict, plan["metric"], store):
+            units = "outcomes" if verdict.live else "tasks"
+            found = f"a second comparison on the same {units}; the first was {first}"
+            return Refusal("better", found, "the first", f"Compare on {units} that were not used yet.")
+        if verdict.finding != "superior":
+            return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
+        if (games := sentinel(store, self.error)).alarmed:
+            found = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+            remedy = "Find out why before anything is released: seedbed evidence sentinel."
+            return Refusal("better", found, f"at most {self.error:g}, but for chance", remedy)
+        return self._distrust(verdict, plan["metric"], store)
+
+    def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:
+        """Why a judge that gave the scores, with exactly the words and the model it had then, is not trusted."""
+        for judge in judges_in(metric):
+            name = verdict.metric if judge == metric else ""
+            if refused := trusted(deciding(agreements(store, judge)), self.agreement, name=name):
+                found = f"a verdict by the {refused.path}, with {refused.found}"
+                return Refusal("better", found, refused.expected, refused.remedy)
+        return None
+
+
+def _earlier(verdict: Verdict, metric: Json, store: Store) -> str:
+    """What came of the first comparison of the same pair on the same tasks by the same metric, if it is another."""
+    for fact in store.facts(Query(kind="comparison", subject=verdict.candidate)):
+        if fact.key == verdict.experiment:
+            return ""
+        if (fact.body["control"], fact.body["dataset"]) != (verdict.control, verdict.dataset):
+            continue
+        try:
+            if store.get(fact.key)["metric"] != metric:
+                continue
+        except NotFound:  # it may have been this metric
+            pass
+        try:
+            return Verdict.recall(store, fact.key).finding
+        except NotFound:
+            return "not answered"
+    return ""

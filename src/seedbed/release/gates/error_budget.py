@@ -1,0 +1,37 @@
+"""The `error_budget` gate: the verdict was paid from the error budget of its channel."""
+
+from __future__ import annotations
+
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.sentinel import sentinel
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
+from seedbed.storage.store import Query
+
+
+async def error_budget(request: ReleaseRequest) -> Refusal | None:
+    """The verdict was paid from the error budget of exactly this channel, and no sentinel is alarmed."""
+    if request.incumbent is None:
+        return None
+    expected = f"a verdict that was paid from the error budget of {request.channel}"
+    remedy = f"Run: {compare_command(request)} --for {request.channel}"
+    if refusal := check_verdict(request, "error_budget", expected):
+        return Refusal(refusal.path, refusal.found, refusal.expected, remedy)
+    verdict, store = request.verdict, request.library.store
+    assert verdict
+    plan = Experiment.from_content(store.get(verdict.experiment))
+    if plan.channel != request.channel:
+        found = f"one for {plan.channel}" if plan.channel else "one that nobody paid for"
+        return Refusal("error_budget", found, expected, remedy)
+    places = store.facts(Query(kind="reservation", subject=request.channel))
+    if not any(_is_place(fact.body, verdict.experiment, verdict.candidate, verdict.alpha) for fact in places):
+        return Refusal("error_budget", "one without a place in line", expected, remedy)
+    for alpha in sorted({float(fact.body["alpha"]) for fact in store.facts(Query(kind="sentinel"))}):
+        if (games := sentinel(store, alpha)).alarmed:
+            found = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+            remedy = "Find out why before anything is released: seedbed evidence sentinel."
+            return Refusal("error_budget", found, f"at most {alpha:g}, but for chance", remedy)
+    return None
+
+
+def _is_place(told: dict[str, object], experiment: str, candidate: str, alpha: float) -> bool:
+    return (told["experiment"], told["candidate"], told["alpha"]) == (experiment, candidate, alpha)

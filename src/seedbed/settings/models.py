@@ -1,0 +1,114 @@
+"""Model cards: what each model is, can do and costs, under `models` in the workspace file.
+
+```yaml
+models:
+  fast:   {use: embedded, args: {template: raw, max_tokens: 8}, can: [classification]}
+  strong: {use: openai, args: {model: large, api_key: {env: OPENAI_API_KEY}}, skill: {reasoning: 0.9}, then: [fast]}
+```
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from seedbed.errors import Problem, shown
+from seedbed.plugins import suggestion
+from seedbed.settings.section import Expected, Section
+from seedbed.settings.values import Count
+
+MODELS = ("embedded", "openai", "scripted", "table")
+"""Short names for the models that come with seedbed."""
+
+
+def _check_use(use: str) -> str:
+    if use not in MODELS and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use):
+        raise ValueError("neither a short name nor a path")
+    return use
+
+
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Skill = Annotated[float, Field(ge=0, le=1)]
+
+
+class Card(Section):
+    """What is known of a model before it is called.
+
+    `then` names its fallbacks: the models that answer, in this order, if it cannot. The two prices are for prompt and
+    completion tokens; None means that they are looked up. An answer may take `timeout_seconds` in all. `hedge` is a
+    share of the latest answers: a call that takes longer than they did is sent a second time, which costs. `skill` is
+    how good the model is at a type of task, from 0 to 1.
+
+    Arguments hold references to secrets. Some users write the secret itself there, so arguments never appear in `repr`
+    or in an error message.
+    """
+
+    example = "{use: embedded, can: [reasoning]}"
+
+    use: Annotated[
+        str,
+        AfterValidator(_check_use),
+        Expected(f"{', '.join(MODELS)}, or the path of a chat model class: package.Class"),
+    ]
+    args: Annotated[dict[str, Any], Expected("a mapping of arguments by name", "typed")] = Field(
+        default_factory=dict, repr=False
+    )
+    can: Annotated[tuple[str, ...], Field(strict=False), Expected("a list of capabilities: [reasoning, analysis]")] = ()
+    skill: Annotated[dict[str, _Skill], Expected("how good it is at types of tasks, from 0 to 1: {reasoning: 0.9}")] = (
+        Field(default_factory=dict)
+    )
+    then: Annotated[
+        tuple[str, ...], Field(strict=False), Expected("a list of the models to ask if this one cannot answer: [fast]")
+    ] = ()
+    usd_per_million: (
+        Annotated[
+            tuple[_Price, _Price],
+            Field(strict=False),
+            Expected("two prices, of prompt and completion tokens: [0.2, 0.8]"),
+        ]
+        | None
+    ) = None
+    context_tokens: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Expected("a number above zero")] = 120.0
+    hedge: Annotated[float, Field(ge=0.5, lt=1), Expected("a share of the answers, such as 0.95")] | None = None
+
+    def masters(self, capability: str) -> bool:
+        """Whether the card says that the model can do this."""
+        return capability in self.can or capability in self.skill
+
+
+def check_fallbacks(fallbacks: Mapping[str, Iterable[str]], names: Iterable[str]) -> Iterator[Problem]:
+    """Every fallback that is no model, and every circle of fallbacks once."""
+    known = list(map(str, names))
+    for name, then in fallbacks.items():
+        for other in then:
+            if other not in known:
+                near = suggestion(other, known)
+                yield Problem(f"models.{name}.then", shown(other), f"one of: {', '.join(known)}", near)
+    circular: set[str] = set()
+    for name in fallbacks:
+        cycle = _shortest_cycle(name, fallbacks)
+        if cycle and not circular & set(cycle):
+            circular.update(cycle)
+            yield Problem(f"models.{name}.then", " → ".join(cycle), "fallbacks that do not lead back")
+
+
+def _shortest_cycle(start: str, fallbacks: Mapping[str, Iterable[str]]) -> list[str]:
+    """The shortest path from a model along its fallbacks back to itself; empty if there is none."""
+    paths, seen = [[start]], set[str]()
+    for path in paths:  # grows while it is read
+        for other in fallbacks.get(path[-1], ()):
+            if other == start:
+                return [*path, other]
+            if other not in seen:
+                seen.add(other)
+                paths.append([*path, other])
+    return []
+
+
+__all__ = ["MODELS", "Card", "check_fallbacks"]

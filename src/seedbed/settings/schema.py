@@ -1,0 +1,49 @@
+"""The JSON Schema of the workspace file, so that editors complete its keys and mark what does not fit.
+
+`python -m seedbed.settings.schema` writes it to `seedbed.schema.json` beside this module.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+from seedbed import documents
+from seedbed.settings.settings import Environment, Settings
+
+SCHEMA_FILE = Path(__file__).with_name("seedbed.schema.json")
+
+
+def schema() -> dict[str, Any]:
+    """The schema, with the `environments` whose sections are laid over the rest."""
+    document = _tidy(Settings.model_json_schema())
+    known = {name: value for name, value in document["properties"].items() if name != "source"}
+    section = {name: value for name, value in known.items() if name != "environment"}
+    document["$defs"]["EnvironmentSection"] = {
+        "description": "Settings that replace those of the file in one environment.",
+        "anyOf": [{"type": "object", "properties": section, "additionalProperties": False}, {"type": "null"}],
+    }
+    environments = {name: {"$ref": "#/$defs/EnvironmentSection"} for name in get_args(Environment)}
+    known["environments"] = {"type": "object", "properties": environments, "additionalProperties": False}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The workspace file of seedbed, seedbed.yaml",
+        "type": "object",
+        "properties": known,
+        "additionalProperties": False,
+        "$defs": document["$defs"],
+    }
+
+
+def _tidy(value: Any, are_names: bool = False) -> Any:
+    """Leave out titles, which repeat the names of keys, and defaults, which stand there as Python writes them."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    left_out = () if are_names else ("title", "default")
+    return {key: _tidy(item, key == "properties") for key, item in value.items() if key not in left_out}
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(documents.to_json(schema()), encoding="utf-8")

@@ -1,0 +1,305 @@
+"""Settings: the workspace file, overridden by the environment chosen and by SEEDBED_ variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from seedbed import documents
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.plugins import suggestion
+from seedbed.settings.alerts import AlertSettings, check_names
+from seedbed.settings.channels import ChannelSettings, Reviewers
+from seedbed.settings.judges import JudgeSettings
+from seedbed.settings.models import Card, check_fallbacks
+from seedbed.settings.secrets import is_reference, reveal, secrets
+from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, unknown_key
+from seedbed.settings.tools import ToolSource
+from seedbed.settings.values import REFERENCE_SCHEMA, Period
+
+Environment: TypeAlias = Literal["dev", "staging", "production"]
+RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
+"""Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
+
+
+class Quota(Section):
+    """How much may happen within 24 hours. Default: no limit."""
+
+    runs_per_day: int | None = Field(default=None, ge=0)
+    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+def _check_logs(value: object) -> object:
+    if value == "":
+        raise ValueError("no path")
+    return value
+
+
+def _check_spans(value: str | None) -> str | None:
+    if value is not None and not re.match(r"https?://[^/\s]+/\S", value):
+        raise ValueError("no URL")
+    return value
+
+
+class TelemetrySettings(Section):
+    """What leaves the process: logs to the error stream or a file, metrics, spans to a URL. Default: nothing."""
+
+    logs: Annotated[bool | str, AfterValidator(_check_logs), Expected("true, false or the path of a file")] = False
+    metrics: bool = False
+    spans: Annotated[
+        str | None, AfterValidator(_check_spans), Expected("a URL such as http://localhost:4318/v1/traces")
+    ] = None
+
+
+class ConfirmSettings(Section):
+    """How a person is asked where a rule wants it, and for how long; no answer is a no.
+
+    Default: `seedbed run` asks at its terminal, and everything else asks nobody.
+    """
+
+    how: Literal["prompt", "queue", "nobody"] | None = None
+    timeout: Annotated[Period, Field(le=timedelta(weeks=52)), Expected(f"{documents.A_TIME}, and at most 52 weeks")] = (
+        timedelta(minutes=5)
+    )
+
+
+def _check_executor(value: object) -> object:
+    if isinstance(value, bool) or not re.fullmatch(r"loop|processes|ray(:\S+)?|[1-9]\d{0,3}", str(value)):
+        raise ValueError("no executor")
+    return value
+
+
+def _check_cache(value: str) -> str:
+    if value and not re.match(r"(rediss?|unix)://\S", value):
+        raise ValueError("no URL")
+    return value
+
+
+def _check_metric_name(name: str) -> str:
+    if not re.fullmatch(r"[^\W\d][\w-]*", name):
+        raise refusal(Problem("", f"the name {shown(name)}", "a word"))
+    return name
+
+
+_URL_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, REFERENCE_SCHEMA]})
+_URLS = ("store", "cache")
+
+
+class Settings(Section):
+    """The whole workspace file. Constructing it raises SettingsError with every problem.
+
+    In a file `store` and `cache`, whose URLs may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
+    """
+
+    store: Annotated[str, _URL_SCHEMA] = "sqlite:///seedbed.db"
+    cache: Annotated[
+        str,
+        AfterValidator(_check_cache),
+        _URL_SCHEMA,
+        Expected("a URL such as redis://127.0.0.1:6379/0 or unix:///run/redis.sock"),
+    ] = Field(default="", repr=False)
+    by: str = ""
+    environment: Environment = "dev"
+    encrypted: bool = False
+    models: dict[str, Card] = Field(default_factory=dict)
+    metrics: dict[Annotated[str, AfterValidator(_check_metric_name)], JudgeSettings] = Field(default_factory=dict)
+    channels: dict[str, ChannelSettings] = Field(default_factory=dict)
+    reviewers: Reviewers = Field(default_factory=dict)
+    """Who reviews for all channels, and their roles; a channel may name others."""
+    alerts: list[AlertSettings] = Field(default_factory=list)
+    tools: list[ToolSource] = Field(default_factory=list)
+    confirm: ConfirmSettings = ConfirmSettings()
+    parallel: Annotated[
+        int | str,
+        AfterValidator(_check_executor),
+        Expected("loop, processes, a number of processes, ray, or ray://HOST:PORT"),
+    ] = "loop"
+    quota: Quota = Quota()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    source: str = Field(default="", exclude=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _report(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(value)
+        except ValidationError as wrong:
+            raise SettingsError(problems(wrong, cls, value)) from None
+
+    @field_validator("alerts")
+    @classmethod
+    def _check_alerts(cls, alerts: list[AlertSettings]) -> list[AlertSettings]:
+        if wrong := list(check_names(alerts)):
+            raise refusal(*wrong)
+        return alerts
+
+    @classmethod
+    def load(cls, path: Path | str, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read a workspace file. Raises SettingsError with everything that is wrong with it."""
+        document = documents.read(path, SettingsError)
+        if not isinstance(document.value, dict):
+            raise SettingsError([Problem("document", "no settings", "a mapping with store, models, …")], str(path))
+        environ = os.environ if environ is None else environ
+        values = {key: value for key, value in document.value.items() if key != "environments"}
+        sections, variables = document.value.get("environments") or {}, _variables(environ)
+        wrong = [*secrets(document.value), *_check_layer(values), *_check_environments(sections)]
+        for name, (keys, value) in variables.items():
+            layer = _check_layer(_with({}, keys, value))
+            wrong += [replace(problem, path=name) for problem in layer if not isinstance(problem, Missing)]
+        # What one layer leaves out another may add; where no other layer adds anything, it is missing.
+        added = {keys[0] for keys, _ in variables.values()} | {key for each in _mappings(sections) for key in each}
+        wrong = [each for each in wrong if not isinstance(each, Missing) or _first_key(each.path) not in added]
+        if not wrong:
+            try:
+                return cls._merge(values, sections, variables, environ, str(path))
+            except SettingsError as refused:
+                wrong = list(refused.problems)
+        raise SettingsError(_place(wrong, document), str(path))
+
+    @classmethod
+    def _merge(
+        cls, values: dict[str, Any], sections: Any, variables: _Variables, environ: Mapping[str, str], source: str
+    ) -> Settings:
+        _, environment = variables.get("SEEDBED_ENVIRONMENT", ([], values.get("environment", "dev")))
+        for key, value in (sections.get(environment) or {}).items():
+            above = isinstance(value, dict) and not is_reference(value)
+            values[key] = {**values.get(key, {}), **value} if above else value
+        for keys, value in variables.values():
+            values = _with(values, keys, value)
+        for name in _URLS:
+            if is_reference(values.get(name)):
+                values[name] = reveal(values[name], environ, name, Path(source).parent)
+        settings = cls.model_validate({**values, "source": source})
+        if wrong := list(settings.check_names()):
+            raise SettingsError(wrong)
+        return settings
+
+    def check_names(self) -> Iterator[Problem]:
+        """Every name in the settings that leads nowhere: of a fallback, a judge's model or a reviewer's role."""
+        yield from check_fallbacks({name: card.then for name, card in self.models.items()}, self.models)
+        for name, judge in self.metrics.items():
+            if judge.model not in self.models:
+                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, self.models)
+                yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
+        for name in self.channels:
+            yield from self.channel(name).check_roles(f"channels.{name}")
+
+    def channel(self, name: str) -> ChannelSettings:
+        """What protects a channel, with the reviewers of the workspace unless it names others."""
+        channel = self.channels.get(name) or ChannelSettings()
+        return channel if channel.reviewers is not None else channel.model_copy(update={"reviewers": self.reviewers})
+
+    def path(self, name: str) -> Path:
+        """A path in the settings as seen from the workspace file."""
+        return Path(self.source).parent / name
+
+
+# Layers
+
+
+_Variables: TypeAlias = dict[str, tuple[list[str], Any]]
+
+
+def _variables(environ: Mapping[str, str]) -> _Variables:
+    """SEEDBED_STORE sets store; SEEDBED_QUOTA__RUNS_PER_DAY sets quota.runs_per_day. What is not text is YAML."""
+    variables: _Variables = {}
+    ours = [name for name in sorted(environ) if name.startswith("SEEDBED_") and not _is_reserved(name)]
+    known = {name: field for name, field in Settings.model_fields.items() if not field.exclude}
+    unknown = [name for name in ours if _keys(name)[0] not in known]
+    if unknown:
+        names = [f"SEEDBED_{name.upper()}" for name in known]
+        raise SettingsError(
+            Problem(
+                name,
+                "a variable that sets nothing",
+                f"one of: {', '.join(names)}",
+                suggestion(name.partition("__")[0], names) or "Unset it, or correct its name.",
+            )
+            for name in unknown
+        )
+    for name in ours:
+        keys = _keys(name)
+        is_text = known[keys[0]].annotation is str and len(keys) == 1
+        value = environ[name] if is_text else documents.parse(environ[name], name, SettingsError).value
+        variables[name] = (keys, value)
+    return variables
+
+
+def _is_reserved(variable: str) -> bool:
+    return variable in RESERVED or variable.startswith("SEEDBED_TEST_")
+
+
+def _keys(variable: str) -> list[str]:
+    return variable.removeprefix("SEEDBED_").lower().split("__")
+
+
+def _with(values: Mapping[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
+    """`values` with one more value, under keys within keys."""
+    first, *rest = keys
+    below = values.get(first)
+    return {**values, first: _with(below if isinstance(below, dict) else {}, rest, value) if rest else value}
+
+
+def _first_key(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def _mappings(sections: object) -> Iterator[dict[str, Any]]:
+    for section in sections.values() if isinstance(sections, dict) else ():
+        if isinstance(section, dict):
+            yield section
+
+
+def _check_environments(sections: object) -> Iterator[Problem]:
+    """What is wrong with any environment's section, not only with that of the chosen one."""
+    if not isinstance(sections, dict):
+        yield Problem("environments", shown(sections), "a mapping of environments to settings")
+        return
+    known = get_args(Environment)
+    for name, section in sections.items():
+        path = f"environments.{name}"
+        if name not in known:
+            yield Problem(path, "an unknown environment", f"one of: {', '.join(known)}", suggestion(name, known))
+        elif not isinstance(section, dict | None):
+            yield Problem(path, shown(section), "a mapping of settings")
+        else:
+            for problem in _check_layer(section or {}, without=("environment",)):
+                yield replace(problem, path=join(path, problem.path))
+
+
+def _check_layer(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:
+    """What is wrong with one layer by itself. A secret that is written out is reported elsewhere."""
+    known = [name for name, field in Settings.model_fields.items() if not field.exclude and name not in without]
+    for name in layer.keys() & {"source", *without}:
+        yield unknown_key(name, name, known)
+    checked = {name: value for name, value in layer.items() if name not in ("source", *without)}
+    try:
+        Settings.model_validate({**checked, **{name: "" for name in _URLS if is_reference(layer.get(name))}})
+    except SettingsError as wrong:
+        written_out = {problem.path for problem in secrets(layer)}
+        for problem in wrong.problems:
+            if problem.path not in written_out or problem.found != "a secret written out":
+                has_password = problem.path in _URLS and "@" in str(layer.get(problem.path))
+                yield replace(problem, found="a secret") if has_password else problem
+
+
+def _place(wrong: Iterable[Problem], document: documents.Document) -> list[Problem]:
+    def place(path: str) -> str:
+        return f"{path} (line {document.lines[path]})" if path in document.lines else path
+
+    return [replace(each, path=place(each.path)) for each in wrong]

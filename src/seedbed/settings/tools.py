@@ -1,0 +1,72 @@
+"""Tools: functions of the user's own and MCP servers, under `tools` in the workspace file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field, model_validator
+
+from seedbed.errors import Problem, shown
+from seedbed.settings.secrets import A_REFERENCE
+from seedbed.settings.section import Expected, Section, refusal
+from seedbed.settings.values import Reference
+
+
+def _check_url(url: str) -> str:
+    if url and not re.match(r"https?://[^/\s]", url):
+        raise ValueError("no URL")
+    return url
+
+
+class McpServer(Section):
+    """A server of tools: a program that is started, or one that listens at a URL.
+
+    With a `name`, its tools are called name_tool. A tool changes the world unless the server marks it as read-only or
+    `reads` names it. The server gets the usual variables and those that `env` names, and no others.
+    """
+
+    name: str = ""
+    command: list[str] = Field(default_factory=list)
+    env: list[str] = Field(default_factory=list)
+    url: Annotated[str, AfterValidator(_check_url), Expected("a URL such as http://127.0.0.1:8080/mcp")] = ""
+    key: Annotated[str | Reference | None, Expected(A_REFERENCE)] = Field(default=None, repr=False)
+    reads: list[str] = Field(default_factory=list)
+    timeout_seconds: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_place(self) -> McpServer:
+        if bool(self.command) == bool(self.url):
+            both = f"both {shown(' '.join(self.command))} and {self.url}" if self.url else "neither command nor url"
+            raise refusal(Problem("", both, "either a command to start it with or the url it listens at"))
+        if (self.key and self.command) or (self.env and self.url):
+            wrong = "a key for a command" if self.key and self.command else "env for a url"
+            raise refusal(Problem("", wrong, "a key for a url, env for a command"))
+        return self
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"MCP server {self.name or self.url or shown(' '.join(self.command))}"
+
+
+class ToolSource(Section):
+    """Where tools come from: a function, written alone as module:function, or an MCP server."""
+
+    short_form: ClassVar[Mapping[str, Any]] = {"type": "string", "pattern": r"^[\w.]+:\w+$"}
+
+    function: str | None = None
+    mcp: McpServer | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if isinstance(value, str) and re.match(r"[\w.]+:\w+$", value):
+            return {"function": value}
+        if not isinstance(value, dict | ToolSource) or not value:
+            raise refusal(Problem("", shown(value), "module:function, or mcp with a server"))
+        return value
+
+
+__all__ = ["McpServer", "ToolSource"]
