@@ -20,18 +20,18 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import Delivery, Told, history, resend, send, undelivered
-from seedbed.release.alerts.senders import Sender
-from seedbed.release.alerts.settings import senders
+from seedbed.release.alerts.senders.registry import build_senders
+from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.assignment import Choice, assigned, choose, choose_among, feedback
 from seedbed.release.gates.gate import Gate
-from seedbed.release.gates.protection import DEFAULT, required
+from seedbed.release.gates.registry import build_gates
 from seedbed.release.gates.review import Review
 from seedbed.release.gates.risk import Risk
 from seedbed.release.monitor.drill import Drill, drill
-from seedbed.release.monitor.guards import watch
+from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import Attended, attend, calm
 from seedbed.release.monitor.monitor import Monitor
-from seedbed.release.ramp import ramp
+from seedbed.release.ramp import build_ramp
 from seedbed.release.readers import Reader
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
@@ -58,8 +58,8 @@ class Channels:
         with its first share. Raises ReleaseRefused with every refusal.
         """
         protection, library = self._resources.protection(to), self._resources.library
-        gates, steps = required(to, protection), ramp(to, protection)
-        keep_back = watch(to, protection).kept_back(library.clock())
+        gates, steps = build_gates(to, protection), build_ramp(protection)
+        keep_back = build_watch(protection).kept_back(library.clock())
         digest = library.keep(self._resources.playbook(playbook), because="released")
         verdict, reason = self._evidence(digest, to, because)
         return await channels.release(
@@ -72,7 +72,7 @@ class Channels:
             share=share,
             ramp=steps,
             keep_back=keep_back,
-            require=protection.get("require", DEFAULT),
+            require=[gate.written for gate in protection.require],
         )
 
     def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
@@ -112,8 +112,8 @@ class Channels:
 
         Raises ReleaseRefused while the monitor is alarmed about it or a reviewer refuses it.
         """
-        protection = self._resources.settings.channels.get(channel, {})
-        gates: list[Gate] = [gate for gate in required(channel, protection) if isinstance(gate, Risk | Review)]
+        protection = self._resources.settings.channel(channel)
+        gates: list[Gate] = [gate for gate in build_gates(channel, protection) if isinstance(gate, Risk | Review)]
         monitor = self._watching(channel)
         with suppress(NotFound):  # promote says more about it
             gates.append(calm(monitor.look()))
@@ -124,7 +124,7 @@ class Channels:
             gates,
             because=because,
             share=share,
-            ramp=ramp(channel, protection),
+            ramp=build_ramp(protection),
             keep_back=keep_back,
         )
 
@@ -177,12 +177,12 @@ class Channels:
 
     def monitor(self, channel: str) -> Monitor:
         """Watches a channel by the guards under `canary` in its settings. It looks, and changes nothing."""
-        guards = watch(channel, self._resources.settings.channels.get(channel, {}))
+        guards = build_watch(self._resources.settings.channel(channel))
         return Monitor(self._resources.store, channel, guards, clock=self._resources.library.clock)
 
     async def watch(self, channel: str, *, alert: bool = True) -> Attended:
         """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
-        everybody = senders(self._resources.settings) if alert else []
+        everybody = build_senders(self._resources.settings) if alert else []
         return await attend(self._resources.library, self._watching(channel), everybody)
 
     async def promote_if_quiet(self, seen: Attended) -> Ref | None:
@@ -190,7 +190,7 @@ class Channels:
         health = seen.health
         if health.phase != "canary" or health.alarms:
             return None
-        steps = ramp(health.channel, self._resources.settings.channels.get(health.channel, {}))
+        steps = build_ramp(self._resources.settings.channel(health.channel))
         if not steps.shares or (steps.approval and steps.after(health.share, None) == 1):
             return None
         with suppress(ReleaseRefused, RefMoved):
@@ -213,9 +213,9 @@ class Channels:
         if channel not in self.names():
             known = ", ".join(self.names()) or "none yet"
             raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
-        protection, store = self._resources.settings.channels.get(channel, {}), self._resources.store
-        required(channel, protection)
-        steps, now = ramp(channel, protection), channels.state(store, channel)
+        protection, store = self._resources.settings.channel(channel), self._resources.store
+        build_gates(channel, protection)
+        steps, now = build_ramp(protection), channels.state(store, channel)
         ref = store.ref(f"channels/{channel}")
         canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
         return {
@@ -227,7 +227,7 @@ class Channels:
             "because": ref.because if ref else "",
             "by": ref.by if ref else "",
             "at": ref.at if ref else None,
-            "require": protection.get("require", list(DEFAULT)),
+            "require": [gate.written for gate in protection.require],
             "ramp": {"shares": steps.shares, "hold": steps.hold, "approval": steps.approval},
             "standing": now.standing,
         }
@@ -265,7 +265,7 @@ class Channels:
             channel=channel,
             kind="test",
             severity="info",
-            told=f"This is a test by {self._resources.by}: nothing has happened.",
+            message=f"This is a test by {self._resources.by}: nothing has happened.",
             at=self._resources.library.clock(),
             key=f"{channel}/test/{uuid.uuid4().hex}",
         )
@@ -281,7 +281,7 @@ class Channels:
 
     def _senders(self) -> Sequence[Sender]:
         """Those of the workspace file. Raises SettingsError if there are none."""
-        everybody = senders(self._resources.settings)
+        everybody = build_senders(self._resources.settings)
         if not everybody:
             remedy = "Add a receiver, such as: alerts: [{log: alerts.jsonl}]"
             source = self._resources.settings.source

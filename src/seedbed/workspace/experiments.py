@@ -29,8 +29,8 @@ from seedbed.experiments.sentinel import Sentinel, play, sentinel
 from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import Standing, Verdict, found, standing, standings
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.protection import budget_terms, required
-from seedbed.release.gates.trust import error_budget as error_budget_gate
+from seedbed.release.gates.error_budget import error_budget as error_budget_gate
+from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live import Asked, Live, live, live_among
 from seedbed.reports import experiment as report
 from seedbed.runs.cassette import ReplayMode
@@ -102,7 +102,7 @@ class Experiments:
         settings = self._resources.settings
         if channel not in settings.channels:
             return None
-        if error_budget_gate not in required(channel, self._resources.protection(channel)):
+        if error_budget_gate not in build_gates(channel, self._resources.protection(channel)):
             return None
         return self.terms(channel, alpha)
 
@@ -111,7 +111,7 @@ class Experiments:
         if alpha is not None:
             place = f"channels.{channel}.error_budget"
             raise SettingsError([Problem("alpha", f"{alpha:g}", f"none for a channel: its rate is set at {place}")])
-        return budget_terms(channel, self._resources.protection(channel))
+        return build_terms(self._resources.protection(channel))
 
     def forecast(
         self,

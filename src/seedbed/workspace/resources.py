@@ -15,7 +15,7 @@ from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.settings import Settings
+from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
 from seedbed.stage.confirmation import Confirm, Person
 from seedbed.stage.runner import Runner
@@ -23,7 +23,7 @@ from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
 from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
 from seedbed.storage.redis import redis_at
-from seedbed.storage.store import Digest, Json, Store, Upkeep
+from seedbed.storage.store import Digest, Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
@@ -144,15 +144,14 @@ class Resources:
 
     # Channels
 
-    def protection(self, channel: str) -> Json:
+    def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. Raises SettingsError for one that nobody declared and nothing was released to."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
             known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
             raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
-        people = self.settings.reviewers
-        return {**({"reviewers": people} if people else {}), **declared.get(channel, {})}
+        return self.settings.channel(channel)
 
 
 def find_file(path: Path | str | None = None) -> Path:

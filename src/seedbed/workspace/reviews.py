@@ -11,8 +11,8 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import stable
-from seedbed.release.gates.gate import Change as Candidate
-from seedbed.release.gates.protection import panel, required
+from seedbed.release.gates.gate import ReleaseRequest
+from seedbed.release.gates.registry import build_gates, build_panel
 from seedbed.release.gates.review import Review
 from seedbed.release.review import review
 from seedbed.release.review.outputs import Sample, pairs, samples
@@ -47,7 +47,7 @@ class Reviews:
         """Candidates whose review was requested, the longest waiting first; without `everything`, those not answered."""
         channels = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
         names = dict.fromkeys([*self._resources.settings.channels, *channels])
-        panels = {name: panel(name, self._resources.protection(name)) for name in names}
+        panels = {name: build_panel(name, self._resources.protection(name)) for name in names}
         waiting = ("waiting", "expired")
         return [each for each in review.queue(self._resources.library, panels) if everything or each.status in waiting]
 
@@ -59,9 +59,9 @@ class Reviews:
         verdict = review.evidence(library, digest, incumbent)
         changes = diff(library.get(incumbent), library.get(digest)) if incumbent else []
         gates = [
-            gate for gate in required(channel, self._resources.protection(channel)) if not isinstance(gate, Review)
+            gate for gate in build_gates(channel, self._resources.protection(channel)) if not isinstance(gate, Review)
         ]
-        candidate = Candidate(channel, digest, incumbent, verdict, library)
+        candidate = ReleaseRequest(channel, digest, incumbent, verdict, library)
         refusals = [refusal for gate in gates if (refusal := await gate(candidate))]
         drawn, missing = self._samples(digest, verdict, samples)
         said = answers(library, channel, digest)
@@ -92,6 +92,6 @@ class Reviews:
         return self._answer(review.refuse, channel, playbook, because)
 
     def _answer(self, answer: Callable[..., Fact], channel: str, playbook: Playbook | Path | str, because: str) -> Fact:
-        jury = panel(channel, self._resources.protection(channel))
+        jury = build_panel(channel, self._resources.protection(channel))
         digest = self._resources.playbook(playbook).digest
         return answer(self._resources.library, channel, digest, because=because, panel=jury)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seedbed.errors import NotFound, RunError, shown
-from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.context import seed_of
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
 from seedbed.playbooks.playbook import Playbook

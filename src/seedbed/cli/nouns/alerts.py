@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from seedbed.cli.command import Call, command, wait_for
 from seedbed.cli.options import Limit
 from seedbed.cli.output import BLOCKED, Column, line, when
-from seedbed.release.alerts.delivery import Delivery, Told
-from seedbed.storage.store import Json
+from seedbed.release.alerts.delivery import Delivery
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -39,25 +38,8 @@ def list_alerts(
 ) -> None:
     """List the alerts about channels, newest first, and whom they reached."""
     with call.open() as space:
-        alerts = [_alert(each) for each in space.channels.alerts(channel, limit)]
+        alerts = [each.document() for each in space.channels.alerts(channel, limit)]
     call.list("alerts", alerts, COLUMNS, "No alerts yet.")
-
-
-def _alert(sent: Told) -> Json:
-    alert, newest = sent.alert, {each.sender: each.status for each in sent.deliveries}
-    return {
-        "key": alert.key,
-        "at": alert.at,
-        "severity": alert.severity,
-        "channel": alert.channel,
-        "kind": alert.kind,
-        "told": alert.told,
-        "details": alert.details,
-        "resolved": alert.resolved,
-        "delivered": [name for name in sent.to if newest.get(name) == "delivered"],
-        "failed": [name for name in sent.to if newest.get(name) == "failed"],
-        "waiting": [name for name in sent.to if newest.get(name) not in ("delivered", "failed")],
-    }
 
 
 @command(app, "test")
@@ -71,7 +53,7 @@ def send_test(
     """
     with call.open() as space:
         alert, deliveries, people = wait_for(space.channels.test_alert(channel))
-    call.show({"key": alert.key, "deliveries": [_delivery(each) for each in deliveries]}, *map(_view, deliveries))
+    call.show({"key": alert.key, "deliveries": [each.document() for each in deliveries]}, *map(_view, deliveries))
     if len(deliveries) < people or any(each.error for each in deliveries):
         raise typer.Exit(BLOCKED)
 
@@ -84,20 +66,10 @@ def resend(call: Call) -> None:
     """
     with call.open(dry_run=False) as space:
         deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))
-    document = {"deliveries": [_delivery(each) for each in deliveries], "dry_run": call.dry_run}
+    document = {"deliveries": [each.document() for each in deliveries], "dry_run": call.dry_run}
     call.show(document, *(map(_view, deliveries) if deliveries else [line("Nothing waits to be delivered.")]))
     if any(each.status == "failed" for each in deliveries):
         raise typer.Exit(BLOCKED)
-
-
-def _delivery(delivery: Delivery) -> Json:
-    return {
-        "alert": delivery.alert,
-        "sender": delivery.sender,
-        "status": delivery.status,
-        "attempts": delivery.attempts,
-        "error": delivery.error,
-    }
 
 
 def _view(delivery: Delivery) -> RenderableType:

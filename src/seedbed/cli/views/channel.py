@@ -8,7 +8,7 @@ import typer
 
 from seedbed.cli.command import Call
 from seedbed.cli.views import lineage
-from seedbed.release.ramp import A_SHARE, share
+from seedbed.settings.values import A_SHARE, share
 from seedbed.storage.store import Ref
 
 

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
-from seedbed.cli.output import counted, line, money, safe
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.console import Group
+from rich.padding import Padding
 from rich.text import Text
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from seedbed.runs.run import RunEvent, Turn
 
+from seedbed.cli.output import counted, line, money, safe
+from seedbed.runs.run import RunEvent, Turn
 
 REFRESH_SECONDS = 0.08
 """Nobody reads faster, and drawing takes time that the turns could have."""

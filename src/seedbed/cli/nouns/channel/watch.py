@@ -83,7 +83,7 @@ def _document(seen: Attended, stepped: Ref | None) -> Json:
     return {
         **seen.health.document(),
         "moved": {"because": moved.because, "version": moved.version} if moved else None,
-        "alerts": [{"kind": each.kind, "told": each.told, "resolved": each.resolved} for each in seen.alerts],
+        "alerts": [{"kind": each.kind, "told": each.message, "resolved": each.resolved} for each in seen.alerts],
     }
 
 
