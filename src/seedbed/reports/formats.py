@@ -33,7 +33,7 @@ def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to:
     if format_name not in writers:
         found = ending or str(to)
         expected = f"one of: {', '.join(writers)}, or a file that ends in one of them"
-        raise SettingsError([Problem("format", found, expected, suggestion(found, [*writers, *ALIASES]))])
+        raise SettingsError([Problem("format", found, expected, suggestion(found, writers))])
     content = writers[format_name](noun)
     if isinstance(content, bytes):
         path.write_bytes(content)

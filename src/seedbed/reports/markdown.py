@@ -42,7 +42,8 @@ def _parts(parts: Iterable[PagePart], level: int) -> list[str]:
 def _part(part: PagePart, level: int) -> list[str]:
     match part:
         case Section(heading, parts) | Fold(heading, parts):
-            return [f"{'#' * level} {inert(heading)}", *_parts(parts, level + 1)]
+            inner = _parts(parts, level + 1)
+            return [f"{'#' * level} {inert(heading)}", *inner] if inner else []
         case Prose(text):
             return [inert(text, SENTENCE)]
         case Bullets(texts):

@@ -14,6 +14,8 @@ TableRow: TypeAlias = tuple[str, ...]
 
 def number(value: float) -> str:
     """Three digits after the point for scores; as many as matter for a very small or very large number."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
 
 

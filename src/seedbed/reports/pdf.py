@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from unicodedata import category
 
 from seedbed.plugins import optional
 from seedbed.storage.store import Json
+
+if TYPE_CHECKING:
+    import typst
 
 PIXELS_PER_INCH = 144
 """Of a figure that is saved as PNG."""
@@ -42,21 +45,21 @@ class PdfReport:
 
 def typeset(template: str, document: Json, at: datetime) -> PdfReport:
     """A document of plain texts, set by a template of this package and dated. Raises SettingsError without typst."""
-    typst = _typst()
-    fonts = typst.Fonts()
-    unprintable = _unprintable(typst, fonts, "".join(_texts(document)))
+    engine = _typst()
+    fonts = engine.Fonts()
+    unprintable = _unprintable(engine, fonts, "".join(_texts(document)))
     content = {**_numbered(document, unprintable), "notice": PdfReport(b"", unprintable).notice}
     source = files("seedbed.reports").joinpath("templates", template).read_bytes()
     inputs = {"document": json.dumps(content)}
-    pdf = typst.compile(source, format="pdf", font_paths=fonts, sys_inputs=inputs, timestamp=int(at.timestamp()))
+    pdf = engine.compile(source, format="pdf", font_paths=fonts, sys_inputs=inputs, timestamp=int(at.timestamp()))
     return PdfReport(pdf, unprintable)
 
 
 def typeset_svg(svg: str, output: Literal["pdf", "png"]) -> bytes:
     """An SVG file as a PDF or PNG file of the same size. Raises SettingsError without typst."""
-    typst = _typst()
+    engine = _typst()
     more = {"ppi": PIXELS_PER_INCH} if output == "png" else {"timestamp": 0}
-    file: bytes = typst.compile(_FIGURE, format=output, sys_inputs={"svg": svg}, **more)
+    file: bytes = engine.compile(_FIGURE, format=output, sys_inputs={"svg": svg}, **more)
     return file
 
 
@@ -64,7 +67,7 @@ def _typst() -> Any:
     return optional("typst", extra="pdf", needed_for="PDF and PNG files")
 
 
-def _unprintable(typst: Any, fonts: Any, text: str) -> str:
+def _unprintable(engine: Any, fonts: typst.Fonts, text: str) -> str:
     """The characters of a text that have no glyph in any font. The standard for archives requires a glyph for each, so
     setting them by it names those that are missing."""
     rare = sorted({character for character in text if not (" " <= character <= "~" or character.isspace())})
@@ -73,8 +76,8 @@ def _unprintable(typst: Any, fonts: Any, text: str) -> str:
     inputs = {"rare": json.dumps([character for character in rare if character not in controls])}
     missing: list[str] = []
     try:
-        typst.compile(template, format="pdf", font_paths=fonts, sys_inputs=inputs, pdf_standards="a-2b")
-    except typst.TypstError as wrong:
+        engine.compile(template, format="pdf", font_paths=fonts, sys_inputs=inputs, pdf_standards="a-2b")
+    except engine.TypstError as wrong:
         missing = re.findall(r'the text `"(.+?)"` could not', wrong.diagnostic)
         missing = [re.sub(r"\\u\{([0-9a-f]+)\}", lambda code: chr(int(code[1], 16)), each) for each in missing]
     return "".join((*controls, *missing))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import count as count_up
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -377,6 +378,10 @@ def strip(outcomes: str, title: str) -> Figure | None:
 # Several measures at once
 
 
+NAMED = 12
+"""Of more points than that only those on the front have their names beside them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScatterPoint:
     """Something in a plane: its name, its interval on each axis, and whether it is on the front."""
@@ -417,11 +422,12 @@ def scatter(points: Iterable[ScatterPoint], x_name: str, y_name: str, title: str
             drawn.append(f'<circle class="s1" cx="{across:.1f}" cy="{down:.1f}" r="5.5"/>')
         else:
             drawn.append(f'<rect class="dim" x="{across - 5:.1f}" y="{down - 5:.1f}" width="10" height="10"/>')
-        place = _free(across, down - 12, names)
-        names.append(place)
-        past = across > 0.7 * WIDTH
-        kind = ("label" if past else "name") + ("" if point.on_front else " faint")
-        drawn.append(label(across + (-9 if past else 9), place[1], shortened(point.name), kind, point.name))
+        if point.on_front or len(points) <= NAMED:
+            height = _free(across, down, names)
+            names.append((across, height))
+            past = across > 0.7 * WIDTH
+            kind = ("label" if past else "name") + ("" if point.on_front else " faint")
+            drawn.append(label(across + (-9 if past else 9), height, shortened(point.name), kind, point.name))
         front = "on the front" if point.on_front else "not on the front"
         words.append(f"{shortened(point.name)}: {number(point.x.mean)}, {number(point.y.mean)}, {front}")
     return _figure(title, f"{x_name}; {y_name}. {'; '.join(words)}", foot + 44, drawn)
@@ -443,8 +449,11 @@ def _cross(point: ScatterPoint, x: Callable[[float], float], y: Callable[[float]
     return "".join(f'<path class="{kind}" d="{_path(ends)}"/>' for ends in places)
 
 
-def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The nearest place for a name, upwards, that no other name has."""
-    while any(abs(x - other) < 150 and abs(y - above) < 15 for other, above in taken):
-        y -= 5
-    return x, y
+def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
+    """The height for a name nearest to its point, above it or below, that no other name covers."""
+    heights = (height for step in count_up(0, 5) for height in (y - 12 - step, y + 14 + step))
+    return next(
+        height
+        for height in heights
+        if not any(abs(x - other) < 150 and abs(height - near) < 15 for other, near in taken)
+    )

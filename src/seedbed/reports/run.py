@@ -10,7 +10,7 @@ from pathlib import Path
 from seedbed import documents
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, page, pdf
-from seedbed.reports.numbers import TableRow
+from seedbed.reports.numbers import TableRow, counted
 from seedbed.reports.page import Badge, Fold, PagePart, Prose, ReportPage, Table, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
 from seedbed.runs.run import Child, Failure, Run, Turn
@@ -95,7 +95,7 @@ def page_of(view: RunView) -> ReportPage:
         subtitle=view.about,
         badge=BADGES[run.status],
         tiles=[
-            Tile("turns", f"{len(run.turns):,}", f"{len(run.calls):,} tool calls"),
+            Tile("turns", f"{len(run.turns):,}", counted(len(run.calls), "tool call")),
             Tile("tokens", f"{run.tokens:,}", "with the runs that it opened"),
             Tile("cost", f"${run.cost_usd:.4f}", "with what failed"),
             Tile("latency", seconds, "of the models"),
@@ -123,9 +123,9 @@ def _turn(turn: Turn) -> list[PagePart]:
     for speaker, text in turn.messages:
         messages += [Prose(speaker), Verbatim(text, "text")]
     heading = f"{turn.step or turn.role} · {turn.role} · {turn.model}"
-    prompt = [Fold("prompt", messages)] if messages else []
+    prompt = [Fold("Prompt", messages)] if messages else []
     answer = Verbatim(turn.text) if turn.text.strip() else Prose("No text.")
-    return [*section(heading, *map(Prose, turn.notices), *prompt, answer)]
+    return [*section(heading, *map(Prose, turn.notices), answer, *prompt)]
 
 
 def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:

@@ -13,7 +13,7 @@ from typing import Any
 from seedbed.evaluation.scorecard import ROW, Item, Scorecard, interval_document
 from seedbed.experiments.front import Front
 from seedbed.reports import formats, front, markdown, page
-from seedbed.reports.numbers import TableRow, interval_texts, number
+from seedbed.reports.numbers import TableRow, counted, interval_texts, number
 from seedbed.reports.page import (
     Bullets,
     Fold,
@@ -187,8 +187,9 @@ def _answer(card: Scorecard) -> str:
     if not card.interval.n:
         return f"No task has a score by {card.metric}."
     sure = f"95 % interval {reach}" if reach else "too few tasks for an interval"
-    missing = f" {len(card.unscored):,} cells have no score." if card.unscored else ""
-    return f"{card.metric} is {mean} ({sure}) on {card.interval.n:,} tasks.{missing}"
+    count = len(card.unscored)
+    missing = f" {counted(count, 'cell')} {'has' if count == 1 else 'have'} no score." if count else ""
+    return f"{card.metric} is {mean} ({sure}) on {counted(card.interval.n, 'task')}.{missing}"
 
 
 def _tiles(card: Scorecard) -> list[Tile]:
@@ -196,7 +197,7 @@ def _tiles(card: Scorecard) -> list[Tile]:
     took = card.latency_seconds
     seconds = "–" if took.p50 is None else f"{took.p50:.2f} s"
     slow = "no runs" if took.p95 is None or took.p99 is None else f"p95 {took.p95:.2f} s, p99 {took.p99:.2f} s"
-    scored = "all scored" if not card.unscored else f"{len(card.unscored)} cells not scored"
+    scored = "all scored" if not card.unscored else f"{counted(len(card.unscored), 'cell')} not scored"
     return [
         Tile(card.metric, mean, f"95 % interval {reach}" if reach else "too few for an interval"),
         Tile("tasks", f"{card.interval.n:,}", scored),

@@ -29,8 +29,7 @@ def list_(limit: Limit = 20, workspace: WorkspaceFile = None, as_json: AsJson = 
     from itertools import islice
 
     from seedbed.evolution.searches import list_searches
-    from seedbed.reports.scorecard import number
-    from seedbed.reports.search_summary import gain_text
+    from seedbed.reports.numbers import gain_text, number
     from seedbed.spending.account import Budget
     from seedbed.storage.store import short
 
@@ -77,13 +76,14 @@ def show(
     from seedbed.cli.views import search as evolving
     from seedbed.evaluation.metrics.metric import better
     from seedbed.evolution.searches import find_search, recall_search
+    from seedbed.reports.search.report import view_of
 
     options.new_report(report)
     with options.opened(workspace) as space:
         found = find_search(space.store, name)
         metrics = _metrics(space, found)
         evolution = recall_search(space.store, found, {metric.name: better(metric) for metric in metrics})
-    summary = evolving.summary_of(evolution, found.plan, metrics)
+        summary = view_of(space.store, evolution)
     if report:
         evolving.write_report(summary, report)
     body = {**evolving.document(summary), "begun": found.begun.at, "by": found.begun.by}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,16 +148,16 @@ def evaluate(
             tasks = read or options.dataset(space, on)
             report = scoring.evaluated(space, scoring.chosen(space, names), tasks, by, replicates, how)
         view, document = cards.report_view(report), to_document(report)
-    told: list[Any] = [report if across is None else everywhere]
+    told: Any = report if across is None else everywhere
     if front:
         from seedbed.cli.views.front import front_view
         from seedbed.experiments.front import front as best
 
         found = best(report.cards)
         view, document = Group(view, front_view(found)), {**document, "front": found.document()}
-        told.append(found)
+        told = replace(report, front=found)
     if form:
-        output.hand_over({"format": form.value}, _forms(front, across is not None)[form](*told), file, as_json)
+        output.hand_over({"format": form.value}, _forms(across is not None)[form](told), file, as_json)
     else:
         output.show(document, as_json, view)
     if unpaid := sum(len(card.unpaid) for card in report.cards.values()):
@@ -192,20 +193,12 @@ def _form(written: Format | None, file: Path | None) -> Format | None:
     return written or (ENDINGS[file.suffix] if file else None)
 
 
-def _forms(front: bool = False, across: bool = False) -> Mapping[Format, Any]:
-    """How each format is written, of a report, of one with its front, or of all corpora."""
-    from seedbed.cli.views import front as fronts
-    from seedbed.reports import page
+def _forms(across: bool = False) -> Mapping[Format, Any]:
+    """How each format is written, of a report or of all corpora."""
     from seedbed.reports import scorecard as report
     from seedbed.reports import specialisation as acrosses
 
-    if front:
-        return {
-            Format.markdown: fronts.to_markdown,
-            Format.html: fronts.to_html,
-            Format.json: fronts.to_json,
-        }
-    writers: tuple[Any, ...] = (report.to_markdown, report.to_csv, page.to_html, report.to_json)
+    writers: tuple[Any, ...] = (report.to_markdown, report.to_csv, report.to_html, report.to_json)
     if across:
         writers = (acrosses.to_markdown, acrosses.to_csv, acrosses.to_html, acrosses.to_json)
     return dict(zip((Format.markdown, Format.csv, Format.html, Format.json), writers, strict=True))

@@ -110,6 +110,7 @@ def evolve(
     Exit code 2 if nothing was better than the start.
     """
     from seedbed.cli.views import search as evolving
+    from seedbed.reports.search.report import view_of
 
     given: Json = {
         "playbook": playbook,
@@ -142,7 +143,7 @@ def evolve(
         chosen = branch if found.improved else None
         if chosen:
             space.library.name(chosen, found.best, because=f"best of {len(found.pool) - 1} candidates")
-        summary = evolving.summary_of(found, space.store.get(found.search), metrics)
+        summary = view_of(space.store, found)
         if report:
             evolving.write_report(summary, report)
         output.show({**evolving.document(summary), "branch": chosen}, as_json, evolving.view(summary))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def interval_text(interval: Interval) -> str:
-    from seedbed.reports.scorecard import interval_texts
+    from seedbed.reports.numbers import interval_texts
 
     mean, reach = interval_texts(interval)
     return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.cli.views.run import interval_text
-from seedbed.reports.scorecard import NO_CLAIM, interval_texts
+from seedbed.reports.numbers import interval_texts
+from seedbed.reports.scorecard import NO_CLAIM
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

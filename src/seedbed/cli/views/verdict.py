@@ -303,13 +303,9 @@ def registered_rule(space: Workspace, verdict: Verdict) -> Json:
 
 def write_report(space: Workspace, verdict: Verdict, file: Path, names: Names | None = None) -> None:
     """The report of a verdict in a new file, written as its ending says."""
-    from seedbed.evaluation.datasets.dataset import Dataset
-    from seedbed.experiments.certificate import certificate
-    from seedbed.reports import experiment as report
-    from seedbed.reports import experiment_page as page
+    from seedbed.reports.experiment import report
 
-    proof = certificate(space.store, verdict.experiment)
-    tasks = Dataset(()) if verdict.live else Dataset.from_content(space.store.get(verdict.dataset))
-    write = page.to_html if file.suffix == ".html" else report.to_markdown
+    view = report.view_of(space.store, verdict, names)
+    write = report.to_html if file.suffix == ".html" else report.to_markdown
     with file.open("x", encoding="utf-8") as out:
-        out.write(write(proof, tasks, names))
+        out.write(write(view))

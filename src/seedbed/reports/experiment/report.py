@@ -27,8 +27,10 @@ from seedbed.reports.page import (
     section,
 )
 from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
+from seedbed.stats.betting import Betting
 from seedbed.stats.estimates import Interval
-from seedbed.stats.sequential import Answer, Betting, ExactMcNemar
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.rule import Answer
 from seedbed.storage.store import Store
 
 FIGURES = ("figure", "value", "what it means")

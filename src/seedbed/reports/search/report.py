@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Literal
 
 from seedbed import documents
 from seedbed.evolution.evolve import Evolution
-from seedbed.evolution.learning.surrogate_filter import Skipped
+from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
@@ -31,7 +31,7 @@ from seedbed.reports.page import (
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import CandidateView, SearchView
 from seedbed.stats.estimates import Interval
-from seedbed.storage.store import Json, Store, canonical, short
+from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
 
@@ -74,8 +74,9 @@ def export(evolution: Evolution, to: str | Path, *, store: Store | None = None) 
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
 
 
-def view_of(store: Store, evolution: Evolution) -> SearchView:
-    return SearchView(evolution, store.get(evolution.search), names_of(store))
+def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
+    """A search with its plan. Playbooks have the names given, or those of their refs."""
+    return SearchView(evolution, store.get(evolution.search), {**names_of(store), **(names or {})})
 
 
 def to_json(view: SearchView) -> str:
@@ -236,7 +237,7 @@ def to_document(view: SearchView) -> Json:
     }
 
 
-def _skipped_document(skipped: Skipped) -> Json:
+def _skipped_document(skipped: SkippedCandidates) -> Json:
     wrong = skipped.wrong
     counts = {"candidates": skipped.candidates, "hopeless": skipped.hopeless, "evaluated": wrong.n}
     return {**counts, "wrong": wrong.mean if wrong.n else None, "low": wrong.low, "high": wrong.high}

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from seedbed.evaluation.metrics.metric import Better
-from seedbed.evolution.evolve import Evolution, Step
-from seedbed.evolution.learning.surrogate_filter import Skipped
+from seedbed.evolution.evolve import Evolution, SearchStep
+from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import distance
@@ -58,7 +58,7 @@ class CandidateView:
     parents: tuple[Digest, ...]
 
 
-def arm_totals(steps: Sequence[Step], pool: Pool) -> dict[str, ArmTotals]:
+def arm_totals(steps: Sequence[SearchStep], pool: Pool) -> dict[str, ArmTotals]:
     """What each way of searching brought. A gain is how much higher the estimate for a new best is than that for the
     one before; the first is compared with the start."""
     arms: dict[str, ArmTotals] = {}
@@ -233,10 +233,10 @@ class SearchView:
         ]
 
     @cached_property
-    def skipped(self) -> Skipped | None:
+    def skipped(self) -> SkippedCandidates | None:
         """What a surrogate has skipped, and how often that was wrong; None if there was no surrogate."""
         in_use = self.found.skips or self.plan.get("surrogate")
-        return Skipped.of(self.found.skips, self.pool) if in_use else None
+        return SkippedCandidates.of(self.found.skips, self.pool) if in_use else None
 
     @cached_property
     def arms(self) -> dict[str, ArmTotals]:

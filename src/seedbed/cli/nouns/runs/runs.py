@@ -177,28 +177,27 @@ def export(
 
     JSON: run, format, text, unprintable, file.
     """
-    from seedbed.reports.run import FORMATS, routings
+    from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
     from seedbed.runs.recorder import recall
 
-    if to not in (*FORMATS, "pdf"):
-        expected = ", ".join((*FORMATS, "pdf"))
+    writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
+    if to not in (*writers, "pdf"):
+        expected = ", ".join((*writers, "pdf"))
         raise typer.BadParameter(f"found {to!r}; expected one of: {expected}", param_hint="--format")
     if to == "pdf" and file is None:
         raise typer.BadParameter("found none; expected a file, as a PDF is no text", param_hint="--output")
     with options.opened(workspace) as space:
         found = recall(space.store, options.whole_run(space.store, run))
-        routing = routings(space.store, found.id)
+        view = view_of(space.store, found)
     document: Json = {"run": found.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
-        from seedbed.reports.pdf import to_pdf
-
-        paper = to_pdf(found, routing)
+        paper = to_pdf(view)
         _write_new(file, paper.pdf)
         told = [line(("! ", "bold yellow"), paper.notice)] if paper.notice else []
         document |= {"unprintable": list(paper.unprintable), "file": str(file)}
         output.show(document, as_json, line(("✓ ", "bold green"), f"wrote {file}"), *told)
     else:
-        text = FORMATS[to](found, routing)
+        text = writers[to](view)
         output.hand_over({**document, "text": text}, text, file, as_json)
 
 
