@@ -76,7 +76,7 @@ async def test_a_band_that_nobody_knows_is_not_drawn() -> None:
     found = await searched()
     unsure = replace(found, steps=tuple(replace(step, deviation=nan) for step in found.steps))
     page = to_html(unsure)
-    assert "how sure is not recorded" in page
+    assert "its uncertainty is not recorded" in page
     assert 'class="band"' not in page
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seedbed import documents
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.evidence import certificate
+from seedbed.experiments.certificate import certificate
 from seedbed.experiments.replay.coverage import STEPS, rows, summary
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import names_of
