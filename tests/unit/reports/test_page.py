@@ -82,9 +82,11 @@ def test_figures_have_a_title_a_description_and_the_same_as_text() -> None:
     assert shown.count("The same as text") == shown.count("<svg")
 
 
-def test_tables_scroll_and_say_how_many_rows_are_missing() -> None:
+def test_tables_and_figures_scroll_and_tables_say_how_many_rows_are_missing() -> None:
     shown = to_html(whole("plain"))
-    assert shown.count('<div class="wide"') == shown.count("<table")
+    assert len(re.findall('<div class="wide"[^>]*><(?:table|svg)', shown)) == shown.count("<table") + shown.count(
+        "<svg"
+    )
     assert "and 1,234 more" in shown
 
 
