@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
-from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.plugins import load, optional
 from seedbed.storage.store import Digest, Json, canonical, short
 
 if TYPE_CHECKING:
@@ -221,17 +222,23 @@ class Scorecard:
             return Percentiles()
         return Percentiles(*(_percentile(self.latencies, share) for share in (0.5, 0.95, 0.99)))
 
-    def frame(self) -> pd.DataFrame:
-        """Its cells as a pandas DataFrame, one row each, with the tags, source and expected answer of their tasks.
+    def export(self, to: str | Path, *, name: str = "") -> str | bytes | Path:
+        """The scorecard as `json`, `csv`, `md` or `html`; or the path of the file that it was written to, if `to` is
+        one that ends so. `name` is the name of its playbook."""
+        report: str | bytes | Path = load("seedbed.reports.scorecard:export", "export")(self, to, name=name)
+        return report
+
+    def to_json(self) -> str:
+        return str(self.export("json"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Its cells, a row each, with the tags, source and expected answer of their tasks.
 
         Raises SettingsError where pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            remedy = "Run: pip install 'seedbed[frames]'"
-            raise SettingsError([Problem("pandas", "nothing", "it", remedy)]) from None
-        return pd.DataFrame(list(self.rows()), columns=[*ROW])
+        pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
+        frame: pd.DataFrame = pandas.DataFrame(list(self.rows()), columns=[*ROW])
+        return frame
 
     def rows(self) -> Iterable[dict[str, Any]]:
         """Its cells as flat rows with the keys of ROW."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
@@ -23,10 +25,14 @@ from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
+from seedbed.plugins import load, optional
 from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account, Budget
-from seedbed.storage.store import Digest, Fact, Json, digest, short
+from seedbed.storage.store import Digest, Fact, Json, Store, digest, short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FINAL_SHARE = 0.25
 """At most this share of the runs is reserved for the final rounds, which make sure of the best candidate."""
@@ -89,6 +95,29 @@ class Evolution:
         on = f"{sure.tasks:,} tasks that the search had not seen" if sure else ""
         note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
         return html_table(title, rows, note=note if self.improved else "")
+
+    def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+        """The search as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
+        ends so. Its store adds its plan and the names of playbooks."""
+        write = load("seedbed.reports.search.report:export", "export")
+        report: str | bytes | Path = write(self, to, store=store)
+        return report
+
+    def to_json(self) -> str:
+        return str(self.export("json"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All playbooks that it tried, a row each; a higher score is better. Raises SettingsError without pandas."""
+        pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
+        pool, columns = self.pool, ["playbook", "score", "deviation", "tasks", "how", "arm", "parents"]
+        origins = zip(pool.how, pool.arms, pool.parents, strict=True)
+        standings = [pool.standing(place) for place in range(len(pool))]
+        rows = [
+            (each.digest, standing.mean, standing.deviation, standing.tasks, *origin)
+            for each, standing, origin in zip(pool.playbooks, standings, origins, strict=True)
+        ]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=columns)
+        return frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.plugins import load, optional
 from seedbed.stats.multiplicity import e_bh, holm
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
@@ -132,6 +137,25 @@ class Verdict:
         title = f"{short(self.candidate)} against {short(self.control)}: {self.finding}"
         note = f"Experiment {short(self.experiment)}"
         return html_table(title, rows if self.tasks else [("because", self.because)], note=note)
+
+    def export(
+        self, to: str | Path, *, store: Store | None = None, names: tuple[str, str] | None = None
+    ) -> str | bytes | Path:
+        """The verdict as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
+        ends so. Its store adds everything that it rests on. `names` are those of the control and the candidate."""
+        write = load("seedbed.reports.experiment.report:export", "export")
+        report: str | bytes | Path = write(self, to, store=store, names=names)
+        return report
+
+    def to_json(self) -> str:
+        return str(self.export("json"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The units that were read, a row each in registered order. Raises SettingsError without pandas."""
+        pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
+        rows = [(sign, *pair) for sign, pair in zip(self.outcomes, self.scores, strict=False)]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=["outcome", "control", "candidate"])
+        return frame
 
     def body(self) -> Json:
         body = asdict(replace(self, ranking=None, replays=None))

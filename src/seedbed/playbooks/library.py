@@ -307,6 +307,17 @@ def names_a_playbook(ref: Ref) -> bool:
     return not ref.name.startswith("datasets/")
 
 
+def names_of(store: Store) -> dict[Digest, str]:
+    """The shortest name of each playbook that has one: a branch or a channel without its kind, else a whole ref."""
+    names: dict[Digest, str] = {}
+    for ref in filter(names_a_playbook, store.refs()):
+        digest = ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
+        name = ref.name.removeprefix("branches/").removeprefix("channels/")
+        if digest not in names or len(name) < len(names[digest]):
+            names[digest] = name
+    return names
+
+
 def checked_ref(ref: str) -> str:
     """The name of a ref as it is, if it can be typed. Raises PlaybookError otherwise."""
     if not REF_NAME.fullmatch(ref):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from seedbed.errors import NotFound, shown
@@ -56,9 +56,12 @@ class Live:
     """Why it is invalid, if it is."""
     verdict: Verdict | None = None
     """That of the experiment, once it is decided or somebody wanted no more of it."""
+    so_far: Verdict | None = None
+    """What the feedback says so far; the same as the verdict once there is one."""
 
     def document(self) -> Json:
-        return {**asdict(self), "verdict": self.verdict and self.verdict.body()}
+        document = {**asdict(self), "verdict": self.verdict and self.verdict.body()}
+        return {name: value for name, value in document.items() if name != "so_far"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,7 @@ def _shown(channel: str, verdict: Verdict, *, final: bool) -> Live:
         experiment=verdict.experiment,
         because=verdict.because,
         verdict=verdict if final else None,
+        so_far=replace(verdict, is_final=final),
     )
 
 

@@ -6,36 +6,60 @@ import math
 from collections.abc import Iterable
 
 from seedbed.experiments.front import Front
-from seedbed.reports.page import document, figure, grid, safe
-from seedbed.reports.plots import STYLE, Spot, scatter
-from seedbed.reports.scorecard import inert, table
+from seedbed.reports import markdown, page
+from seedbed.reports.numbers import TableRow
+from seedbed.reports.page import PagePart, Prose, ReportPage, Section, Table, picture, section
+from seedbed.reports.plots import Figure, ScatterPoint, scatter
 from seedbed.stats.estimates import Interval
 
 TITLE = "Which playbooks are worth having"
-
-
+LEGEND = "● on the front, □ beaten by another"
 MEANING = (
-    "A playbook is off the front only where another is at least as good by every measure and better by one, wherever "
-    "in their intervals the true values are. While intervals overlap, nobody knows yet: more tasks may tell."
+    "A playbook is off the front only if another one is at least as good by every measure and better by one, wherever "
+    "in their intervals the true values are. Where intervals overlap, nobody knows yet; more tasks may tell."
 )
 
 
-def rows(found: Front) -> list[tuple[str, ...]]:
+def to_markdown(front: Front, title: str = TITLE) -> str:
+    return markdown.to_markdown(page_of(front, title))
+
+
+def to_html(front: Front, title: str = TITLE) -> str:
+    return page.to_html(page_of(front, title))
+
+
+def page_of(front: Front, title: str = TITLE) -> ReportPage:
+    names = ", ".join(front.names)
+    answer = f"{len(front.names)} of {len(front.standings)} playbooks are on the front: {names}."
+    return ReportPage(title=title, subtitle=", ".join(front.better), answer=answer, parts=sections(front))
+
+
+def sections(front: Front) -> list[Section]:
+    """The front as a part of a page."""
+    first = next(iter(front.better))
+    pictures: list[PagePart] = []
+    for other, figure in figures(front).items():
+        pictures += picture(f"{first} and {other}", figure, LEGEND)
+    return section("Front", *pictures, Table(heads(front), rows(front)), Prose(MEANING))
+
+
+def rows(front: Front) -> list[TableRow]:
     """A row for each playbook: whether it is on the front, each measure, what beats it, cells without a score."""
     lines = []
-    for name, standing in found.standings.items():
+    for name, standing in front.standings.items():
         mark = "●\u00a0front" if standing.on_front else "□\u00a0beaten"
-        measures = (_told(found.measured[name][measure]) for measure in found.better)
-        lines.append((name, mark, *measures, ", ".join(standing.dominated_by), f"{found.unscored[name]}"))
+        measures = (_measure_text(front.measured[name][measure]) for measure in front.better)
+        lines.append((name, mark, *measures, ", ".join(standing.dominated_by), f"{front.unscored[name]}"))
     return lines
 
 
-def heads(found: Front) -> tuple[str, ...]:
-    measures = (f"{name} {'↑' if better == 'higher' else '↓'}" for name, better in found.better.items())
+def heads(front: Front) -> TableRow:
+    """The heads of the rows. Arrows point to where a measure is better."""
+    measures = (f"{name} {'↑' if better == 'higher' else '↓'}" for name, better in front.better.items())
     return ("playbook", "stands", *measures, "beaten by", "not scored")
 
 
-def _told(interval: Interval) -> str:
+def _measure_text(interval: Interval) -> str:
     """A mean and its range with three digits that matter: costs of runs differ far behind the point."""
     if not interval.n:
         return "no score"
@@ -46,37 +70,18 @@ def _told(interval: Interval) -> str:
     return f"{mean} ({low} to {high})" if math.isfinite(interval.low) else mean
 
 
-def to_markdown(found: Front, title: str = TITLE) -> str:
-    """A table to read. Arrows point to where each measure is better."""
-    return f"# {inert(title)}\n\n{table(heads(found), rows(found))}\n\n{MEANING}\n"
+def figures(front: Front) -> dict[str, Figure]:
+    """The first measure against each of the others, by the name of the other."""
+    first, *others = front.better
+    drawn = {other: scatter(_points(front, other, first), *_axes(front, other, first)) for other in others}
+    return {other: figure for other, figure in drawn.items() if figure}
 
 
-def pictures(found: Front) -> dict[str, str]:
-    """The first measure against each of the others, as SVG, by the name of the other."""
-    first, *others = found.better
-    return {other: scatter(_spots(found, other, first), *_axes(found, other, first)) for other in others}
+def _points(front: Front, across: str, up: str) -> Iterable[ScatterPoint]:
+    for name, standing in front.standings.items():
+        yield ScatterPoint(name, front.measured[name][across], front.measured[name][up], standing.on_front)
 
 
-def _spots(found: Front, across: str, up: str) -> Iterable[Spot]:
-    for name, standing in found.standings.items():
-        yield Spot(name, found.measured[name][across], found.measured[name][up], standing.on_front)
-
-
-def _axes(found: Front, across: str, up: str) -> tuple[str, str, str]:
-    x, y = (f"{measure}, {found.better[measure]} is better" for measure in (across, up))
+def _axes(front: Front, across: str, up: str) -> tuple[str, str, str]:
+    x, y = (f"{measure}, {front.better[measure]} is better" for measure in (across, up))
     return x, y, f"{up} and {across} with 95 % intervals"
-
-
-def section(found: Front) -> str:
-    """The front as a part of a page, which needs STYLE of `plots`."""
-    first = next(iter(found.better))
-    drawn = "".join(figure(f"{first} and {other}", picture) for other, picture in pictures(found).items())
-    key = "<div class=key><span><b class=up>●</b> on the front</span><span>□ beaten by another</span></div>"
-    table_of_all = grid(heads(found), rows(found))
-    return f"<section><h2>Front</h2>{key}{drawn}{table_of_all}<p class=note>{safe(MEANING)}</p></section>"
-
-
-def to_html(found: Front, title: str = TITLE) -> str:
-    """The front as a page of its own."""
-    told = f"{len(found.names)} of {len(found.standings)} playbooks are on the front"
-    return document(title, [f"<h1>{safe(title)}</h1><p class=told>{safe(told)}</p>", section(found)], STYLE)

@@ -1,34 +1,105 @@
-"""Small pictures as SVG that stands within a page: intervals, shares, how values are spread, paths, several measures.
+"""Figures as SVG: intervals, shares, how values are spread, paths over tasks, outcomes in order, several measures.
 
-What a mark means is told by its shape, and by its colour besides.
+The shape of a mark says what it means, and its colour says it again. Every figure has a title and a description in
+words. A figure stands within a page, or is saved as a file of its own.
 """
 
 from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import count as count_up
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from seedbed.reports.scorecard import interval_texts, number
+from seedbed.errors import Problem, SettingsError
+from seedbed.plugins import suggestion
+from seedbed.reports import pdf
+from seedbed.reports.numbers import counted, interval_texts, number, shortened
 
 if TYPE_CHECKING:
     from seedbed.stats.estimates import Interval
 
 WIDTH, LABEL, TEXT, ROW = 760, 190, 190, 26
-"""Of an interval plot in its own units: all of it, its labels on the left, its numbers on the right; a line."""
+"""Of a figure with a line for each row: its width, the room for labels on the left and for numbers on the right, and
+the height of a row."""
 
-Row = tuple[str, "Interval", int]
-"""What it is called, where it lies, and which of the playbooks it belongs to, which says its colour."""
 
-Told = Callable[["Interval"], tuple[str, str]]
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure: its size in its own units, its marks as SVG, its title, and in words what it shows."""
+
+    title: str
+    description: str
+    width: float
+    height: float
+    marks: str
+
+    def __html__(self) -> str:
+        """The SVG element within a page, which has the style; it keeps its shape on narrow screens."""
+        return self._element(f'width="{self.width:g}"')
+
+    def to_svg(self) -> str:
+        """A whole file, with its style, in the colours for light paper."""
+        size = f'xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:.0f}"'
+        paper = f'<rect width="{self.width:g}" height="{self.height:.0f}" fill="#fff"/>'
+        return self._element(size, f"<style>{_file_style()}</style>{paper}") + "\n"
+
+    def _element(self, attributes: str, before: str = "") -> str:
+        title, description = html.escape(self.title), html.escape(self.description)
+        return (
+            f'<svg viewBox="0 0 {self.width:g} {self.height:.0f}" {attributes} role="img" aria-label="{title}">'
+            f"<title>{title}</title><desc>{description}</desc>{before}{self.marks}</svg>"
+        )
+
+
+FILES = (".svg", ".png", ".pdf")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure to a file; its ending says how: .svg, .png or .pdf. The last two need typst (`seedbed[pdf]`)."""
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in FILES:
+        remedy = suggestion(ending, FILES)
+        raise SettingsError([Problem(str(path), ending or "no ending", f"one of: {', '.join(FILES)}", remedy)])
+    svg = figure.to_svg()
+    if ending == ".svg":
+        path.write_text(svg, encoding="utf-8")
+    else:
+        path.write_bytes(pdf.typeset_svg(svg, "png" if ending == ".png" else "pdf"))
+    return path
+
+
+@cache
+def _file_style() -> str:
+    """The style of figures with its colours filled in: not every program that shows a file knows CSS variables."""
+    style = files("seedbed.reports").joinpath("templates", "figure.css").read_text(encoding="utf-8")
+    light, _, rules = style.partition("/* figures */")
+    colours = dict(re.findall(r"--(\w+):(#\w+)", light.partition("@media")[0]))
+    font = "svg{font-family:system-ui,'DejaVu Sans',Arial,sans-serif}"
+    return font + re.sub(r"var\(--(\w+)\)", lambda name: colours[name[1]], rules)
+
+
+# Intervals, shares and spreads
+
+ForestRow: TypeAlias = "tuple[str, Interval, int]"
+"""A name, where it lies, and which of the playbooks it belongs to: that one's colour."""
+
+IntervalTexts: TypeAlias = "Callable[[Interval], tuple[str, str]]"
 """A mean and its range in words."""
 
 
-def forest(rows: Sequence[Row], title: str, *, line: float | None = None, told: Told = interval_texts) -> str:
-    """Means with their intervals, one line each, on one scale that holds `line`, which is drawn through all of them."""
+def forest(
+    rows: Sequence[ForestRow], title: str, *, line: float | None = None, texts: IntervalTexts = interval_texts
+) -> Figure:
+    """Means with their intervals, a row each, on one scale, which includes `line`; that is drawn through all rows."""
     bounds = [bound for _, each, _ in rows for bound in (each.low, each.mean, each.high)]
     low, high = scale([*bounds, *([] if line is None else [line])])
     bottom = len(rows) * ROW + 6
@@ -40,6 +111,7 @@ def forest(rows: Sequence[Row], title: str, *, line: float | None = None, told: 
     marks = [f'<g class="grid">{"".join(_tick(x(at), bottom, at) for at in ticks(low, high))}</g>']
     if line is not None:
         marks.append(f'<line class="mark" x1="{x(line):.1f}" x2="{x(line):.1f}" y1="0" y2="{bottom}"/>')
+    words = []
     for place, (name, interval, series) in enumerate(rows):
         middle = place * ROW + ROW / 2
         marks.append(label(LABEL - 12, middle, shortened(name), "label", name))
@@ -48,28 +120,32 @@ def forest(rows: Sequence[Row], title: str, *, line: float | None = None, told: 
                 ends = f'x1="{x(interval.low):.1f}" x2="{x(interval.high):.1f}"'
                 marks.append(f'<line class="s{series % 6}" {ends} y1="{middle}" y2="{middle}"/>')
             marks.append(f'<circle class="s{series % 6}" cx="{x(interval.mean):.1f}" cy="{middle}" r="5"/>')
-        mean, reach = told(interval)
+        mean, reach = texts(interval)
         marks.append(label(right + 16, middle, f"{mean}  {reach}".strip(), "value"))
-    return svg(WIDTH, bottom + 20, title, marks)
+        words.append(f"{shortened(name)}: {mean}" + (f", {reach}" if reach else ""))
+    return _figure(title, "; ".join(words), bottom + 20, marks)
 
 
-def bars(rows: Sequence[tuple[str, float, str]], title: str) -> str:
-    """Shares of a whole, one line each: what it is called, how much of it, and that in words."""
+def bars(rows: Sequence[tuple[str, float, str]], title: str) -> Figure | None:
+    """Shares of a whole, a row each: a name, the share, and that in words."""
     marks = []
-    for place, (name, share, told) in enumerate(rows):
+    for place, (name, share, text) in enumerate(rows):
         top, wide = place * ROW + 5, WIDTH - LABEL - TEXT
         marks.append(label(LABEL - 12, top + 8, shortened(name), "label", name))
         marks.append(f'<rect class="whole" x="{LABEL}" y="{top}" width="{wide}" height="16" rx="3"/>')
         full = wide * min(max(share, 0.0), 1.0)
         marks.append(f'<rect class="s1" x="{LABEL}" y="{top}" width="{full:.1f}" height="16" rx="3"/>')
-        marks.append(label(LABEL + wide + 16, top + 8, told, "value"))
-    return svg(WIDTH, len(rows) * ROW, title, marks) if rows else ""
+        marks.append(label(LABEL + wide + 16, top + 8, text, "value"))
+    words = "; ".join(f"{shortened(name)}: {text}" for name, _, text in rows)
+    return _figure(title, words, len(rows) * ROW, marks) if rows else None
 
 
-def histogram(values: Sequence[float], title: str, marks: Sequence[tuple[str, float]] = (), series: int = 0) -> str:
-    """How many values lie where; `marks` are places worth a name, such as the median."""
+def histogram(
+    values: Sequence[float], title: str, marks: Sequence[tuple[str, float]] = (), series: int = 0
+) -> Figure | None:
+    """How many values lie where; `marks` are places with a name, such as the median."""
     if not values:
-        return ""
+        return None
     low, high = scale(values)
     wide, tall, top = 360, 110, 36 if marks else 22
     bins = 2 if {*values} <= {0.0, 1.0} else 10
@@ -88,15 +164,20 @@ def histogram(values: Sequence[float], title: str, marks: Sequence[tuple[str, fl
     drawn.append(f'<g class="grid"><line x1="0" x2="{wide}" y1="{foot}" y2="{foot}"/></g>')
     for at, anchor in ((low, "first"), (high, "last")):
         drawn.append(label((at - low) / (high - low) * wide, foot + 14, number(at), f"tick {anchor}"))
-    for name, at in marks:
+    for row, (name, at) in enumerate(marks):
         x = (at - low) / (high - low) * wide
         drawn.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 22}" y2="{foot}"/>')
-        drawn.append(label(x + (4 if x <= wide / 2 else -4), 8, name, "tick last" if x > wide / 2 else "tick first"))
-    return svg(wide, foot + 26, title, drawn)
+        side = "tick last" if x > wide / 2 else "tick first"
+        drawn.append(label(x + (4 if x <= wide / 2 else -4), 8 + 12 * (row % 2), name, side))
+    width = (high - low) / bins
+    bounds = [(low + place * width, low + (place + 1) * width, count) for place, count in enumerate(counts)]
+    words = [f"{count} from {number(start)} to {number(end)}" for start, end, count in bounds if count]
+    words += [f"{name} {number(at)}" for name, at in marks]
+    return _figure(title, f"{counted(len(values), 'value')}: {'; '.join(words)}", foot + 26, drawn, wide)
 
 
 def scale(values: Iterable[float], *, tight: bool = False) -> tuple[float, float]:
-    """A range that holds all of them: 0 to 1 if it can, else round numbers; if `tight`, none that is much too wide."""
+    """A range that holds all values: 0 to 1 if it can, else round numbers; if `tight`, not much wider than needed."""
     known = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(known), max(known)
     if not tight and low >= 0 and (0.5 < high <= 1 or high == 0):
@@ -124,29 +205,19 @@ def _tick(x: float, bottom: float, value: float) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str, full: str = "") -> str:
-    """A text at a place; `full` is what one sees who points at it."""
+    """A text at a place; a pointer over it shows `full`."""
     hint = f"<title>{html.escape(full)}</title>" if full and full != text else ""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(text)}{hint}</text>'
 
 
-def shortened(name: str, limit: int = 26) -> str:
-    """A name on one line that is not too long."""
-    flat = " ".join(name.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
-
-
-def svg(wide: float, tall: float, title: str, marks: Iterable[str]) -> str:
-    """A picture of its marks, which keeps its shape on narrow screens."""
-    return (
-        f'<svg viewBox="0 0 {wide} {tall:.0f}" width="{wide}" role="img" aria-label="{html.escape(title)}">'
-        f"{''.join(marks)}</svg>"
-    )
+def _figure(title: str, description: str, tall: float, marks: Iterable[str], wide: float = WIDTH) -> Figure:
+    return Figure(title, description, wide, tall, "".join(marks))
 
 
 # Values as they came
 
-Point = tuple[int, float | None]
-"""How many tasks, or whatever else is counted, and the value by then; None where there is none."""
+Point: TypeAlias = tuple[int, float | None]
+"""A number of tasks, runs or steps, and the value by then; None where there is none."""
 
 LEFT, RIGHT, TALL = 52, 170, 220
 """Of a chart: room for the numbers on the left and the names on the right; its height."""
@@ -154,45 +225,51 @@ LEFT, RIGHT, TALL = 52, 170, 220
 TEN = math.log(10)
 
 FINE = 600
-"""More points than that are not told apart at this width."""
+"""More points than that cannot be told apart at this width."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a chart: what it is called, where it goes, and what it is."""
+class Series:
+    """A line of a chart: its name, its points, and what it is."""
 
     name: str
     points: Sequence[Point]
     kind: Literal["path", "bound", "limit"]
-    """What is watched; where it ends in favour of the candidate, or for what else; where it ends against it."""
+    """What is watched; where it ends in favour of the candidate, or another bound; where it ends against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """How a chart is drawn: `over` what, whether its values are `logs`, and whether the scale includes `zero`."""
+
+    over: str = "tasks"
+    logs: bool = False
+    zero: bool = True
+
+
+PLAIN = Axes()
 
 
 def chart(
-    lines: Sequence[Line],
-    title: str,
-    *,
-    band: Sequence[tuple[int, float, float]] = (),
-    logs: bool = False,
-    zero: bool = True,
-    over: str = "tasks",
-) -> str:
-    """Values `over` tasks, with a `band` around them. Values that are `logs` are told as what they are the logs of."""
+    lines: Sequence[Series], title: str, axes: Axes = PLAIN, band: Sequence[tuple[int, float, float]] = ()
+) -> Figure | None:
+    """Values over tasks, with a `band` around them. Logs are labelled with what they are the logs of."""
     seen = [y for line in lines for _, y in line.points if y is not None]
-    tasks = max((n for line in lines for n, _ in line.points), default=0)
-    if not seen or not tasks:
-        return ""
-    values = [*seen, *(bound for _, *bounds in band for bound in bounds), *([0.0] if zero else [])]
-    marks, (low, high) = _axis(values, logs)
+    last = max((n for line in lines for n, _ in line.points), default=0)
+    if not seen or not last:
+        return None
+    values = [*seen, *(bound for _, *bounds in band for bound in bounds), *([0.0] if axes.zero else [])]
+    marks, (low, high) = _axis(values, axes.logs)
     right = WIDTH - RIGHT
 
     def at(n: float, value: float) -> tuple[float, float]:
-        return LEFT + n / tasks * (right - LEFT), 8 + (high - value) / (high - low) * (TALL - 16)
+        return LEFT + n / last * (right - LEFT), 8 + (high - value) / (high - low) * (TALL - 16)
 
-    drawn = [f'<g class="grid">{"".join(_level(at(0, value)[1], right, told) for value, told in marks)}</g>']
-    drawn += [label(at(n, 0)[0], TALL + 10, f"{n:g}", "tick") for n in _counts(tasks)]
-    drawn.append(label(right, TALL + 10, f"{tasks:,} {over}", "tick"))
-    if zero and low < 0 < high:
-        drawn.append(f'<path class="zero" d="{_path([at(0, 0.0), at(tasks, 0.0)])}"/>')
+    drawn = [f'<g class="grid">{"".join(_level(at(0, value)[1], right, text) for value, text in marks)}</g>']
+    drawn += [label(at(n, 0)[0], TALL + 10, f"{n:g}", "tick") for n in _counts(last)]
+    drawn.append(label(right, TALL + 10, f"{last:,} {axes.over}", "tick"))
+    if axes.zero and low < 0 < high:
+        drawn.append(f'<path class="zero" d="{_path([at(0, 0.0), at(last, 0.0)])}"/>')
     if band:
         edge = [at(n, upper) for n, _, upper in band] + [at(n, lower) for n, lower, _ in reversed(band)]
         drawn.append(f'<path class="band" d="{_path(edge)}Z"/>')
@@ -200,36 +277,53 @@ def chart(
     for line in lines:
         points = _thinned(line.points)
         drawn.append(f'<path class="line {line.kind}" d="{"".join(_pieces(points, at))}"/>')
-        last = next(((n, y) for n, y in reversed(points) if y is not None), None)
-        if last:
-            x, y = at(*last)
+        if end := _last(points):
+            x, y = at(*end)
             if line.kind == "path":
                 drawn.append(f'<circle class="s1" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>')
             names.append((y, line.name))
     drawn += [label(right + 12, y, name, "name") for y, name in _apart(names)]
-    return svg(WIDTH, TALL + 22, title, drawn)
+    words = "; ".join(filter(None, (_course(line, axes) for line in lines)))
+    return _figure(title, words, TALL + 22, drawn)
+
+
+def _course(line: Series, axes: Axes) -> str:
+    """Where a line begins and ends, in words."""
+    ends = _last(line.points[::-1]), _last(line.points)
+    if not ends[0] or not ends[1]:
+        return ""
+    (first, start), (last, end) = ((n, _power(y / TEN) if axes.logs else number(y)) for n, y in (ends[0], ends[1]))
+    return f"{line.name}: {start} at {first:,}, {end} at {last:,} {axes.over}"
+
+
+def _power(power: float) -> str:
+    return f"{10.0**power:.3g}" if abs(power) < 300 else f"1e{power:.0f}"
+
+
+def _last(points: Sequence[Point]) -> tuple[int, float] | None:
+    return next(((n, y) for n, y in reversed(points) if y is not None), None)
 
 
 def _axis(values: Sequence[float], logs: bool) -> tuple[list[tuple[float, str]], tuple[float, float]]:
-    """Where to put numbers and which, and the range of all."""
+    """The places of the labels and their texts, and the range of all."""
     if not logs:
         low, high = scale(values)
         return [(value, f"{value:.4g}") for value in ticks(low, high)], (low, high)
     first, last = math.floor(min(values) / TEN), math.ceil(max(values) / TEN)
     step = max(1, math.ceil((last - first) / 6))
     powers = range(first, max(last, first + 1) + step, step)
-    told = [f"{10.0**power:g}" if abs(power) <= 4 else f"1e{power}" for power in powers]
-    return [(power * TEN, each) for power, each in zip(powers, told, strict=True)], (first * TEN, powers[-1] * TEN)
+    texts = [f"{10.0**power:g}" if abs(power) <= 4 else f"1e{power}" for power in powers]
+    return [(power * TEN, each) for power, each in zip(powers, texts, strict=True)], (first * TEN, powers[-1] * TEN)
 
 
-def _counts(tasks: int) -> list[float]:
+def _counts(last: int) -> list[float]:
     """Round numbers of tasks, none near the last one."""
-    _, high = scale([0.0, float(tasks)])
-    return [n for n in ticks(0.0, high) if n == int(n) and n < 0.9 * tasks]
+    _, high = scale([0.0, float(last)])
+    return [n for n in ticks(0.0, high) if n == int(n) and n < 0.85 * last]
 
 
-def _level(y: float, right: float, told: str) -> str:
-    return f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>' + label(LEFT - 8, y, told, "tick last")
+def _level(y: float, right: float, text: str) -> str:
+    return f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>' + label(LEFT - 8, y, text, "tick last")
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
@@ -256,26 +350,55 @@ def _apart(names: Iterable[tuple[float, str]], room: float = 15) -> list[tuple[f
     return placed
 
 
+# Outcomes in order
+
+OUTCOMES = {"+": "better", "=": "same", "-": "worse"}
+
+
+def strip(outcomes: str, title: str) -> Figure | None:
+    """Wins, ties and losses in order, row by row: triangles that point up, dots, and triangles that point down."""
+    if not outcomes:
+        return None
+    size = 15.2 if len(outcomes) <= 500 else 7.6
+    in_row = int(WIDTH / size)
+    shapes: dict[str, list[str]] = {"+": [], "=": [], "-": []}
+    r = 0.4 * size
+    for place, sign in enumerate(outcomes):
+        x, y = (place % in_row + 0.5) * size, (place // in_row + 0.5) * size * 1.25
+        if sign == "=":
+            shapes[sign].append(f"M{x:.1f} {y:.1f}h0")
+        else:
+            base, tip = (y + r, -2 * r) if sign == "+" else (y - r, 2 * r)
+            shapes[sign].append(f"M{x - r:.1f} {base:.1f}h{2 * r:.1f}l{-r:.1f} {tip:.1f}z")
+    drawn = [f'<path class="{OUTCOMES[sign]}" d="{"".join(paths)}"/>' for sign, paths in shapes.items() if paths]
+    words = ", ".join(f"{outcomes.count(sign):,} {word}" for sign, word in OUTCOMES.items())
+    return _figure(title, words, -(-len(outcomes) // in_row) * size * 1.25, drawn)
+
+
 # Several measures at once
 
 
+NAMED = 12
+"""Of more points than that only those on the front have their names beside them."""
+
+
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """Something in a plane: where it is as far as that is known, and whether it is worth a look."""
+class ScatterPoint:
+    """Something in a plane: its name, its interval on each axis, and whether it is on the front."""
 
     name: str
     x: Interval
     y: Interval
-    lit: bool
+    on_front: bool
 
 
-def scatter(spots: Iterable[Spot], x_name: str, y_name: str, title: str) -> str:
-    """Means with crosses for their intervals. What is not lit is a hollow square in grey."""
-    spots = [spot for spot in spots if math.isfinite(spot.x.mean) and math.isfinite(spot.y.mean)]
-    if not spots:
-        return ""
+def scatter(points: Iterable[ScatterPoint], x_name: str, y_name: str, title: str) -> Figure | None:
+    """Means with crosses for their intervals. A point that is not on the front is a hollow square in grey."""
+    points = [point for point in points if math.isfinite(point.x.mean) and math.isfinite(point.y.mean)]
+    if not points:
+        return None
     (left, right), (low, high) = (
-        scale(_bounds(each), tight=True) for each in ([s.x for s in spots], [s.y for s in spots])
+        scale(_bounds(each), tight=True) for each in ([p.x for p in points], [p.y for p in points])
     )
     end, foot = WIDTH - 20, 320
 
@@ -291,58 +414,46 @@ def scatter(spots: Iterable[Spot], x_name: str, y_name: str, title: str) -> str:
         drawn.append(label(x(value), foot + 12, f"{value:.4g}", "tick"))
     drawn.append("</g>" + label(4, 12, y_name, "name") + label(end, foot + 32, x_name, "label"))
     names: list[tuple[float, float]] = []
-    for spot in sorted(spots, key=lambda spot: (spot.lit, y(spot.y.mean))):
-        across, down = x(spot.x.mean), y(spot.y.mean)
-        drawn.append(_cross(spot, x, y))
-        if spot.lit:
+    words = []
+    for point in sorted(points, key=lambda point: (point.on_front, y(point.y.mean))):
+        across, down = x(point.x.mean), y(point.y.mean)
+        drawn.append(_cross(point, x, y))
+        if point.on_front:
             drawn.append(f'<circle class="s1" cx="{across:.1f}" cy="{down:.1f}" r="5.5"/>')
         else:
             drawn.append(f'<rect class="dim" x="{across - 5:.1f}" y="{down - 5:.1f}" width="10" height="10"/>')
-        place = _free(across, down - 12, names)
-        names.append(place)
-        past = across > 0.7 * WIDTH
-        kind = ("label" if past else "name") + ("" if spot.lit else " faint")
-        drawn.append(label(across + (-9 if past else 9), place[1], shortened(spot.name), kind, spot.name))
-    return svg(WIDTH, foot + 44, title, drawn)
+        if point.on_front or len(points) <= NAMED:
+            height = _free(across, down, names)
+            names.append((across, height))
+            past = across > 0.7 * WIDTH
+            kind = ("label" if past else "name") + ("" if point.on_front else " faint")
+            drawn.append(label(across + (-9 if past else 9), height, shortened(point.name), kind, point.name))
+        front = "on the front" if point.on_front else "not on the front"
+        words.append(f"{shortened(point.name)}: {number(point.x.mean)}, {number(point.y.mean)}, {front}")
+    return _figure(title, f"{x_name}; {y_name}. {'; '.join(words)}", foot + 44, drawn)
 
 
 def _bounds(intervals: Iterable[Interval]) -> list[float]:
     return [bound for each in intervals for bound in (each.low, each.mean, each.high)]
 
 
-def _cross(spot: Spot, x: Callable[[float], float], y: Callable[[float], float]) -> str:
-    """The intervals through a spot, where they are known."""
-    kind = "cross" if spot.lit else "cross dim"
-    across, down = x(spot.x.mean), y(spot.y.mean)
+def _cross(point: ScatterPoint, x: Callable[[float], float], y: Callable[[float], float]) -> str:
+    """The intervals through a point, where they are known."""
+    kind = "cross" if point.on_front else "cross dim"
+    across, down = x(point.x.mean), y(point.y.mean)
     places = []
-    if math.isfinite(spot.x.low) and math.isfinite(spot.x.high):
-        places.append([(x(spot.x.low), down), (x(spot.x.high), down)])
-    if math.isfinite(spot.y.low) and math.isfinite(spot.y.high):
-        places.append([(across, y(spot.y.low)), (across, y(spot.y.high))])
+    if math.isfinite(point.x.low) and math.isfinite(point.x.high):
+        places.append([(x(point.x.low), down), (x(point.x.high), down)])
+    if math.isfinite(point.y.low) and math.isfinite(point.y.high):
+        places.append([(across, y(point.y.low)), (across, y(point.y.high))])
     return "".join(f'<path class="{kind}" d="{_path(ends)}"/>' for ends in places)
 
 
-def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The nearest place for a name, upwards, that no other name has."""
-    while any(abs(x - other) < 150 and abs(y - above) < 15 for other, above in taken):
-        y -= 5
-    return x, y
-
-
-STYLE = """
-path.line,path.cross,path.zero{fill:none}path.line{stroke-width:2;stroke:var(--s1)}
-path.bound,path.limit{stroke:var(--soft);stroke-width:1.5}path.bound{stroke-dasharray:7 4}
-path.limit{stroke-dasharray:2 4}
-path.zero{stroke:var(--soft);stroke-width:1}.band{fill:var(--s1);opacity:.16}
-path.cross{stroke:var(--s1);stroke-width:2;opacity:.7}path.dim{stroke:var(--soft);stroke-dasharray:4 3;opacity:.6}
-rect.dim{fill:var(--card);stroke:var(--soft);stroke-width:1.5}svg .faint{fill:var(--soft)}
-.grid line{stroke-width:1}.name{font-size:12px}rect.whole{fill:var(--line)}
-.answer{font-size:1.15rem;margin:.25rem 0 .75rem}
-.badge{display:inline-block;border:1.5px solid;border-radius:999px;padding:.1rem .8rem;font-weight:600}
-.badge.good{color:var(--s1)}.badge.bad{color:var(--s2)}.badge.open{color:var(--soft)}
-.key{display:inline-flex;gap:1.2rem;flex-wrap:wrap;color:var(--soft);font-size:.87rem;margin:0 0 .5rem}
-b.up{color:var(--s1)}b.down{color:var(--s2)}
-.tiles div{align-content:start}.tiles b{font-size:1.35rem}figcaption small{font-weight:400}
-.figures td:nth-child(2){white-space:nowrap}.figures td:first-child{max-width:14rem;white-space:normal}
-"""
-"""What charts and scatters, and the pages they stand in, need besides the style of every page."""
+def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
+    """The height for a name nearest to its point, above it or below, that no other name covers."""
+    heights = (height for step in count_up(0, 5) for height in (y - 12 - step, y + 14 + step))
+    return next(
+        height
+        for height in heights
+        if not any(abs(x - other) < 150 and abs(height - near) < 15 for other, near in taken)
+    )

@@ -1,18 +1,67 @@
-"""Runs as documents for people and programs: JSON, Markdown and a web page of its own."""
+"""The report of a run: JSON, Markdown, a web page and a PDF."""
 
 from __future__ import annotations
 
-import html
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from seedbed import documents
+from seedbed.playbooks.library import names_of
+from seedbed.reports import formats, markdown, page, pdf
+from seedbed.reports.numbers import TableRow, counted
+from seedbed.reports.page import Badge, Fold, PagePart, Prose, ReportPage, Table, Tile, Verbatim, section
+from seedbed.reports.pdf import PdfReport
 from seedbed.runs.run import Child, Failure, Run, Turn
 from seedbed.storage.store import Json, Query, Store, canonical, short
 
 COSTS = ("model", "turns", "tokens", "US$", "seconds", "waited")
 CHILDREN = ("run", "opened by", "status", "tokens", "US$", "outcome")
 ROUTING = ("step", "model", "chance", "because", "considered")
+CALLS = ("tool", "arguments", "result")
+DECISIONS = ("point", "action", "because")
+
+BADGES = {
+    "completed": Badge("good", "✓ completed"),
+    "running": Badge("open", "… running"),
+    "cost_limited": Badge("bad", "✗ stopped by its cost limit"),
+    "failed": Badge("bad", "✗ failed"),
+}
+
+LONGEST_WORD = 40
+LONGEST_IN_CELL = 16
+"""Longer words, such as addresses, may be broken on paper: beyond the edge they would be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run, how its models were chosen where nobody named one, and the name of its playbook if it has one."""
+
+    run: Run
+    routing: Sequence[Json] = ()
+    playbook: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"Run of {self.playbook}" if self.playbook else f"Run {self.run.id[:10]}"
+
+    @property
+    def about(self) -> str:
+        run = self.run
+        started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.status}"
+        return f"Run {run.id[:10]}, playbook {short(run.playbook)}, {started}"
+
+
+def export(run: Run, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+    """A run as json, md, html or pdf, or in a file that ends so. Its store knows how its models were chosen, and the
+    name of its playbook."""
+    view = RunView(run) if store is None else view_of(store, run)
+    return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html, "pdf": _pdf}, to)
+
+
+def view_of(store: Store, run: Run) -> RunView:
+    return RunView(run, routings(store, run.id), names_of(store).get(run.playbook, ""))
 
 
 def routings(store: Store, run: str) -> list[Json]:
@@ -20,61 +69,82 @@ def routings(store: Store, run: str) -> list[Json]:
     return [fact.body for fact in store.facts(Query(kind="routing", subject=run))]
 
 
-def to_document(run: Run, routing: Sequence[Json] = ()) -> Json:
-    """Everything about a run as JSON can hold it; `routing` is what `routings` gives."""
-    return {**asdict(run), "started": run.started.isoformat(), "routing": list(routing)}
+def to_document(view: RunView) -> Json:
+    """A whole run as JSON can hold it."""
+    return {**asdict(view.run), "started": view.run.started.isoformat(), "routing": list(view.routing)}
 
 
-def to_json(run: Run, routing: Sequence[Json] = ()) -> str:
-    return json.dumps(to_document(run, routing), ensure_ascii=False, indent=2) + "\n"
+def to_json(view: RunView) -> str:
+    return documents.to_json(formats.finite(to_document(view)))
 
 
-def to_markdown(run: Run, routing: Sequence[Json] = ()) -> str:
-    """A run to read: the task, every turn, the outcome, what it cost by model, and how models were chosen."""
-    parts = [f"# Run {run.id[:10]}", _told(run)]
-    parts += [f"## {_title(turn)}\n\n{_quoted(turn)}{turn.text.strip() or '*nothing*'}" for turn in run.turns]
-    if run.calls:
-        rows = [(each.tool, canonical(each.arguments), each.error or canonical(each.result)) for each in run.calls]
-        parts.append("## Tools\n\n" + _table(("tool", "asked", "answered"), rows))
-    if run.decisions:
-        rows = [(each.point, each.action, each.because) for each in run.decisions]
-        parts.append("## Decisions\n\n" + _table(("point", "action", "because"), rows))
-    if run.children:
-        parts.append("## Runs it opened\n\n" + _table(CHILDREN, children(run)))
-    parts.append(f"## Outcome\n\n{outcome(run)}")
-    parts.append("## Costs\n\n" + _table(COSTS, costs(run)))
-    if routing:
-        parts.append("## Routing\n\n" + _table(ROUTING, choices(routing)))
-    return "\n\n".join(parts) + "\n"
+def to_markdown(view: RunView) -> str:
+    return markdown.to_markdown(page_of(view))
 
 
-def to_html(run: Run, routing: Sequence[Json] = ()) -> str:
-    """The same as one page that asks nothing of anybody: no script, no font, no picture from elsewhere."""
-    turns = "".join(
-        f"<section><h2>{_safe(_title(turn))}</h2>{_notices(turn)}<details><summary>asked</summary>"
-        + "".join(f"<p><b>{_safe(who)}</b></p><pre>{_safe(text)}</pre>" for who, text in turn.messages)
-        + f"</details><pre class=said>{_safe(turn.text)}</pre></section>"
-        for turn in run.turns
-    )
-    opened = f"<h2>Runs it opened</h2>{_grid(CHILDREN, children(run), 'words')}" if run.children else ""
-    chosen = f"<h2>Routing</h2>{_grid(ROUTING, choices(routing), 'words')}" if routing else ""
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Run {run.id[:10]}</title><style>{_STYLE}</style>"
-        f"<h1>Run {run.id[:10]}</h1><pre>{_safe(_told(run))}</pre>{turns}{opened}"
-        f"<section><h2>Outcome</h2><pre class=said>{_safe(outcome(run))}</pre></section>"
-        f"<h2>Costs</h2>{_grid(COSTS, costs(run), 'numbers')}{chosen}</html>\n"
+def to_html(view: RunView) -> str:
+    return page.to_html(page_of(view))
+
+
+def page_of(view: RunView) -> ReportPage:
+    """The outcome first, then the task, every turn, and what it cost."""
+    run = view.run
+    seconds = f"{run.latency_seconds:.2f} s"
+    return ReportPage(
+        title=view.title,
+        subtitle=view.about,
+        badge=BADGES[run.status],
+        tiles=[
+            Tile("turns", f"{len(run.turns):,}", counted(len(run.calls), "tool call")),
+            Tile("tokens", f"{run.tokens:,}", "with the runs that it opened"),
+            Tile("cost", f"${run.cost_usd:.4f}", "with what failed"),
+            Tile("latency", seconds, "of the models"),
+        ],
+        parts=[
+            *section("Outcome", Verbatim(outcome(run) or "nothing")),
+            *section("Task", *_task(run)),
+            *(part for turn in run.turns for part in _turn(turn)),
+            *_table("Tools", CALLS, calls(run)),
+            *_table("Decisions", DECISIONS, decisions(run)),
+            *_table("Runs it opened", CHILDREN, children(run)),
+            *section("Costs", Table(COSTS, costs(run), numbers=True)),
+            *_table("Routing", ROUTING, choices(view.routing)),
+        ],
     )
 
 
-FORMATS: Mapping[str, Callable[[Run, Sequence[Json]], str]] = {
-    "json": to_json,
-    "markdown": to_markdown,
-    "html": to_html,
-}
+def _task(run: Run) -> list[PagePart]:
+    rows = [(name, _text(value)) for name, value in run.inputs.items()]
+    return [Table(("input", "value"), rows)] if rows else [Prose("No inputs.")]
 
 
-def costs(run: Run) -> list[tuple[str, ...]]:
-    """What each model did and took, the dearest first, then what got no answer and the runs it opened, and the sum."""
+def _turn(turn: Turn) -> list[PagePart]:
+    messages: list[PagePart] = []
+    for speaker, text in turn.messages:
+        messages += [Prose(speaker), Verbatim(text, "text")]
+    heading = f"{turn.step or turn.role} · {turn.role} · {turn.model}"
+    prompt = [Fold("Prompt", messages)] if messages else []
+    answer = Verbatim(turn.text) if turn.text.strip() else Prose("No text.")
+    return [*section(heading, *map(Prose, turn.notices), answer, *prompt)]
+
+
+def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:
+    return [*section(heading, Table(heads, rows))] if rows else []
+
+
+# Rows of tables
+
+
+def calls(run: Run) -> list[TableRow]:
+    return [(each.tool, canonical(each.arguments), each.error or canonical(each.result)) for each in run.calls]
+
+
+def decisions(run: Run) -> list[TableRow]:
+    return [(each.point, each.action, each.because) for each in run.decisions]
+
+
+def costs(run: Run) -> list[TableRow]:
+    """What each model did and cost, the most expensive first, then failed turns and opened runs, and the sum."""
     by_model: dict[str, list[Turn]] = {}
     for turn in run.turns:
         by_model.setdefault(turn.model, []).append(turn)
@@ -93,22 +163,22 @@ def _sums(used: Sequence[Child] | Sequence[Failure]) -> tuple[int, float]:
     return sum(each.tokens for each in used), sum(each.cost_usd for each in used)
 
 
-def _cost(name: str, turns: Sequence[Turn], tokens: int = 0, usd: float = 0.0) -> tuple[str, ...]:
+def _cost(name: str, turns: Sequence[Turn], tokens: int = 0, usd: float = 0.0) -> TableRow:
     tokens += sum(turn.tokens for turn in turns)
     usd += sum(turn.cost_usd for turn in turns)
     seconds, waited = (sum(getattr(turn, field) for turn in turns) for field in ("latency_seconds", "waited_seconds"))
     return (name, str(len(turns)), f"{tokens:,}", f"{usd:.4f}", f"{seconds:.2f}", f"{waited:.2f}")
 
 
-def children(run: Run) -> list[tuple[str, ...]]:
-    """The runs that this one opened, with how they ended and what they took."""
+def children(run: Run) -> list[TableRow]:
+    """The runs that this one opened, how they ended and what they cost."""
     return [
         (each.run[:10], each.step, each.status, f"{each.tokens:,}", f"{each.cost_usd:.4f}", outcome(each))
         for each in run.children
     ]
 
 
-def choices(routing: Iterable[Json]) -> list[tuple[str, ...]]:
+def choices(routing: Iterable[Json]) -> list[TableRow]:
     """Each choice of a model: for which step, with which chance, why, and what became of the others."""
     return [
         (each["step"], each["model"], f"{each['propensity']:.0%}", each["because"], _considered(each))
@@ -126,58 +196,94 @@ def _expected(other: Json) -> str:
     return f"{quality}chance {other['chance']:.0%}"
 
 
-def _told(run: Run) -> str:
-    inputs = "\n".join(f"- {name}: {value}" for name, value in run.inputs.items()) or "- nothing"
-    return (
-        f"Playbook {short(run.playbook)}, seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, "
-        f"{run.status}.\n\n{inputs}"
-    )
-
-
 def outcome(run: Run | Child) -> str:
-    """What came of a run: its output as text, or what went wrong."""
-    if run.error:
-        return run.error
-    return run.output if isinstance(run.output, str) else canonical(run.output)
+    """The output of a run as text, or its error."""
+    return run.error or _text(run.output)
 
 
-def _title(turn: Turn) -> str:
-    return f"{turn.step or turn.role} · {turn.role} · {turn.model}"
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else canonical(value)
 
 
-def _quoted(turn: Turn) -> str:
-    return "".join(f"> {notice}\n\n" for notice in turn.notices)
+# PDF
 
 
-def _notices(turn: Turn) -> str:
-    return "".join(f"<p class=notice>{_safe(notice)}</p>" for notice in turn.notices)
+def _pdf(view: RunView) -> bytes:
+    return to_pdf(view).pdf
 
 
-def _grid(heads: Iterable[str], rows: Iterable[Iterable[str]], kind: str) -> str:
-    top = "".join(f"<th>{_safe(name)}</th>" for name in heads)
-    lines = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table class={kind}><tr>{top}</tr>{lines}</table>"
+def to_pdf(view: RunView) -> PdfReport:
+    """A run on paper. Raises SettingsError where typst is missing."""
+    run = view.run
+    tables = [
+        _paper_table("Tools", CALLS, calls(run), (0, 1, 1), before=True),
+        _paper_table("Decisions", DECISIONS, decisions(run), (1, 1, 2), before=True),
+        _paper_table("Runs it opened", CHILDREN, children(run), (0, 1, 0, 0, 0, 3), (3, 4), before=True),
+        _paper_table("Costs", COSTS, costs(run), (1, 0, 0, 0, 0, 0), (1, 2, 3, 4, 5)),
+        _paper_table("Routing", ROUTING, choices(view.routing), (2, 2, 0, 4, 4), (2,)),
+    ]
+    document = {
+        "title": view.title,
+        "about": f"{view.about}: {run.tokens:,} tokens, US$ {run.cost_usd:.4f}, {run.latency_seconds:.2f} s",
+        "task": [{"name": name, "value": _paragraphs(_text(value))} for name, value in run.inputs.items()],
+        "turns": [_paper_turn(turn) for turn in run.turns],
+        "outcome": _paragraphs(outcome(run)),
+        "failed": bool(run.error),
+        "tables": [table for table in tables if table["rows"]],
+    }
+    return pdf.typeset("run.typ", document, run.started)
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    names = list(heads)
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+def _paper_turn(turn: Turn) -> Json:
+    return {
+        "step": _breakable(turn.step or turn.role, LONGEST_WORD),
+        "speaker": _breakable(f"{turn.role} · {turn.model}", LONGEST_WORD),
+        "spent": f"{turn.tokens:,} tokens, US$ {turn.cost_usd:.4f}, {turn.latency_seconds:.2f} s",
+        "notices": [_breakable(notice, LONGEST_WORD) for notice in turn.notices],
+        "text": _paragraphs(turn.text),
+    }
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+def _paper_table(
+    name: str,
+    heads: Sequence[str],
+    rows: Iterable[TableRow],
+    widths: Sequence[int],
+    numbers: Sequence[int] = (),
+    *,
+    before: bool = False,
+) -> Json:
+    """A table for the template: `widths` are shares of the page, 0 as wide as needed; `before` the outcome or after."""
+    broken = [[_breakable(" ".join(cell.split()), LONGEST_IN_CELL) for cell in row] for row in rows]
+    return {
+        "name": name,
+        "heads": list(heads),
+        "rows": broken,
+        "widths": list(widths),
+        "numbers": list(numbers),
+        "before": before,
+    }
 
 
-def _safe(text: str) -> str:
-    return html.escape(text)
+def _paragraphs(text: str) -> list[Json]:
+    """Paragraphs of lines; what stands between fences is code."""
+    parts: list[Json] = []
+    for place, piece in enumerate(re.split(r"^```[\w+-]*[ \t]*$\n?", text, flags=re.MULTILINE)):
+        if place % 2:
+            parts.append({"code": True, "lines": _lines(piece.rstrip("\n"))})
+        else:
+            paragraphs = (each for each in re.split(r"\n\s*\n", piece.strip("\n")) if each.strip())
+            parts += [{"code": False, "lines": _lines(each)} for each in paragraphs]
+    return parts
 
 
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222}"
-    "pre{white-space:pre-wrap;font:inherit;background:#f6f6f4;padding:.6rem .8rem;border-radius:6px}"
-    "pre.said{background:#eef6ee;border-left:4px solid #2e7d32}.notice{color:#8a4b00}"
-    "td,th{padding:.2rem .8rem;text-align:left;vertical-align:top}"
-    ".numbers td:not(:first-child),.numbers th:not(:first-child){text-align:right}"
-    "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#222}pre.said{background:#1d2a1e}}"
-)
+def _lines(text: str) -> list[str]:
+    return [_breakable(re.sub("^ +", _indent, line), LONGEST_WORD) for line in text.expandtabs(4).splitlines()]
+
+
+def _indent(spaces: re.Match[str]) -> str:
+    return "\u00a0" * len(spaces[0])
+
+
+def _breakable(text: str, longest: int) -> str:
+    return re.sub(rf"\S{{{longest + 1},}}", lambda word: re.sub(".{8}", "\\g<0>\u200b", word[0]), text)

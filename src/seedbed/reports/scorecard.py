@@ -1,45 +1,95 @@
-"""Scorecards as documents for people and programs: JSON, Markdown and CSV."""
+"""Scorecards as reports: JSON, CSV, Markdown and a web page."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
-import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from seedbed.evaluation.scorecard import ROW, Item, Scorecard, interval_document
+from seedbed.experiments.front import Front
+from seedbed.reports import formats, front, markdown, page
+from seedbed.reports.numbers import TableRow, counted, interval_texts, number
+from seedbed.reports.page import (
+    Bullets,
+    Fold,
+    PagePart,
+    Picture,
+    Prose,
+    ReportPage,
+    SideBySide,
+    Table,
+    Tile,
+    picture,
+    section,
+)
+from seedbed.reports.plots import ForestRow, forest, histogram
 from seedbed.storage.store import Digest, Json, canonical, short
 
-if TYPE_CHECKING:
-    from seedbed.stats.estimates import Interval
+NO_CLAIM = (
+    "Intervals side by side do not say which playbook is better. To find out, run: seedbed compare A B --on DATASET"
+)
+SCORES = ("playbook", "metric", "mean", "95 % interval", "tasks", "not scored", "US$", "p50 s", "p95 s", "p99 s")
+WORST = ("task", "score", "answer", "expected", "why", "run")
+NOT_SCORED = ("metric", "why", "cells")
+KINDS = {"tag": "tag", "source": "source", "expected": "expected answer"}
 
-NO_CLAIM = "Intervals side by side do not say which is better: `seedbed compare A B --on DATASET` does."
+SHOWN = 20
+"""So many of the worst tasks are listed."""
+
+IN_FIGURE = 40
+"""So many rows of a part have a line in its figure; its table has all."""
+
+LONGEST = 600
+"""The most characters of an answer in a table."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The scorecards of some playbooks over the same tasks, each under what its playbook is called."""
+    """The scorecards of some playbooks over the same tasks, each under the name of its playbook; with their front, if
+    somebody asked for it."""
 
     cards: Mapping[str, Scorecard]
     dataset: Digest = ""
-    title: str = "Scorecard"
+    title: str = ""
     notes: tuple[str, ...] = ()
+    front: Front | None = None
 
     @property
     def metrics(self) -> list[str]:
         return list(dict.fromkeys(metric for card in self.cards.values() for metric in card.metrics))
 
+    @property
+    def heading(self) -> str:
+        names = ", ".join(self.cards)
+        return self.title or (f"Scorecard of {names}" if len(self.cards) == 1 else f"Scorecards of {names}")
 
-# JSON
+    @property
+    def about(self) -> str:
+        """What the names stand for."""
+        named = [f"{name}: {short(card.playbook)}" for name, card in self.cards.items()]
+        return ", ".join([*named, *([f"dataset: {short(self.dataset)}"] if self.dataset else [])])
+
+
+def export(card: Scorecard, to: str | Path, name: str = "") -> str | bytes | Path:
+    """One scorecard as json, csv, md or html, or in a file that ends so."""
+    return export_report(Report({name or short(card.playbook): card}), to)
+
+
+def export_report(report: Report, to: str | Path) -> str | bytes | Path:
+    """Several scorecards, in the same formats."""
+    return formats.export(report, {"json": to_json, "csv": to_csv, "md": to_markdown, "html": to_html}, to)
+
+
+# JSON and CSV
 
 
 def card_document(card: Scorecard, dataset: Digest = "", name: str = "") -> Json:
-    """All about a scorecard as JSON can hold it. The numbers at the top are those of its own metric."""
+    """A whole scorecard as JSON can hold it. The numbers at the top are those of its own metric."""
     return {
         "playbook": card.playbook,
         "name": name or short(card.playbook),
@@ -76,16 +126,14 @@ def _item_document(item: Item) -> Json:
 
 
 def to_document(report: Report) -> Json:
-    """The document of the one scorecard, or those of several."""
+    """The document of the one scorecard, or those of several, with their front if there is one."""
     cards = [card_document(card, report.dataset, name) for name, card in report.cards.items()]
-    return cards[0] if len(cards) == 1 else {"dataset": report.dataset, "cards": cards}
+    document = cards[0] if len(cards) == 1 else {"dataset": report.dataset, "cards": cards}
+    return {**document, "front": report.front.document()} if report.front else document
 
 
 def to_json(report: Report) -> str:
     return json.dumps(to_document(report), ensure_ascii=False, indent=2) + "\n"
-
-
-# CSV
 
 
 def to_csv(report: Report) -> str:
@@ -103,39 +151,112 @@ def _inert(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-# Markdown
+# Markdown and the web page
 
 
 def to_markdown(report: Report) -> str:
-    """A report to read: the scores of all playbooks side by side, then each by its parts and its worst answers."""
-    several = len(report.cards) > 1
-    parts = [f"# {report.title}", table(SCORES, scores(report))]
-    if report.notes:
-        parts.append("\n".join(f"- {inert(note)}" for note in report.notes))
-    if several:
-        parts.append(NO_CLAIM)
-    for name, card in report.cards.items():
-        if several:
-            parts.append(f"## {inert(name)}")
-        for kind, rows in strata(card):
-            parts.append(f"### By {kind}\n\n" + table((kind, *card.metrics, "tasks"), rows))
-        if rows := unscored(card):
-            parts.append("### Not scored\n\n" + table(("metric", "why", "cells"), rows))
-        if rows := worst(card):
-            parts.append(f"### Worst by {inert(card.metric)}\n\n" + table(WORST, rows))
-    return "\n\n".join(parts) + "\n"
+    return markdown.to_markdown(page_of(report))
 
 
-SCORES = ("playbook", "metric", "mean", "95 % interval", "tasks", "not scored", "US$", "p50 s", "p95 s", "p99 s")
-WORST = ("task", "score", "answered", "expected", "why", "run")
+def to_html(report: Report) -> str:
+    return page.to_html(page_of(report))
 
 
-def scores(report: Report) -> list[tuple[str, ...]]:
+def page_of(report: Report, *first: PagePart) -> ReportPage:
+    """The scores of all playbooks side by side, then each by its parts and with its worst answers; `first` comes before
+    all of that."""
+    notes = section("Notes", Bullets(report.notes)) if report.notes else []
+    parts: list[PagePart] = [*first, *notes, *section("Scores", *_scores(report))]
+    if report.front:
+        parts += front.sections(report.front)
+    for series, (name, card) in enumerate(report.cards.items()):
+        details = list(_details(card, series))
+        parts += [Fold(name, details)] if len(report.cards) > 1 else details
+    one = next(iter(report.cards.values())) if len(report.cards) == 1 else None
+    return ReportPage(
+        title=report.heading,
+        subtitle=report.about,
+        answer=_answer(one) if one else NO_CLAIM if report.cards else "There is no scorecard.",
+        tiles=_tiles(one) if one else (),
+        parts=parts,
+    )
+
+
+def _answer(card: Scorecard) -> str:
+    mean, reach = interval_texts(card.interval)
+    if not card.interval.n:
+        return f"No task has a score by {card.metric}."
+    sure = f"95 % interval {reach}" if reach else "too few tasks for an interval"
+    count = len(card.unscored)
+    missing = f" {counted(count, 'cell')} {'has' if count == 1 else 'have'} no score." if count else ""
+    return f"{card.metric} is {mean} ({sure}) on {counted(card.interval.n, 'task')}.{missing}"
+
+
+def _tiles(card: Scorecard) -> list[Tile]:
+    mean, reach = interval_texts(card.interval)
+    took = card.latency_seconds
+    seconds = "–" if took.p50 is None else f"{took.p50:.2f} s"
+    slow = "no runs" if took.p95 is None or took.p99 is None else f"p95 {took.p95:.2f} s, p99 {took.p99:.2f} s"
+    scored = "all scored" if not card.unscored else f"{counted(len(card.unscored), 'cell')} not scored"
+    return [
+        Tile(card.metric, mean, f"95 % interval {reach}" if reach else "too few for an interval"),
+        Tile("tasks", f"{card.interval.n:,}", scored),
+        Tile("cost", f"${card.worth_usd:.4f}", f"${card.cost_usd:.4f} paid now, {card.reused:,} cells reused"),
+        Tile("p50 latency", seconds, slow),
+    ]
+
+
+def _scores(report: Report) -> list[PagePart]:
+    parts: list[PagePart] = []
+    for metric in report.metrics:
+        rows: list[ForestRow] = [
+            (name, card.of(metric).interval, series)
+            for series, (name, card) in enumerate(report.cards.items())
+            if metric in card.metrics
+        ]
+        better = "lower is better" if any(metric in card.lower for card in report.cards.values()) else ""
+        parts += picture(metric, forest(rows, f"{metric} with 95 % intervals"), better)
+    return [*parts, Table(SCORES, scores(report), numbers=True)]
+
+
+def _details(card: Scorecard, series: int) -> Iterable[PagePart]:
+    for kind, rows in strata(card):
+        cards = card.strata[kind]
+        drawn: list[ForestRow] = [(name, part.interval, series) for name, part in list(cards.items())[:IN_FIGURE]]
+        table = Table((kind, *card.metrics, "tasks"), rows, numbers=True)
+        several = len(card.metrics) > 1
+        plot = picture(card.metric, forest(drawn, f"{card.metric} by {kind}"), "", None if several else table)
+        yield from section(f"By {KINDS[kind]}", *plot, *([table] if several else []))
+    if spreads := _spreads(card, series):
+        yield from section("Spread", SideBySide(spreads))
+    if rows := worst(card, SHOWN):
+        yield from section(f"Worst by {card.metric}", Table(WORST, rows))
+    if rows := unscored(card):
+        note = Prose("A cell without a score does not count as zero. The means leave it out.")
+        yield from section("Not scored", note, Table(NOT_SCORED, rows))
+
+
+def _spreads(card: Scorecard, series: int) -> list[Picture]:
+    pictures: list[Picture] = []
+    for metric in card.metrics:
+        values = list(card.of(metric).means.values())
+        pictures += picture(metric, histogram(values, f"{metric} of tasks", (), series), "tasks at each score")
+    took = card.latency_seconds
+    if took.p50 is not None and took.p95 is not None:
+        marks = (("p50", took.p50), ("p95", took.p95))
+        pictures += picture("latency", histogram(card.latencies, "latency", marks, series), "runs, in seconds")
+    costs = sorted(cell.cost_usd for cell in card.runs.values())
+    if any(costs):
+        pictures += picture("cost", histogram(costs, "cost", (), series), "runs, in US$")
+    return pictures
+
+
+def scores(report: Report) -> list[TableRow]:
     """A row for each playbook and metric."""
     return [_score(name, card, metric) for name, card in report.cards.items() for metric in card.metrics]
 
 
-def _score(name: str, card: Scorecard, metric: str) -> tuple[str, ...]:
+def _score(name: str, card: Scorecard, metric: str) -> TableRow:
     by, interval = card.of(metric), card.of(metric).interval
     took = card.latency_seconds
     seconds = ("–" if each is None else f"{each:.2f}" for each in (took.p50, took.p95, took.p99))
@@ -144,21 +265,7 @@ def _score(name: str, card: Scorecard, metric: str) -> tuple[str, ...]:
     return (name, metric, mean, reach or "–", *spent)
 
 
-def interval_texts(interval: Interval) -> tuple[str, str]:
-    """A mean and its range as people read them; the range is empty where nothing can be said."""
-    if not interval.n:
-        return "no score", ""
-    if math.isinf(interval.low):
-        return number(interval.mean), ""
-    return number(interval.mean), f"{number(interval.low)} to {number(interval.high)}"
-
-
-def number(value: float) -> str:
-    """Three digits after the point for scores; as many as matter for what is very small or large."""
-    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
-
-
-def strata(card: Scorecard) -> Iterable[tuple[str, list[tuple[str, ...]]]]:
+def strata(card: Scorecard) -> Iterable[tuple[str, list[TableRow]]]:
     """For each kind of part a row for each part: its name, its mean by each metric, its tasks."""
     for kind, parts in card.strata.items():
         yield kind, [(name, *_means(part, card.metrics), str(len(part.tasks))) for name, part in parts.items()]
@@ -170,33 +277,21 @@ def _means(part: Scorecard, metrics: Iterable[str]) -> Iterable[str]:
         yield f"{mean} ({reach})" if reach else mean
 
 
-def unscored(card: Scorecard) -> list[tuple[str, ...]]:
+def unscored(card: Scorecard) -> list[TableRow]:
     """Why cells have no score, by metric."""
     return [
         (metric, reason, str(count)) for metric in card.metrics for reason, count in card.of(metric).reasons.items()
     ]
 
 
-def worst(card: Scorecard, limit: int = 10) -> list[tuple[str, ...]]:
-    """The worst tasks with what was answered, what was expected, and the run to look at."""
-    rows: list[tuple[str, ...]] = []
+def worst(card: Scorecard, limit: int = 10) -> list[TableRow]:
+    """The worst tasks with their answer, the expected one, and the run to look at."""
+    rows: list[TableRow] = []
     for item in card.worst(limit):
         task = card.tasks.get(item.task)
         expected = "" if task is None or task.expected is None else task.expected
-        told = expected if isinstance(expected, str) else canonical(expected)
+        text = expected if isinstance(expected, str) else canonical(expected)
         run = f"seedbed runs show {item.cell.run[:10]}" if item.cell.run else ""
-        rows.append((item.task, number(item.value), item.cell.answer, told, item.cell.reason, run))
+        row = (item.task, number(item.value), item.cell.answer, text, item.cell.reason, run)
+        rows.append(tuple(f"{cell[:LONGEST]}…" if len(cell) > LONGEST else cell for cell in row))
     return rows
-
-
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    names = list(heads)
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(inert(cell) for cell in line)} |" for line in lines)
-
-
-def inert(text: str, limit: int = 200) -> str:
-    """A text that stays within its cell: on one line, not too long, and no markup."""
-    flat = " ".join(text.split())
-    cut = flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
-    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", html.escape(cut, quote=False))

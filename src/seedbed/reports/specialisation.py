@@ -1,64 +1,106 @@
-"""Specialised playbooks over all corpora, as tables, Markdown, CSV and a web page."""
+"""Specialised playbooks over all corpora, as JSON, CSV, Markdown and a web page."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from seedbed.reports import scorecard as written
-from seedbed.reports.scorecard import Report, inert, interval_texts, number, table
-
-if TYPE_CHECKING:
-    from seedbed.stats.estimates import Interval
+from pathlib import Path
 
 from seedbed.evaluation.specialisation import Across
+from seedbed.reports import formats, markdown, page, scorecard
+from seedbed.reports.numbers import TableRow, interval_texts, plus
+from seedbed.reports.page import PagePart, Prose, ReportPage, Table, section
+from seedbed.reports.scorecard import Report
+from seedbed.stats.estimates import Interval
 
 TITLE = "Across corpora"
-
-
+DIFFICULTY = ("base", "corpus", "mean", "95 % interval", "tasks")
 MEANING = (
-    "Gains are over the base on the same tasks; more is better. On its own corpus (*) a gain is the effect of"
-    " specialising, elsewhere what transfers. With many of them some look good by luck: `seedbed compare` proves one."
+    "Gains are over the base on the same tasks; more is better. On its own corpus (*) the gain is the effect of "
+    "specialising, on the others it is what transfers. Of many gains some look good by luck. To prove one, run: "
+    "seedbed compare"
 )
 
 
-def report_of(found: Across) -> Report:
+def export(across: Across, to: str | Path) -> str | bytes | Path:
+    """All of it as json, csv, md or html, or in a file that ends so."""
+    return formats.export(across, {"json": to_json, "csv": to_csv, "md": to_markdown, "html": to_html}, to)
+
+
+def report_of(across: Across) -> Report:
     """Each scorecard on its own."""
-    cards = {f"{name} on {corpus}": card for (name, corpus), card in found.cards.items()}
+    cards = {f"{name} on {corpus}": card for (name, corpus), card in across.cards.items()}
     return Report(cards, title=TITLE)
 
 
-def score_rows(found: Across) -> list[tuple[str, ...]]:
+def to_json(across: Across) -> str:
+    return json.dumps(across.document(), ensure_ascii=False, indent=2) + "\n"
+
+
+def to_csv(across: Across) -> str:
+    """Every cell as a row, with its playbook and corpus as its name."""
+    return scorecard.to_csv(report_of(across))
+
+
+def to_markdown(across: Across) -> str:
+    return markdown.to_markdown(page_of(across))
+
+
+def to_html(across: Across) -> str:
+    return page.to_html(page_of(across))
+
+
+def page_of(across: Across) -> ReportPage:
+    """Scores and gains by corpus first, then each scorecard."""
+    parts: list[PagePart] = [
+        *section(f"Scores by {across.metric}", Table(("playbook", *across.corpora), score_rows(across))),
+        *section(
+            "Gains over the base", Table(("playbook", "base", *across.corpora), gain_rows(across)), Prose(MEANING)
+        ),
+        *section("Hardest first", Table(DIFFICULTY, difficulty_rows(across))),
+    ]
+    whole = scorecard.page_of(replace(report_of(across), notes=tuple(across.notes)), *parts)
+    return replace(whole, subtitle=f"{across.metric} on {', '.join(across.corpora)}", answer=_answer(across))
+
+
+def _answer(across: Across) -> str:
+    """How many specialists are better than their base on their own corpus."""
+    gains = [across.gain(each, each.corpus) for each in across.specialists]
+    surely = sum(gain.n > 0 and gain.low > 0 for gain in gains)
+    if not gains:
+        return "There is no specialised playbook."
+    return (
+        f"{surely} of {len(gains)} specialised playbooks have a gain on their own corpus with a 95 % interval above 0."
+    )
+
+
+def score_rows(across: Across) -> list[TableRow]:
     """A row for each playbook, a score for each corpus; * marks the one it is for."""
-    own = {each.name: each.corpus for each in found.specialists}
+    own = {each.name: each.corpus for each in across.specialists}
     return [
-        (name, *(_score(found.cards[name, corpus].interval, corpus == own.get(name)) for corpus in found.corpora))
-        for name in found.names
+        (name, *(_score(across.cards[name, corpus].interval, corpus == own.get(name)) for corpus in across.corpora))
+        for name in across.names
     ]
 
 
-def gain_rows(found: Across) -> list[tuple[str, ...]]:
+def gain_rows(across: Across) -> list[TableRow]:
     """A row for each specialist, its gain on each corpus; * marks its own."""
     return [
         (
             each.name,
             each.base,
-            *(gain_text(found.gain(each, corpus), corpus == each.corpus) for corpus in found.corpora),
+            *(gain_text(across.gain(each, corpus), corpus == each.corpus) for corpus in across.corpora),
         )
-        for each in found.specialists
+        for each in across.specialists
     ]
 
 
-def difficulty_rows(found: Across) -> list[tuple[str, ...]]:
+def difficulty_rows(across: Across) -> list[TableRow]:
     return [
         (base, corpus, *(text or "–" for text in interval_texts(interval)), str(interval.n))
-        for base in found.bases
-        for corpus, interval in found.difficulty(base)
+        for base in across.bases
+        for corpus, interval in across.difficulty(base)
     ]
-
-
-DIFFICULTY = ("base", "corpus", "mean", "95 % interval", "tasks")
 
 
 def _score(interval: Interval, own: bool) -> str:
@@ -72,46 +114,5 @@ def gain_text(interval: Interval, own: bool) -> str:
         return f"no task left{' *' if own else ''}"
     if interval.low == interval.high == 0:
         return f"the same{' *' if own else ''}"
-    reach = f" [{_signed(interval.low)}, {_signed(interval.high)}]" if interval.low > float("-inf") else ""
-    return f"{_signed(interval.mean)}{reach}{' *' if own else ''}"
-
-
-def _signed(value: float) -> str:
-    return number(value) if value <= 0 else f"+{number(value)}"
-
-
-def to_markdown(found: Across) -> str:
-    parts = [
-        f"# {TITLE}",
-        f"## Scores by {inert(found.metric)}\n\n" + table(("playbook", *found.corpora), score_rows(found)),
-        "## Gains over the base\n\n" + table(("playbook", "base", *found.corpora), gain_rows(found)) + f"\n\n{MEANING}",
-        "## Hardest first\n\n" + table(DIFFICULTY, difficulty_rows(found)),
-    ]
-    if notes := [f"- {inert(note)}" for note in found.notes]:
-        parts.append("\n".join(notes))
-    return "\n\n".join(parts) + "\n"
-
-
-def to_csv(found: Across) -> str:
-    """Every cell as a row, with its playbook and corpus as its name."""
-    return written.to_csv(report_of(found))
-
-
-def to_json(found: Across) -> str:
-    return json.dumps(found.document(), ensure_ascii=False, indent=2) + "\n"
-
-
-def to_html(found: Across) -> str:
-    """The same as one web page, with each scorecard below."""
-    from seedbed.reports import page
-
-    scores = page.grid(("playbook", *found.corpora), score_rows(found))
-    gains = page.grid(("playbook", "base", *found.corpora), gain_rows(found))
-    hard = page.grid(DIFFICULTY, difficulty_rows(found))
-    more = (
-        f"<section><h2>By corpus</h2>{scores}</section><section><h2>Gains over the base</h2>{gains}"
-        f"<p class=note>{page.safe(MEANING.replace('`', ''))}</p></section>"
-        f"<section><h2>Hardest first</h2>{hard}</section>"
-    )
-    report = replace(report_of(found), notes=tuple(found.notes))
-    return page.to_html(report, more)
+    reach = f" [{plus(interval.low)}, {plus(interval.high)}]" if interval.low > float("-inf") else ""
+    return f"{plus(interval.mean)}{reach}{' *' if own else ''}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from seedbed.documents import html_table
-from seedbed.storage.store import Digest, Json, canonical, short
+from seedbed.plugins import load, optional
+from seedbed.storage.store import Digest, Json, Store, canonical, short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Status = Literal["running", "completed", "cost_limited", "failed"]
 """`running` is also what a run is called that was killed: nobody wrote how it ended."""
@@ -159,6 +164,21 @@ class Run:
         spent = f"{self.tokens:,} tokens, ${self.cost_usd:.4f}, {self.latency_seconds:.2f} s"
         note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
         return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
+
+    def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+        """The run as `json`, `md`, `html` or `pdf`; or the path of the file that it was written to, if `to` is one that
+        ends so. Its store adds how its models were chosen."""
+        report: str | bytes | Path = load("seedbed.reports.run:export", "export")(self, to, store=store)
+        return report
+
+    def to_json(self) -> str:
+        return str(self.export("json"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Its turns, a row each. Raises SettingsError where pandas is not installed."""
+        pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
+        frame: pd.DataFrame = pandas.DataFrame([turn.body() for turn in self.turns], columns=list(Turn.__slots__))
+        return frame
 
 
 def _text(value: object) -> str:

@@ -44,6 +44,8 @@ class Interval:
 
 
 def _digits(value: float) -> str:
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
 
 

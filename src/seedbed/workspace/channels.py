@@ -19,7 +19,7 @@ from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.alert import Alert
-from seedbed.release.alerts.delivery import Delivery, Told, history, resend, send, undelivered
+from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, resend, send, undelivered
 from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.assignment import Choice, assigned, choose, choose_among, feedback
@@ -254,7 +254,7 @@ class Channels:
 
     # Alerts
 
-    def alerts(self, channel: str | None = None, limit: int = 50) -> list[Told]:
+    def alerts(self, channel: str | None = None, limit: int = 50) -> list[AlertRecord]:
         """What people were told about channels, newest first, and whom it reached."""
         return list(islice(history(self._resources.store, channel), limit))
 

@@ -130,7 +130,13 @@ class Execution:
                 return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
 
             context = EvaluationContext(
-                resources.store, perform, runner.model_identities, resources.by, AT_ONCE, present=runner.heartbeat, runner=runner
+                resources.store,
+                perform,
+                runner.model_identities,
+                resources.by,
+                AT_ONCE,
+                present=runner.heartbeat,
+                runner=runner,
             )
             vars(resources)["evaluation_context"] = context
         return context

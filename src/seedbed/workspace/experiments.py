@@ -32,7 +32,6 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live import Asked, Live, live, live_among
-from seedbed.reports import experiment as report
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.rule import Answer
@@ -58,7 +57,7 @@ class Experiments:
         control: Names,
         candidate: Names | Sequence[Names],
         *,
-        on: Tasks | PastRuns,
+        on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str = "exact_match",
         options: Comparing | None = None,
         max_cost_usd: float | None = None,
@@ -66,6 +65,8 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
+        if isinstance(on, LiveTraffic):
+            return self._live_verdict(on, metric, options or DEFAULT)
         chosen = self._execution.metric(metric)
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
@@ -80,6 +81,12 @@ class Experiments:
             self._for_channel(options or DEFAULT),
             on_event,
         )
+
+    def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
+        """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""
+        name = metric if isinstance(metric, str) else metric.name
+        known = [each.so_far for each in self.compare_live(on, metric=name, alpha=options.alpha)]
+        return max((each for each in known if each), key=lambda verdict: verdict.gain)
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
@@ -292,6 +299,5 @@ class Experiments:
 
     def report(self, name: str, file: Path, names: tuple[str, str] | None = None) -> None:
         """Write the report of a comparison to a new file, in the format of its ending; `names` of the two playbooks."""
-        proof = self.certificate(name)
-        dataset = self._resources.store.get(proof.verdict.dataset) if proof.verdict.dataset else None
-        report.write(proof, file, dataset, names)
+        verdict = Verdict.recall(self._resources.store, self.find(name))
+        verdict.export(file, store=self._resources.store, names=names)

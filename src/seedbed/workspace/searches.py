@@ -17,7 +17,8 @@ from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.search_summary import Summary
+from seedbed.reports.search.report import view_of
+from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
 from seedbed.workspace.execution import Execution, Metrics, Tasks
@@ -119,9 +120,10 @@ class Searches:
                 continue
         return known
 
-    def summary(self, search: Evolution | str) -> Summary:
+    def view(self, search: Evolution | str) -> SearchView:
         """What a search found, or has found so far, for people."""
-        past = self.get(search.search if isinstance(search, Evolution) else search)
+        if isinstance(search, Evolution):
+            return view_of(self._resources.store, search)
+        past = self.get(search)
         directions = {metric.name: better(metric) for metric in self.metrics(past)}
-        evolution = search if isinstance(search, Evolution) else recall_search(self._resources.store, past, directions)
-        return Summary(evolution, past.plan, directions)
+        return view_of(self._resources.store, recall_search(self._resources.store, past, directions))

@@ -165,7 +165,9 @@ class Workspace:
             run = uuid.uuid4().hex
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, runner = self.resources.playbook(playbook), self.resources.runner
-        return await runner.perform(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run)
+        return await runner.perform(
+            chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run
+        )
 
     async def evaluate(
         self,

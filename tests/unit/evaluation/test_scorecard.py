@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -231,22 +231,17 @@ def test_what_runs_are_worth_is_counted_once_whoever_paid() -> None:
 
 def test_a_frame_has_a_row_for_each_cell() -> None:
     tasks = {"a": task("a", {"day": 1}, "x", "hard", "long")}
-    frame = card(cell("a", 0.5, answer="hm", cost_usd=0.25), cell("a", None, "other", reason="odd"), **tasks).frame()
+    frame = card(
+        cell("a", 0.5, answer="hm", cost_usd=0.25), cell("a", None, "other", reason="odd"), **tasks
+    ).to_pandas()
     assert list(frame["value"].isna()) == [False, True]
     row = frame.iloc[0]
     assert (row["metric"], row["answer"], row["expected"], row["tags"]) == ("m", "hm", '{"day":1}', "hard long")
     assert frame["cost_usd"].sum() == 0.25
-    assert "value" in card().frame().columns
+    assert "value" in card().to_pandas().columns
 
 
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refused(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "pandas":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refused)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SettingsError, match=r"seedbed\[frames\]"):
-        card().frame()
+        card().to_pandas()

@@ -14,8 +14,8 @@ from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.searches import find_search, list_searches, recall_search
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.scorecard import number
-from seedbed.reports.search_summary import Summary
+from seedbed.reports.numbers import number
+from seedbed.reports.search.view import SearchView
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, short
 
@@ -41,13 +41,13 @@ async def test_a_search_is_told_again_as_it_was() -> None:
     again = recall_search(store, only, {"length": "lower"})
     same = ("search", "start", "best", "budget", "spent", "ended", "optimism", "confirmed")
     assert [getattr(again, name) for name in same] == [getattr(found, name) for name in same]
-    one, other = Summary(found, better={"length": "lower"}), Summary(again, better={"length": "lower"})
+    one, other = SearchView(found), SearchView(again)
     assert (one.sentence, one.changes, one.front) == (other.sentence, other.changes, other.front)
     assert one.diversity == other.diversity
     assert [(step.offered, step.runs, step.best, step.score) for step in again.steps] == [
         (step.offered, step.runs, step.best, step.score) for step in found.steps
     ]
-    for mine, theirs in zip(one.members(), other.members(), strict=True):
+    for mine, theirs in zip(one.candidates(), other.candidates(), strict=True):
         assert (mine.playbook, mine.how, mine.parents) == (theirs.playbook, theirs.how, theirs.parents)
         assert {name: (number(s.mean), s.n) for name, s in mine.scores.items()} == {
             name: (number(s.mean), s.n) for name, s in theirs.scores.items()
@@ -69,8 +69,8 @@ async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None
     assert (only.ended, only.end, only.confirmed, len(only.steps)) == ("", None, None, 2)
     found = recall_search(store, only)
     assert found.spent["runs"] == sum(step.runs for step in found.steps) > 0
-    summary = Summary(found)
-    assert summary.unconfirmed == "Nothing is confirmed: the search has not ended."
+    summary = SearchView(found)
+    assert summary.unconfirmed == "Nothing is confirmed yet: the search has not ended."
     assert ("ended", "not yet", "why the search came to an end") in summary.figures
 
 

@@ -23,9 +23,8 @@ from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.searches import find_search, recall_search
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.search import to_markdown
-from seedbed.reports.search_page import to_html
-from seedbed.reports.search_summary import Summary
+from seedbed.reports.search.report import to_html, to_markdown
+from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -89,7 +88,7 @@ async def searched(
 
 
 def skipped(found: Evolution) -> Any:
-    told = Summary(found, {"surrogate": True}).skipped
+    told = SearchView(found, {"surrogate": True}).skipped
     assert told
     return told
 
@@ -103,7 +102,7 @@ async def test_the_hopeless_cost_nothing_and_the_winner_is_the_same(allocation: 
     found = await searched(allocation=allocation)
     assert found.best == plain.best != START.digest
     assert found.spent["runs"] < 0.6 * plain.spent["runs"]
-    assert Summary(plain).skipped is None
+    assert SearchView(plain).skipped is None
     hopeless = {skip.subject for skip in found.skips}
     assert len(hopeless) > len(MANY) / 2
     audited = {skip.subject for skip in found.skips if skip.body["audited"]}
@@ -192,14 +191,14 @@ async def test_a_report_tells_what_was_skipped_and_how_often_that_was_wrong() ->
     store = MemoryStore()
     found = await searched(into=store, budget=Budget(runs=2000))
     told = skipped(found)
-    for report in (to_markdown(found), to_html(found)):
+    for report in (to_markdown(SearchView(found)), to_html(SearchView(found))):
         assert "What was skipped" in report
         assert f"{told.candidates:,} of them were skipped" in report
         assert "skipping was wrong in 0% [0%, " in report
     again = recall_search(store, find_search(store, found.search))
     assert [skip.key for skip in again.skips] == [skip.key for skip in found.skips]
-    assert Summary(again).skipped == told
-    assert "What was skipped" not in to_markdown(await searched(surrogate=False))
+    assert SearchView(again).skipped == told
+    assert "What was skipped" not in to_markdown(SearchView(await searched(surrogate=False)))
 
 
 async def test_a_skip_is_a_fact_of_its_search() -> None:

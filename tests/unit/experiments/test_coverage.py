@@ -20,8 +20,8 @@ from seedbed.experiments.replay.history import History, draw_history, find_past_
 from seedbed.experiments.replay.replay import Replayer, replay_context
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.experiment import to_markdown
-from seedbed.reports.experiment_page import to_html
+from seedbed.reports.experiment.report import to_html, to_markdown
+from seedbed.reports.experiment.view import ExperimentView
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -105,7 +105,8 @@ async def test_past_runs_that_cannot_be_answered_are_counted_and_the_flag_says_s
     assert proof.coverage.steps["candidate"] == {"turn": {"exact": 12, "missed": 4}}
     assert proof.coverage.steps["control"] == {"turn": {"exact": 16}}
     tasks = Dataset.from_content(space.store.get(verdict.dataset))
-    for text in (to_markdown(proof, tasks), to_html(proof, tasks)):
+    view = ExperimentView.of(proof, tasks)
+    for text in (to_markdown(view), to_html(view)):
         for told in ("12 of 16", "100%", "75%", "25%", "Not every past run"):
             assert told in text
 

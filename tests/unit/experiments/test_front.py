@@ -7,14 +7,14 @@ import random
 from typing import Any
 
 import pytest
-from test_experiment_page import Reader
+from page_reader import Reader
 
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.experiments.front import Front, front
-from seedbed.reports.front import pictures, section, to_html, to_markdown
+from seedbed.reports.front import figures, to_html, to_markdown
 
 HOSTILE = '"><script>alert("x")</script>|# **bold**'
 
@@ -117,11 +117,11 @@ def test_the_table_has_a_row_for_each_with_arrows_to_where_it_is_better() -> Non
 
 
 def test_the_first_measure_is_drawn_against_each_of_the_others() -> None:
-    drawn = pictures(four())
+    drawn = figures(four())
     assert list(drawn) == ["cost_usd", "latency_seconds"]
-    for picture in drawn.values():
-        assert (picture.count("<circle"), picture.count("<rect")) == (3, 1)
-        assert picture in section(four())
+    for figure in drawn.values():
+        assert (figure.marks.count("<circle"), figure.marks.count("<rect")) == (3, 1)
+        assert figure.__html__() in to_html(four())
 
 
 def test_hostile_names_stay_names() -> None:

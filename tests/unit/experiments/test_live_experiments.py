@@ -22,8 +22,8 @@ from seedbed.release.gates.held_out import held_out
 from seedbed.release.gates.not_worse import NotWorse
 from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.release.gates.risk import Risk
-from seedbed.reports.experiment import to_markdown
-from seedbed.reports.experiment_page import to_html
+from seedbed.reports.experiment.report import to_html, to_markdown
+from seedbed.reports.experiment.view import ExperimentView
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -121,10 +121,10 @@ async def test_a_report_of_a_live_verdict_speaks_of_pairs_and_of_those_who_met_e
     assert verdict
     proof = certificate(store, verdict.experiment)
     for write in (to_markdown, to_html):
-        told = write(proof, Dataset(()), ("before", "after"))
+        told = write(ExperimentView.of(proof, Dataset(()), ("before", "after")))
         assert "after is better than before" in told
         assert f"on {verdict.losses:,} and as well on {verdict.ties:,} of {verdict.tasks:,} pairs of outcomes" in told
-        assert "units that met after" in told
+        assert "units served by after" in told
         assert "Got worse" not in told
         assert "an order drawn from seed" not in told
     assert str(verdict).startswith("superior: ")

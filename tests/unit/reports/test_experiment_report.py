@@ -17,11 +17,12 @@ from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.experiment import Account, to_markdown
+from seedbed.reports.experiment.report import to_markdown
+from seedbed.reports.experiment.view import ExperimentView
 from seedbed.runs.run import Run
 from seedbed.stats.effects import cohen_g, odds_ratio, risk_difference
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import now
+from seedbed.storage.store import now, short
 
 HOSTILE = '|<script>alert("x")</script>\n# Heading **bold** [link](http://x) `code`'
 OLD, NEW = agent(".*[02468]|.*1"), agent(".*[0-7]")
@@ -81,37 +82,39 @@ async def stopped() -> Certificate:
 async def test_the_answer_comes_first_in_words_that_need_no_statistics() -> None:
     proof = await proven()
     verdict = proof.verdict
-    account = Account(proof, tasks(), NAMES)
+    account = ExperimentView.of(proof, tasks(), NAMES)
     assert account.sentence == (
         f"Yes: new is better than old. The candidate did better on {verdict.wins}, worse on {verdict.losses} and as "
         f"well on {verdict.ties} of {verdict.tasks} tasks. A candidate that is not better would be called better in at "
         "most 5 of 100 such comparisons."
     )
-    lines = to_markdown(proof, tasks(), NAMES).splitlines()
+    lines = to_markdown(ExperimentView.of(proof, tasks(), NAMES)).splitlines()
     assert lines[0] == "# new against old"
-    assert lines[2] == f"**{account.sentence}**"
+    assert lines[2].startswith("exact\\_match on dataset ")
+    assert f"new: {short(NEW.digest)}, old: {short(OLD.digest)}" in lines[2]
+    assert lines[4] == f"**{account.sentence}**"
 
 
 async def test_a_candidate_that_is_worse_is_called_so() -> None:
     proof = await proven(old=NEW, new=OLD)
-    assert Account(proof, tasks(), NAMES).sentence.startswith("No: new is worse than old.")
+    assert ExperimentView.of(proof, tasks(), NAMES).sentence.startswith("No: new is worse than old.")
 
 
 async def test_tasks_that_do_not_tell_are_no_proof_of_anything() -> None:
-    sentence = Account(await proven(tasks(6)), tasks(6), NAMES).sentence
-    assert sentence.startswith("Not known: 6 tasks do not tell whether new is better than old. That is no proof")
+    sentence = ExperimentView.of(await proven(tasks(6)), tasks(6), NAMES).sentence
+    assert sentence.startswith("Not known: 6 tasks do not tell whether new is better than old. That does not prove")
     assert "of 100" not in sentence
 
 
 async def test_a_rule_that_guarantees_nothing_says_so() -> None:
     proof = await proven(rule={"rule": "gsprt", "effect": 0.1})
     assert proof.verdict.finding == "superior"
-    assert Account(proof, tasks(), NAMES).sentence.endswith("that is not guaranteed.")
+    assert ExperimentView.of(proof, tasks(), NAMES).sentence.endswith("That is not guaranteed.")
 
 
 async def test_a_futile_candidate_fell_short_of_what_was_hoped_for() -> None:
     proof = await proven(new=OLD, rule={"effect": 0.1}, first_replicates=(0, 1))
-    sentence = Account(proof, tasks(), NAMES).sentence
+    sentence = ExperimentView.of(proof, tasks(), NAMES).sentence
     assert "No: new is not better than old by 0.1, as was hoped for." in sentence
     assert "given up in at most 10 of 100" in sentence
 
@@ -127,11 +130,11 @@ async def test_other_goals_are_told_with_their_margin(goal: str, told: str) -> N
     rule = {"rule": "betting", "goal": goal, "margin": 0.3}
     proof = await proven(new=OLD, rule=rule, first_replicates=(0, 1))
     assert proof.verdict.finding == goal
-    assert Account(proof, tasks(), NAMES).sentence.startswith(told)
+    assert ExperimentView.of(proof, tasks(), NAMES).sentence.startswith(told)
 
 
 async def test_what_was_stopped_by_hand_says_nothing_but_why() -> None:
-    text = to_markdown(await stopped(), tasks(), NAMES)
+    text = to_markdown(ExperimentView.of(await stopped(), tasks(), NAMES))
     assert "**Nothing can be said: stopped by hand: looked &lt;b&gt;bad&lt;/b&gt;.**" in text
     assert "difference" not in text
     assert "| ✗ no | It was not the registered rule that ended it. |" in text
@@ -143,12 +146,12 @@ async def test_one_line_tells_evidence_bounds_tasks_and_difference() -> None:
     assert last.low is not None
     assert last.high is not None
     low, high = 100 * (verdict.low or 0), 100 * (verdict.high or 0)
-    assert Account(proof, tasks()).status == (
+    assert ExperimentView.of(proof, tasks()).status == (
         f"lead {last.evidence:.2f} ({last.low:.2f},{last.high:.2f}) | tasks {verdict.tasks}/200 | "
         f"W {verdict.wins} T {verdict.ties} L {verdict.losses} | "
         f"delta {100 * verdict.difference:+.1f} [{low:+.1f},{high:+.1f}]"
     )
-    likely = Account(await proven(rule={"rule": "gsprt", "effect": 0.1}), tasks()).status
+    likely = ExperimentView.of(await proven(rule={"rule": "gsprt", "effect": 0.1}), tasks()).status
     assert likely.startswith("LLR ")
     assert " [0.00,0.10] | tasks " in likely
 
@@ -156,7 +159,7 @@ async def test_one_line_tells_evidence_bounds_tasks_and_difference() -> None:
 async def test_figures_are_those_of_the_verdict() -> None:
     proof = await proven()
     verdict = proof.verdict
-    rows = {name: value for name, value, _ in Account(proof, tasks(), NAMES).figures}
+    rows = {name: value for name, value, _ in ExperimentView.of(proof, tasks(), NAMES).figures}
     assert rows["tasks read"] == f"{verdict.tasks} of at most 200"
     assert (rows["exact_match of old"], rows["exact_match of new"]) == (
         f"{verdict.control_mean:.3f}",
@@ -176,7 +179,7 @@ async def test_figures_are_those_of_the_verdict() -> None:
 
 async def test_graded_scores_have_other_figures() -> None:
     proof = await proven(metric=Graded())
-    rows = {name: value for name, value, _ in Account(proof, tasks(), NAMES).figures}
+    rows = {name: value for name, value, _ in ExperimentView.of(proof, tasks(), NAMES).figures}
     assert rows["e"] == f"{proof.verdict.e:.3g}"
     assert "Cohen's d_z" in rows
     assert "matched odds ratio" not in rows
@@ -184,7 +187,7 @@ async def test_graded_scores_have_other_figures() -> None:
 
 async def test_where_less_is_better_both_differences_are_below_zero() -> None:
     proof = await proven(metric=Errors(), old=NEW, new=OLD)
-    account = Account(proof, tasks(), NAMES)
+    account = ExperimentView.of(proof, tasks(), NAMES)
     assert proof.verdict.finding == "superior"
     assert account.adjusted is not None
     assert account.adjusted.mean == pytest.approx(account.plain.mean)
@@ -197,7 +200,7 @@ async def test_where_less_is_better_both_differences_are_below_zero() -> None:
 async def test_flips_of_both_directions_have_their_place_inputs_and_both_scores() -> None:
     on = tasks(text="a long question " * 100)
     proof = await proven(on)
-    account, verdict = Account(proof, on, NAMES), proof.verdict
+    account, verdict = ExperimentView.of(proof, on, NAMES), proof.verdict
     assert len(account.flips["Got worse"]) == verdict.losses
     assert len(account.flips["Got better"]) == verdict.wins
     for flips, sign, scores in (
@@ -214,14 +217,14 @@ async def test_flips_of_both_directions_have_their_place_inputs_and_both_scores(
 
 async def test_the_largest_changes_come_first() -> None:
     proof = await proven(metric=Graded())
-    better = Account(proof, tasks(), NAMES).flips["Got better"]
+    better = ExperimentView.of(proof, tasks(), NAMES).flips["Got better"]
     sizes = [float(after) - float(before) for *_, before, after in better]
     assert sizes == sorted(sizes, reverse=True)
 
 
 async def test_every_tag_has_the_paired_difference_of_its_tasks() -> None:
     proof = await proven()
-    account = Account(proof, tasks(), NAMES)
+    account = ExperimentView.of(proof, tasks(), NAMES)
     by_id = {task.id: task for task in tasks()}
     for tag, interval in account.strata:
         read = zip(proof.experiment.order, proof.verdict.outcomes, strict=False)
@@ -233,7 +236,7 @@ async def test_every_tag_has_the_paired_difference_of_its_tasks() -> None:
 async def test_tasks_of_one_source_count_once() -> None:
     on = Dataset(tuple(replace(task, source=f"doc {n // 4}") for n, task in enumerate(tasks())))
     proof = await proven(on, Graded())
-    account = Account(proof, on, NAMES)
+    account = ExperimentView.of(proof, on, NAMES)
     assert f"of {proof.verdict.tasks} sources." in account.sentence
     assert account.flips["Got better"][0][1].endswith("(4 tasks)")
     assert f"None of {8 * proof.verdict.tasks} runs did." in account.failures
@@ -242,7 +245,7 @@ async def test_tasks_of_one_source_count_once() -> None:
 async def test_failures_are_counted_and_what_they_counted_as_is_said() -> None:
     patchy = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
     proof = await proven(tasks(20), old=agent("x"), new=agent(".*"), oracle=patchy)
-    account = Account(proof, tasks(20), NAMES)
+    account = ExperimentView.of(proof, tasks(20), NAMES)
     assert f"counts as 0. So did {len(proof.verdict.failed)} of {2 * proof.verdict.tasks} runs." in account.failures
     assert ("✗ no", "Some runs failed, and counted as failures.") in account.flags
 
@@ -250,28 +253,28 @@ async def test_failures_are_counted_and_what_they_counted_as_is_said() -> None:
 async def test_a_verdict_that_does_not_follow_is_not_to_be_relied_on() -> None:
     proof = await proven()
     forged = replace(proof, problems=(Problem("wins", "3", "9"),), flags={**proof.flags, "registered_order": False})
-    text = to_markdown(forged, tasks(), NAMES)
+    text = to_markdown(ExperimentView.of(forged, tasks(), NAMES))
     assert text.index("Do not rely on this") < text.index("Yes: new is better")
     assert "- wins: found 3; expected 9" in text
-    assert "Do not rely on this" not in to_markdown(proof, tasks(), NAMES)
+    assert "Do not rely on this" not in to_markdown(ExperimentView.of(proof, tasks(), NAMES))
 
 
 async def test_judges_are_told_with_how_far_they_agree_with_people() -> None:
     proof = await proven()
     judged = replace(proof.verdict, judges={"b2:" + "a" * 64: None, "b2:" + "b" * 64: {"kappa": 0.71, "low": 0.6}})
-    flags = Account(replace(proof, verdict=judged), tasks()).flags
+    flags = ExperimentView.of(replace(proof, verdict=judged), tasks()).flags
     assert ("✗ no", "Judge aaaaaaaaaa: never checked against people") in flags
     assert ("✓ yes", "Judge bbbbbbbbbb: kappa 0.71 with people") in flags
 
 
-async def test_without_names_playbooks_are_called_by_their_digests() -> None:
+async def test_without_names_playbooks_are_called_by_their_part_and_their_digests() -> None:
     proof = await proven()
-    assert Account(proof, tasks()).names == (proof.verdict.control[3:13], proof.verdict.candidate[3:13])
+    assert ExperimentView.of(proof, tasks()).names == (f"control {short(OLD.digest)}", f"candidate {short(NEW.digest)}")
 
 
 async def test_hostile_names_and_inputs_do_not_leave_their_cells() -> None:
     on = tasks(text=HOSTILE)
-    text = to_markdown(await proven(on), on, (HOSTILE, f"2{HOSTILE}"))
+    text = to_markdown(ExperimentView.of(await proven(on), on, (HOSTILE, f"2{HOSTILE}")))
     assert "<script>" not in text
     for line in text.splitlines():
         assert not line.startswith("# Heading")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_run_report import CHILD, ROUTING, RUN, TURN
 
 from seedbed.errors import SettingsError
-from seedbed.reports.pdf import PdfReport, to_pdf
+from seedbed.reports import run as report
+from seedbed.reports.pdf import PdfReport
+from seedbed.reports.run import RunView
+from seedbed.runs.run import Run
+from seedbed.storage.store import Json
+
+
+def to_pdf(run: Run, routing: Sequence[Json] = ()) -> PdfReport:
+    return report.to_pdf(RunView(run, routing))
 
 
 def read(paper: PdfReport) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import pytest
+from page_reader import Reader, assert_asks_nothing, headings
 
-from seedbed.reports.run import FORMATS, costs, routings, to_html, to_json, to_markdown
+from seedbed.reports import run as report
+from seedbed.reports.run import RunView, costs, routings
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, Turn
 from seedbed.storage import open_store
-from seedbed.storage.store import Fact
+from seedbed.storage.store import Fact, Json
 
 TURN = Turn(
     step="answer",
@@ -66,45 +68,39 @@ ROUTING = [
 ]
 
 
-class Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+def written(name: str, run: Run, routing: Sequence[Json] = ()) -> str:
+    text: str = getattr(report, f"to_{name}")(RunView(run, routing))
+    return text
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["json", "markdown", "html"])
 def test_every_format_holds_what_was_said_and_what_came_of_it(name: str) -> None:
-    text = FORMATS[name](RUN, [])
+    text = written(name, RUN)
     for part in ("0123456789", "Because ✓", "ü", "strong did not answer, so fast did", "Why?"):
         assert part in text, part
-    assert FORMATS[name](replace(RUN, turns=(), calls=(), decisions=(), output=None, error="gone"), [])
+    assert written(name, replace(RUN, turns=(), calls=(), decisions=(), output=None, error="gone"))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["json", "markdown", "html"])
 def test_every_format_says_how_models_were_chosen(name: str) -> None:
-    text = FORMATS[name](RUN, ROUTING)
+    text = written(name, RUN, ROUTING)
     for part in ("the cheapest", "strong", "tiny", "it cannot do reasoning"):
         assert part in text, part
-    assert "Routing" not in FORMATS[name](RUN, [])
+    assert "Routing" not in written(name, RUN)
 
 
 def test_a_choice_is_told_with_its_chance_and_with_what_became_of_the_others() -> None:
-    (row,) = [line for line in to_markdown(RUN, ROUTING).splitlines() if line.startswith("| answer")]
+    (row,) = [line for line in written("markdown", RUN, ROUTING).splitlines() if line.startswith("| answer")]
     others = "strong: expected 0.50, chance 25%; tiny: it cannot do reasoning"
-    assert row == f"| answer | fast | 75% | it is \\| the cheapest <b> | {others} |"
+    assert row == f"| answer | fast | 75% | it is \\| the cheapest &lt;b&gt; | {others} |"
     alone = {**ROUTING[0], "considered": ROUTING[0]["considered"][:1]}
-    assert "| no other |" in to_markdown(RUN, [alone])
+    assert "| no other |" in written("markdown", RUN, [alone])
 
 
 def test_runs_that_were_opened_are_named_and_counted_in() -> None:
     run = replace(RUN, children=(CHILD,))
-    assert "| fedcba9876 | topics | failed | 50 | 1.0000 | gone |" in to_markdown(run)
-    assert "fedcba9876" in to_html(run)
+    assert "| fedcba9876 | topics | failed | 50 | 1.0000 | gone |" in written("markdown", run)
+    assert "fedcba9876" in written("html", run)
     assert costs(run)[-2:] == [
         ("runs it opened", "–", "50", "1.0000", "–", "–"),
         ("all", "3", "3,650", "3.5000", "1.50", "4.50"),
@@ -122,22 +118,20 @@ def test_the_choices_of_a_run_are_read_from_its_record_in_order() -> None:
 
 
 def test_json_is_whole() -> None:
-    document = json.loads(to_json(RUN))
+    document = json.loads(written("json", RUN))
     assert document["turns"][0] == json.loads(json.dumps(TURN.body()))
     assert document["started"] == "2026-01-02T03:04:00.000500+00:00"
 
 
 def test_a_page_runs_nothing_and_asks_nothing_of_anybody() -> None:
-    page = Page()
-    page.feed(to_html(RUN, ROUTING))
-    assert "script" not in page.tags
-    assert "b" not in page.tags[page.tags.index("table") :]
-    assert page.links == []
-    assert page.tags.count("section") == len(RUN.turns) + 1
+    page = written("html", RUN, ROUTING)
+    assert_asks_nothing(page)
+    assert "b" not in Reader(page).names
+    assert headings(page)[2:5] == ["answer · writer · fast", "answer · writer · strong", "writer · writer · fast"]
 
 
 def test_tables_survive_what_is_in_them() -> None:
-    lines = [line for line in to_markdown(RUN).splitlines() if line.startswith("| look")]
+    lines = [line for line in written("markdown", RUN).splitlines() if line.startswith("| look")]
     assert lines == ['| look | {"at":"it\\|"} | 3 |']
 
 

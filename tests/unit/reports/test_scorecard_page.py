@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from html.parser import HTMLParser
-
+from page_reader import Reader, assert_asks_nothing
 from test_scorecard_report import HOSTILE, ONE, TWO, card
 
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.reports.page import to_html
-from seedbed.reports.scorecard import Report
-
-
-class Reader(HTMLParser):
-    """What a browser would make of a page: its tags, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
+from seedbed.reports.scorecard import Report, to_html
 
 
 def test_the_page_tells_what_matters() -> None:
@@ -43,12 +24,7 @@ def test_the_page_tells_what_matters() -> None:
 
 def test_the_page_asks_nothing_of_anybody() -> None:
     for report in (ONE, TWO):
-        page = to_html(report)
-        tags = Reader(page).tags
-        assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & {tag for tag, _ in tags}
-        assert not {name for _, given in tags for name in given} & {"src", "href", "action", "onload", "style"}
-        assert not re.search(r"https?:|url\(|@import", page)
-        assert "default-src 'none'" in page
+        assert_asks_nothing(to_html(report))
 
 
 def test_hostile_names_and_answers_are_shown_and_do_nothing() -> None:
@@ -62,7 +38,7 @@ def test_hostile_names_and_answers_are_shown_and_do_nothing() -> None:
 def test_several_playbooks_have_a_part_each_and_no_claim_is_made() -> None:
     reader = Reader(to_html(TWO))
     assert [tag for tag, _ in reader.tags].count("details") == 2
-    assert "do not say which is better" in " ".join(reader.text)
+    assert "do not say which playbook is better" in " ".join(reader.text)
 
 
 def test_notes_come_before_the_scores() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.reports.scorecard import Report, interval_texts, number, to_csv, to_document, to_json, to_markdown
+from seedbed.reports.numbers import interval_texts, number
+from seedbed.reports.scorecard import Report, to_csv, to_document, to_json, to_markdown
 from seedbed.stats.estimates import mean_interval, wilson
 
 A, B = (f"b2:{letter * 64}" for letter in "ab")
@@ -78,7 +79,7 @@ def test_a_spreadsheet_takes_no_answer_for_a_formula() -> None:
 def test_markdown_shows_scores_parts_the_worst_and_what_was_not_scored() -> None:
     text = to_markdown(ONE)
     assert "| plain | exact\\_match | 0.667 | 0.208 to 0.939 | 3 | 1 | 2.0000 | 2.00 | 2.00 | 2.00 |" in text
-    assert "### By tag" in text
+    assert "## By tag" in text
     assert "| yes | 0.500 (0.095 to 0.905) | 7.000 (7.000 to 7.000) | 2 |" in text
     assert "| exact\\_match | hm | 1 |" in text
     assert "seedbed runs show baaaaaaaaa" in text
@@ -105,7 +106,7 @@ def test_a_hostile_answer_does_not_leave_its_cell() -> None:
 
 def test_numbers_are_as_long_as_they_need_be() -> None:
     assert [number(value) for value in (0.0, 0.5, 0.00012, 12.3456, 123456.0, -0.25)] == [
-        *("0.000", "0.500", "0.00012", "12.346", "1.23e+05", "-0.250")
+        *("0.000", "0.500", "0.00012", "12.346", "123,456", "-0.250")
     ]
     assert interval_texts(mean_interval([0.5])) == ("0.500", "")
     assert interval_texts(mean_interval([])) == ("no score", "")

@@ -7,19 +7,25 @@ from dataclasses import replace
 
 from search_samples import START, planned, playbook, searched
 
+from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.protocols import Offer
-from seedbed.reports.search import fenced, to_markdown
-from seedbed.reports.search_summary import Summary
+from seedbed.reports.markdown import fenced
+from seedbed.reports.search import report as search_report
+from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import short
+from seedbed.storage.store import Json, short
 
 ALL = [
-    *("Figures", "What each arm earned", "Spending", "Course", "What changed", "Lineage of the best", "Candidates"),
-    "Registered",
+    *("What changed", "How it came about", "Scores in the search and on new tasks", "Lineage of the best"),
+    *("What each arm earned", "Spending", "Candidates", "Figures", "Registered before anything was run"),
 ]
+
+
+def to_markdown(found: Evolution, plan: Json | None = None) -> str:
+    return search_report.to_markdown(SearchView(found, plan or {}))
 
 
 def section(report: str, name: str) -> str:
@@ -34,10 +40,10 @@ async def test_a_report_tells_all_of_a_search() -> None:
     store = MemoryStore()
     found = await searched(store)
     report = to_markdown(found, store.get(found.search))
-    summary = Summary(found)
+    summary = SearchView(found)
     assert headings(report) == ALL
-    assert report.startswith(f"# Search from {short(START.digest)}\n\n**Yes: on 40 tasks")
-    for told in ("optimism", "gain, confirmed", "gain over best of N", "the budget was spent"):
+    assert "\n\n**Yes: on 40 tasks" in report
+    for told in ("selection bias", "gain, confirmed", "gain over best of N", "the budget was spent"):
         assert told in section(report, "Figures")
     for name, each in summary.arms.items():
         row = f"| {name.replace('_', chr(92) + '_')} | {each.turns} | {each.found} | {each.gain:+.3f} | {each.runs} |"
@@ -46,20 +52,38 @@ async def test_a_report_tells_all_of_a_search() -> None:
     assert f"| runs | {found.spent['runs']} | 900 | {share:.0f} % |" in section(report, "Spending")
     assert "{+" in section(report, "What changed")
     assert short(found.best) in section(report, "Lineage of the best")
-    assert found.search in section(report, "Registered")
-    assert "pooling" in section(report, "Registered")
+    assert found.search in section(report, "Registered before anything was run")
+    assert "pooling" in section(report, "Registered before anything was run")
 
 
 async def test_what_is_missing_is_said() -> None:
     found = await searched(confirm=NO_TASKS, optimizer=BestOf([playbook("Sort the mail. twice")]), budget=Budget())
     report = to_markdown(found)
-    assert "no other tasks were kept for that" in section(report, "Figures")
+    assert "no tasks were set aside for that" in section(report, "Figures")
     assert f"| runs | {found.spent['runs']} | no limit | – |" in section(report, "Spending")
-    assert section(report, "Course").splitlines()[3].endswith("| – |")  # one candidate is not apart from anything
+    # One candidate has no distance to another.
+    assert section(report, "How it came about").splitlines()[3].endswith("| – |")
     found.pool.arms[1] = ""
     assert "There was one way of searching." in to_markdown(found)
     several = {"optimizer": planned().optimizer.identity}
     assert "Which arm made which candidate was not recorded." in to_markdown(found, several)
+
+
+async def test_the_whole_new_playbook_is_there() -> None:
+    found = await searched()
+    report = to_markdown(found)
+    best = found.pool.playbooks[found.pool.place(found.best)]
+    assert f"### The whole new playbook\n\n```yaml\n{best.to_yaml().rstrip()}\n```" in section(report, "What changed")
+
+
+async def test_playbooks_have_the_names_that_people_gave_with_the_digests_beneath() -> None:
+    found = await searched()
+    names = {found.start: "sorter", found.best: "better"}
+    first, _, about, *_ = search_report.to_markdown(SearchView(found, {}, names)).splitlines()
+    assert first == "# better, evolved from sorter"
+    assert f"Start {short(found.start)}, best {short(found.best)}" in about
+    assert SearchView(found, {}, {found.start: "sorter"}).title == "Search from sorter"
+    assert SearchView(found).title == "Search for a better playbook"
 
 
 async def test_if_nothing_was_better_nothing_changed() -> None:
@@ -68,7 +92,7 @@ async def test_if_nothing_was_better_nothing_changed() -> None:
 
 
 async def test_several_metrics_have_a_front() -> None:
-    report = to_markdown(await searched(several=True), better={"length": "lower"})
+    report = to_markdown(await searched(several=True))
     front = section(report, "Front")
     assert "| playbook | stands | score ↑ | length ↓ | tasks |" in front
     assert "● front" in front
@@ -83,9 +107,10 @@ async def test_what_a_playbook_says_stays_within_its_place() -> None:
     report = to_markdown(replace(found, best=hostile.digest))
     assert headings(report) == ALL
     assert "<script>" not in section(report, "Candidates")
-    changed = section(report, "What changed").strip()
-    assert changed.startswith("`````text\n")
-    assert changed.endswith("\n`````")
+    changed, _, whole = section(report, "What changed").partition("### The whole new playbook\n")
+    for part, language in ((changed.strip(), "text"), (whole.strip(), "yaml")):
+        assert part.startswith(f"`````{language}\n")
+        assert part.endswith("\n`````")
 
 
 def test_a_fence_is_longer_than_any_within() -> None:

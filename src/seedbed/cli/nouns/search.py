@@ -14,8 +14,8 @@ from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import search as views
 from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.searches import PastSearch
-from seedbed.reports.scorecard import number
-from seedbed.reports.search_summary import gain_text
+from seedbed.reports.numbers import gain_text, number
+from seedbed.reports.search.report import to_document
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
 
@@ -53,10 +53,10 @@ def show(
     """Show what a search found, or has found so far."""
     options.expect_report(report)
     with call.open() as space:
-        past, summary = space.searches.get(name), space.searches.summary(name)
-    if report:
-        views.write_report(summary, report)
-    call.show({**views.document(summary), "begun": past.begun.at, "by": past.begun.by}, views.view(summary))
+        past, view = space.searches.get(name), space.searches.view(name)
+        if report:
+            view.found.export(report, store=space.store)
+    call.show({**to_document(view), "begun": past.begun.at, "by": past.begun.by}, views.view(view))
     views.say_written(call, report)
 
 

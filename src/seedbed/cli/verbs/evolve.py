@@ -15,6 +15,7 @@ from seedbed.cli.output import INCONCLUSIVE, PASS
 from seedbed.cli.views import search as views
 from seedbed.evolution.plan import SearchOptions, read_instructions
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.search.report import to_document
 
 app = typer.Typer()
 
@@ -144,8 +145,7 @@ def evolve(
         if call.dry_run:
             call.show(views.plan_document(plan), views.plan_view(plan))
             return
-        metrics = [space.scorecards.metric(each) for each in chosen.metrics]
-        with views.watched(plan, metrics) as watch:
+        with views.watched(plan) as watch:
             work = space.searches.evolve(
                 start, tasks, metric=chosen.metrics, options=chosen, parallel=parallel, on_event=watch
             )
@@ -157,6 +157,6 @@ def evolve(
         view = space.searches.view(evolution)
         if result.report:
             evolution.export(result.report, store=space.store)
-    call.show({**views.document(view), "branch": branch}, views.view(view))
+    call.show({**to_document(view), "branch": branch}, views.view(view))
     views.say_written(call, result.report)
     raise typer.Exit(PASS if evolution.improved else INCONCLUSIVE)

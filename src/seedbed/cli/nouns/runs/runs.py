@@ -18,8 +18,7 @@ from seedbed.cli.options import Limit
 from seedbed.cli.output import Column, counted, line, money, when
 from seedbed.cli.views import run as views
 from seedbed.errors import Problem, SettingsError
-from seedbed.reports.pdf import to_pdf
-from seedbed.reports.run import FORMATS
+from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.stage.dialogue.children import INHERITED
 from seedbed.storage.store import Json, short
 
@@ -130,23 +129,24 @@ def export(
 
     A PDF needs a file. Characters that its fonts do not have are printed as their numbers, and named.
     """
-    if to not in (*FORMATS, "pdf"):
-        expected = ", ".join((*FORMATS, "pdf"))
+    writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
+    if to not in (*writers, "pdf"):
+        expected = ", ".join((*writers, "pdf"))
         raise typer.BadParameter(f"found {to!r}; expected one of: {expected}", param_hint="--format")
     if to == "pdf" and file is None:
         raise typer.BadParameter("found none; expected a file, as a PDF is not text", param_hint="--output")
     with call.open() as space:
         exported = space.runs.get(run)
-        routing = space.runs.routing(exported)
+        view = view_of(space.store, exported)
     document: Json = {"run": exported.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
-        report = to_pdf(exported, routing)
+        report = to_pdf(view)
         _write_new(file, report.pdf)
         notice = [line(("! ", "bold yellow"), report.notice)] if report.notice else []
         document |= {"unprintable": list(report.unprintable), "file": str(file)}
         call.show(document, line(("✓ ", "bold green"), f"wrote {file}"), *notice)
     else:
-        text = FORMATS[to](exported, routing)
+        text = writers[to](view)
         output.hand_over({**document, "text": text}, text, file, call.as_json)
 
 

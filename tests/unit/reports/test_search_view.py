@@ -18,15 +18,15 @@ from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
-from seedbed.reports.search_summary import ANCESTORS, LOOKS, NO_ARM, Earned, Summary, earned
+from seedbed.reports.search.view import ANCESTORS, LOOKS, NO_ARM, ArmTotals, SearchView, arm_totals
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import short
 
 SET = [playbook(f"Sort the mail. {' '.join(GOOD[:count])}") for count in (1, 2, 3)]
 
 
-async def of_set(**given: object) -> Summary:
-    return Summary(await searched(optimizer=BestOf(SET), **given))
+async def of_set(**given: object) -> SearchView:
+    return SearchView(await searched(optimizer=BestOf(SET), **given))
 
 
 # Who earned what
@@ -49,15 +49,15 @@ def test_a_gain_belongs_to_whoever_brought_the_new_best() -> None:
         SearchStep(2, (three, two), 5, two, 0.875, 0.1),  # more is believed of the old best, whoever had the turn
         SearchStep(3, (START.digest,), 3, two, 0.875, 0.1),
     ]
-    assert earned(steps, pool) == {
-        "sample": Earned(turns=2, found=1, gain=0.5, runs=15, candidates=2),
-        "breed": Earned(turns=1, found=1, gain=0.25, runs=20, candidates=1),
-        NO_ARM: Earned(turns=1, found=0, gain=0.0, runs=3, candidates=0),
+    assert arm_totals(steps, pool) == {
+        "sample": ArmTotals(turns=2, found=1, gain=0.5, runs=15, candidates=2),
+        "breed": ArmTotals(turns=1, found=1, gain=0.25, runs=20, candidates=1),
+        NO_ARM: ArmTotals(turns=1, found=0, gain=0.0, runs=3, candidates=0),
     }
 
 
 async def test_what_arms_earned_adds_up_to_the_search() -> None:
-    summary = Summary(found := await searched())
+    summary = SearchView(found := await searched())
     assert set(summary.arms) == {"assembly", "best_of", "population"}
     assert sum(each.turns for each in summary.arms.values()) == len(found.steps)
     assert sum(each.runs for each in summary.arms.values()) == sum(step.runs for step in found.steps)
@@ -97,7 +97,7 @@ def confirmed(low: float, mean: float, high: float) -> Confirmation:
 )
 async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, float], answer: str) -> None:
     summary = await of_set()
-    found = Summary(replace(summary.found, confirmed=confirmed(*bounds)))
+    found = SearchView(replace(summary.found, confirmed=confirmed(*bounds)))
     assert found.answer == answer
     assert found.sentence.startswith({"yes": "Yes", "no": "No:", "open": "Not known"}[answer])
     assert "inf" not in found.sentence
@@ -108,26 +108,26 @@ async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
     assert summary.found.improved
     assert summary.answer == "open"
     assert "proves little" in summary.sentence
-    assert summary.unconfirmed == "Nothing is confirmed: no other tasks were kept for that."
+    assert summary.unconfirmed == "Nothing is confirmed: no tasks were set aside for that."
 
 
 async def test_a_search_that_found_nothing_says_so() -> None:
-    summary = Summary(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
+    summary = SearchView(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
     assert (summary.answer, summary.changes) == ("nothing", [])
-    assert summary.sentence == "Nothing was found that is better than the start, among 1 candidate."
-    assert ("gain, confirmed", "–", "There was nothing to confirm: nothing better was found.") in summary.figures
+    assert summary.sentence == "The search tried 1 candidate and found none better than the start."
+    assert ("gain, confirmed", "–", "There was nothing to confirm: the search found nothing better.") in summary.figures
 
 
 async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
     summary = await of_set()
     told = {name: value for name, value, _ in summary.figures}
-    assert float(told["optimism"]) == pytest.approx(summary.found.optimism, abs=5e-4)
+    assert float(told["selection bias (optimism)"]) == pytest.approx(summary.found.optimism, abs=5e-4)
     less = summary.standing(summary.best).mean - summary.found.optimism
-    assert float(told["score less optimism"]) == pytest.approx(less, abs=5e-4)
+    assert float(told["score less bias"]) == pytest.approx(less, abs=5e-4)
     pool, _ = pool_of("a")
-    nobody = Summary(replace(summary.found, pool=pool, best=START.digest, steps=()))
+    nobody = SearchView(replace(summary.found, pool=pool, best=START.digest, steps=()))
     assert nobody.optimism is None
-    assert {name: value for name, value, _ in nobody.figures}["optimism"] == "–"
+    assert {name: value for name, value, _ in nobody.figures}["selection bias (optimism)"] == "–"
 
 
 # Scores
@@ -135,7 +135,7 @@ async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
 
 async def test_scores_are_told_as_the_metric_gives_them() -> None:
     found = await searched(several=True)
-    summary = Summary(found, better={"length": "lower"})
+    summary = SearchView(found)
     place = found.pool.place(found.best)
     assert found.pool.standing(place, 1).mean < 0 < summary.standing(place, 1).mean
     assert summary.standing(place, 1).low < summary.standing(place, 1).mean < summary.standing(place, 1).high
@@ -143,7 +143,7 @@ async def test_scores_are_told_as_the_metric_gives_them() -> None:
 
 
 async def test_the_front_is_whoever_nobody_beats() -> None:
-    summary = Summary(await searched(several=True), better={"length": "lower"})
+    summary = SearchView(await searched(several=True))
     lit = {place for place, on in summary.front.items() if on}
     scores = {
         place: [summary.pool.standing(place, metric).mean for metric in (0, 1)] for place in summary.front
@@ -163,8 +163,8 @@ async def test_with_one_metric_there_is_no_front() -> None:
 
 
 async def test_those_told_first_are_the_best_and_the_start_is_never_left_out() -> None:
-    summary = Summary(await searched())
-    members = summary.members(5)
+    summary = SearchView(await searched())
+    members = summary.candidates(5)
     assert members[0].playbook == summary.found.best
     means = [member.scores["score"].mean for member in members[:5]]
     assert means == sorted(means, reverse=True)
@@ -175,7 +175,7 @@ async def test_those_told_first_are_the_best_and_the_start_is_never_left_out() -
 
 
 async def test_the_curve_is_over_runs_and_ends_at_the_last_step() -> None:
-    summary = Summary(found := await searched())
+    summary = SearchView(found := await searched())
     runs = [n for n, _ in summary.curve]
     assert runs == sorted(runs)
     assert runs[-1] == sum(step.runs for step in found.steps) <= found.spent["runs"]
@@ -186,7 +186,7 @@ async def test_the_curve_is_over_runs_and_ends_at_the_last_step() -> None:
 
 async def test_no_range_leaves_what_scores_can_be() -> None:
     """Where all scores are shares; lengths have no such ends."""
-    summary = Summary(found := await searched(several=True, confirm=NO_TASKS), better={"length": "lower"})
+    summary = SearchView(found := await searched(several=True, confirm=NO_TASKS))
     told = [summary.standing(place) for place in range(1, len(found.pool))]
     assert any(found.pool.standing(place).mean + 2 * found.pool.standing(place).deviation > 1 for place in range(1, 20))
     assert all(0 <= each.low <= each.mean <= each.high <= 1 for each in told)
@@ -195,11 +195,22 @@ async def test_no_range_leaves_what_scores_can_be() -> None:
     assert longest.high > longest.mean > 1
 
 
+async def test_a_score_above_what_scores_can_be_is_shown_at_the_most() -> None:
+    summary = await of_set()
+    high = replace(summary.found.steps[-1], score=1.048, deviation=0.1)
+    last = SearchView(replace(summary.found, steps=(*summary.found.steps[:-1], high))).curve[-1][1]
+    assert (last.mean, last.low, last.high) == (1.0, pytest.approx(0.848), 1.0)
+    assert summary.found.confirmed is not None
+    wide = replace(summary.found.confirmed, best=Interval(0.95, 0.8, 1.1, 0.95, 40))
+    rows = {name: value for name, value, _ in SearchView(replace(summary.found, confirmed=wide)).figures}
+    assert rows["best, confirmed"] == "0.950 [0.800, 1.000]"
+
+
 async def test_diversity_is_the_mean_distance_between_the_newest() -> None:
     summary = await of_set()
     apart = [distance(one, other) for place, one in enumerate(SET) for other in SET[:place]]
     assert summary.diversity == [(1, pytest.approx(sum(apart) / len(apart)))]
-    alone = Summary(await searched(optimizer=BestOf(SET[:1])))
+    alone = SearchView(await searched(optimizer=BestOf(SET[:1])))
     assert alone.diversity == []
 
 
@@ -207,7 +218,7 @@ async def test_of_very_many_steps_only_some_are_looked_at() -> None:
     summary = await of_set()
     (step,) = summary.found.steps
     many = [replace(step, number=number) for number in range(20 * LOOKS + 7)]
-    looked = Summary(replace(summary.found, steps=tuple(many))).diversity
+    looked = SearchView(replace(summary.found, steps=tuple(many))).diversity
     assert len(looked) <= LOOKS + 1
     assert looked[-1][0] == len(many)
 
@@ -226,7 +237,7 @@ def family(*parents: tuple[int, ...]) -> tuple[Pool, list[Playbook]]:
 
 
 async def lineage(pool: Pool, best: Playbook) -> list[str]:
-    return Summary(replace((await of_set()).found, pool=pool, best=best.digest)).lineage
+    return SearchView(replace((await of_set()).found, pool=pool, best=best.digest)).lineage
 
 
 async def test_the_family_tree_has_every_parent_and_how_each_was_made() -> None:
@@ -269,5 +280,5 @@ async def test_few_tasks_that_confirm_give_no_range() -> None:
     summary = await of_set(confirm=tasks(2, "c"))
     assert summary.found.confirmed is not None
     one = replace(summary.found.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
-    told = {name: value for name, value, _ in Summary(replace(summary.found, confirmed=one)).figures}
+    told = {name: value for name, value, _ in SearchView(replace(summary.found, confirmed=one)).figures}
     assert told["gain, confirmed"] == "+1.000"

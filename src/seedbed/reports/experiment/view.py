@@ -1,0 +1,361 @@
+"""A comparison as people see it: texts and numbers, for people who know no statistics and for those who do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.experiments.certificate import CLAIMS, Certificate
+from seedbed.experiments.experiment import Unit
+from seedbed.experiments.verdict import Verdict, in_words
+from seedbed.reports.numbers import TableRow, number, plus, shortened
+from seedbed.stats.betting import Betting
+from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
+from seedbed.stats.estimates import Interval, paired_interval
+from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.rule import Answer
+from seedbed.stats.sequential import RULES
+from seedbed.storage.store import Json, canonical, short
+
+SHORTLY = {
+    "superior": "Yes: ",
+    "inferior": "No: ",
+    "futile": "No: ",
+    "inconclusive": "Not known: ",
+    "invalid": "Nothing can be said: ",
+}
+"""The first words of an answer."""
+
+STATISTIC = {ExactMcNemar.name: "lead", Betting.name: "ln e"}
+"""The statistic of each rule in the status line; the other rules use a log-likelihood ratio."""
+
+NO_TASKS = Dataset(())
+
+NamePair: TypeAlias = tuple[str, str]
+"""The names of the control and the candidate."""
+
+
+@dataclass(frozen=True)
+class ExperimentView:
+    """A comparison as people see it, in texts and numbers. Without a certificate: what the verdict says itself."""
+
+    verdict: Verdict
+    certificate: Certificate | None = None
+    tasks: Dataset = NO_TASKS
+    called: NamePair | None = None
+
+    @classmethod
+    def of(cls, certificate: Certificate, tasks: Dataset, names: NamePair | None = None) -> ExperimentView:
+        return cls(certificate.verdict, certificate, tasks, names)
+
+    @cached_property
+    def names(self) -> NamePair:
+        """The names that people gave; without one, the part that a playbook has, with its digest."""
+        control, candidate = self.called or ("", "")
+        return (
+            shortened(control, 60) or f"control {short(self.verdict.control)}",
+            shortened(candidate, 60) or f"candidate {short(self.verdict.candidate)}",
+        )
+
+    @property
+    def rule(self) -> Json:
+        """The registered rule, as far as it is known."""
+        plan = self.certificate and self.certificate.experiment
+        return plan.rule if plan else {"rule": self.verdict.rule, "alpha": self.verdict.alpha}
+
+    @property
+    def path(self) -> Sequence[Answer]:
+        """What the rule answered after each unit."""
+        return self.certificate.path if self.certificate else ()
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """The units that were read, in registered order."""
+        plan = self.certificate and self.certificate.experiment
+        return plan.units(self.tasks)[: self.verdict.tasks] if plan else []
+
+    @cached_property
+    def gains(self) -> list[float]:
+        """By how much the candidate did better on each unit that was read."""
+        sign = 1.0 if self.verdict.better == "higher" else -1.0
+        read = zip(self.verdict.scores, self.verdict.outcomes, strict=False)
+        return [0.0 if outcome == "=" else sign * (after - before) for (before, after), outcome in read]
+
+    @property
+    def things(self) -> str:
+        """What the units are called."""
+        if self.verdict.live or not self.certificate:
+            return self.verdict.things
+        return "sources" if any(len(unit) > 1 for unit in self.certificate.experiment.units(self.tasks)) else "tasks"
+
+    # The conclusion
+
+    @property
+    def subtitle(self) -> str:
+        verdict, (control, candidate) = self.verdict, self.names
+        where = "live" if verdict.live else f"on dataset {short(verdict.dataset)}"
+        which = f"{candidate}: {short(verdict.candidate)}, {control}: {short(verdict.control)}"
+        return f"{verdict.metric} {where}. {which}" if any(self.called or ()) else f"{verdict.metric} {where}"
+
+    @property
+    def sentence(self) -> str:
+        """The answer for people who know no statistics."""
+        verdict = self.verdict
+        answer = f"{SHORTLY.get(verdict.finding, '')}{in_words(verdict, self.rule, self.names, self.things)}."
+        if verdict.finding == "inconclusive":
+            answer += " That does not prove that they are equally good; more tasks may tell."
+        if not verdict.tasks:
+            return answer
+        counts = (
+            f"The candidate did better on {verdict.wins:,}, worse on {verdict.losses:,} and as well on "
+            f"{verdict.ties:,} of {verdict.tasks:,} {self.things}."
+        )
+        return " ".join(filter(None, (answer, counts, self._error_rate)))
+
+    @property
+    def _error_rate(self) -> str:
+        """How often such an answer is wrong."""
+        verdict = self.verdict
+        wrong, rate = {
+            "superior": ("not better would be called better", verdict.alpha),
+            "inferior": ("not worse would be called worse", verdict.alpha),
+            "non-inferior": ("worse by more than that would pass", verdict.alpha),
+            "equivalent": ("further apart would be called so", verdict.alpha),
+            "futile": ("as good as hoped for would be given up", self.rule.get("beta") or 0.0),
+        }.get(verdict.finding, ("", 0.0))
+        if not wrong or not rate:
+            return ""
+        often = f"{100 * rate:g} of 100 such comparisons"
+        if RULES[verdict.rule].guaranteed:
+            return f"A candidate that is {wrong} in at most {often}."
+        return f"The rule aims at this: a candidate that is {wrong} in {often}. That is not guaranteed."
+
+    @property
+    def alarm(self) -> str:
+        """What to know before anything else, if the verdict is not what it says."""
+        count = len(self.problems)
+        what = "1 thing differs" if count == 1 else f"{count} things differ"
+        return f"Do not rely on this: computed again from what is recorded, {what}." if count else ""
+
+    @property
+    def problems(self) -> list[str]:
+        """What differs when everything is computed again."""
+        return [str(problem) for problem in self.certificate.problems] if self.certificate else []
+
+    @property
+    def status(self) -> str:
+        """All in one line, as engine testers know it."""
+        verdict = self.verdict
+        parts = [
+            f"tasks {verdict.tasks}/{verdict.at_most}",
+            f"W {verdict.wins} T {verdict.ties} L {verdict.losses}",
+            f"delta {100 * verdict.difference:+.1f} [{_percent(verdict.low)},{_percent(verdict.high)}]",
+        ]
+        if self.path:
+            last = self.path[-1]
+            bounds = ",".join("–" if bound is None else f"{bound:.2f}" for bound in (last.low, last.high))
+            least, effect = self.rule.get("d0") or 0.0, self.rule.get("effect")
+            between = "" if effect is None else f" [{least:.2f},{least + effect:.2f}]"
+            parts.insert(0, f"{STATISTIC.get(verdict.rule, 'LLR')} {last.evidence:.2f} ({bounds}){between}")
+        return " | ".join(parts)
+
+    # Figures
+
+    @property
+    def plain(self) -> Interval:
+        """The difference as it was seen, candidate minus control."""
+        return _known(self.verdict.difference, self.verdict.low, self.verdict.high, self.verdict.tasks)
+
+    @property
+    def adjusted(self) -> Interval | None:
+        """The difference without what stopping early adds to it, candidate minus control; None if the rule has none."""
+        verdict = self.verdict
+        if verdict.estimate is None:
+            return None
+        mean, low, high = verdict.estimate, verdict.estimate_low, verdict.estimate_high
+        if verdict.better == "lower":
+            mean, low, high = -mean, None if high is None else -high, None if low is None else -low
+        return _known(mean, low, high, verdict.tasks)
+
+    @property
+    def figures(self) -> list[TableRow]:
+        """Each number with what it means."""
+        verdict = self.verdict
+        saved = verdict.at_most - verdict.tasks
+        why = f"{saved:,} did not have to be run" if saved and verdict.tasks else ""
+        read = f"{verdict.tasks:,}" if verdict.live else f"{verdict.tasks:,} of at most {verdict.at_most:,}"
+        lines: list[TableRow] = [(f"{self.things} read", read, why), *self._arms()]
+        if verdict.tasks:
+            lines += [*self._means(), *self._tests(), *self._effects()]
+        lines.append(("rule", verdict.rule, verdict.guarantee))
+        lines.append(("cost", f"${verdict.cost_usd:.4f}", "of all runs that were read, whenever they were paid"))
+        return lines
+
+    def _arms(self) -> Iterator[TableRow]:
+        for name, arm in zip(self.names, ("control", "candidate"), strict=True):
+            if counts := self.verdict.live.get(arm):
+                yield f"units served by {name}", f"{counts['units']:,}", f"{counts['known']:,} have a known outcome"
+
+    def _means(self) -> Iterator[TableRow]:
+        verdict, (control, candidate) = self.verdict, self.names
+        yield f"{verdict.metric} of {control}", number(verdict.control_mean), f"{verdict.better} is better"
+        yield f"{verdict.metric} of {candidate}", number(verdict.candidate_mean), f"{verdict.better} is better"
+        fixed = "the plain mean, with the interval of a fixed number of tasks"
+        yield "difference as seen", _one_text(self.plain), fixed
+        if self.adjusted is None:
+            yield "difference, stop-adjusted", "–", "this rule has none"
+            return
+        if verdict.rule == Betting.name:
+            why = "the same mean, with an interval that holds at every look, so it is wider"
+        else:
+            why = (
+                "a test that stops as soon as it is sure stops on a lucky streak, and its plain mean is too far from "
+                "0; this one is too large as often as too small"
+            )
+        if verdict.finding in ("superior", "inferior") and self.adjusted.low <= 0 <= self.adjusted.high:
+            why += "; it may include 0 after an answer, because it guards both ends at once and the rule one"
+        yield "difference, stop-adjusted", _one_text(self.adjusted), why
+
+    def _tests(self) -> Iterator[TableRow]:
+        verdict = self.verdict
+        yield "better, same, worse", f"{verdict.wins:,}, {verdict.ties:,}, {verdict.losses:,}", f"{self.things}"
+        if verdict.p is not None:
+            yield "p", f"{verdict.p:.2g}", "the chance of a result at least as good if the candidate were no better"
+        if verdict.e is not None:
+            why = f"how many times its stake a bet on the candidate made; {1 / verdict.alpha:g} is enough"
+            yield "e", f"{verdict.e:.3g}", why
+        spent = f"{self.path[-1].spent:.2g} of it was used by the end" if self.path else ""
+        yield "error rate (alpha)", f"{verdict.alpha:g}", spent
+
+    def _effects(self) -> Iterator[TableRow]:
+        verdict = self.verdict
+        if {*self.gains} <= {-1.0, 0.0, 1.0}:
+            if verdict.wins + verdict.losses:
+                ratio, share = odds_ratio(verdict.wins, verdict.losses), cohen_g(verdict.wins, verdict.losses)
+                yield "matched odds ratio", _one_text(ratio, signed=False), f"{self.things} won for each one lost"
+                yield "Cohen's g", _one_text(share), "how far the share of wins is from one half, without ties"
+        elif math.isfinite(size := cohen_dz([0.0] * len(self.gains), self.gains)):
+            yield "Cohen's d_z", f"{size:+.2f}", "the gain in standard deviations of the differences"
+
+    # What it rests on
+
+    @property
+    def failures(self) -> str:
+        """What counted as a failure, and how often."""
+        if self.verdict.live:
+            return "Units without an outcome do not count. If one side has more of them, the verdict is invalid."
+        if not self.certificate:
+            return f"{len(self.verdict.failed):,} runs counted as failures."
+        plan, failed, unscored = self.certificate.experiment, len(self.verdict.failed), len(self.verdict.unscored)
+        runs = 2 * plan.replicates * sum(map(len, self.units))
+        rule = f"A run that fails, takes too long or cannot be scored counts as {plan.failure_counts_as:g}."
+        if not failed:
+            return f"{rule} None of {runs:,} runs did."
+        also = f"; {unscored:,} of them ended well and got no score" if unscored else ""
+        return f"{rule} So did {failed:,} of {runs:,} runs{also}."
+
+    @property
+    def flags(self) -> list[TableRow]:
+        """Each claim about how the verdict came about: whether it holds, and the claim in words."""
+        flags = self.certificate.flags if self.certificate else {}
+        lines: list[TableRow] = [
+            ("✓ yes" if holds else "✗ no", CLAIMS[name][not holds] if name in CLAIMS else name.replace("_", " "))
+            for name, holds in flags.items()
+        ]
+        for judge, known in self.verdict.judges.items():
+            checked = "never checked against people" if known is None else f"kappa {known['kappa']:.2f} with people"
+            lines.append(("✓ yes" if known else "✗ no", f"Judge {short(judge)}: {checked}"))
+        return lines
+
+    @property
+    def registered(self) -> list[TableRow]:
+        """What was fixed before anything was run."""
+        verdict, known = self.verdict, self.certificate
+        ends: list[TableRow] = [
+            ("control", verdict.control),
+            ("candidate", verdict.candidate),
+            ("experiment", verdict.experiment),
+            ("evidence", verdict.evidence),
+            ("to check", f"seedbed evidence verify {short(verdict.experiment)}"),
+        ]
+        if not known:
+            return [row for row in ends if row[1]]
+        plan = known.experiment
+        settings = {name: value for name, value in plan.rule.items() if name != "rule" and value is not None}
+        tasks = f"{plan.dataset}, {len(plan.order):,} tasks in an order drawn from seed {plan.seed}"
+        lines: list[TableRow] = [
+            ("hypothesis", plan.hypothesis),
+            *ends[:2],
+            ("live", canonical(verdict.live["source"])) if verdict.live else ("dataset", tasks),
+            ("metric", canonical(plan.metric)),
+            ("rule", f"{plan.rule['rule']}: " + ", ".join(f"{name} {value}" for name, value in settings.items())),
+            ("runs of each task", "" if verdict.live else f"{plan.replicates} by each playbook"),
+            ("channel", plan.channel),
+            *ends[2:],
+        ]
+        return [row for row in lines if row[1]]
+
+    # Tasks
+
+    @property
+    def flip_heads(self) -> TableRow:
+        return ("place", "task", "inputs", *(shortened(name) for name in self.names))
+
+    @cached_property
+    def flips(self) -> dict[str, list[TableRow]]:
+        """The tasks that got worse and those that got better, the largest change first, with both scores."""
+        if self.verdict.live or not self.units:
+            return {}
+        places = sorted(range(min(len(self.gains), len(self.units))), key=lambda place: -abs(self.gains[place]))
+        worse = [self._flip(place) for place in places if self.gains[place] < 0]
+        return {"Got worse": worse, "Got better": [self._flip(place) for place in places if self.gains[place] > 0]}
+
+    def _flip(self, place: int) -> TableRow:
+        unit, (before, after) = self.units[place], self.verdict.scores[place]
+        name = shortened(unit[0].id) if len(unit) == 1 else f"{shortened(unit[0].source)} ({len(unit)} tasks)"
+        inputs = shortened(" / ".join(map(_inputs, unit)), 160)
+        return f"{place + 1}", name, inputs, number(before), number(after)
+
+    @cached_property
+    def strata(self) -> list[tuple[str, Interval]]:
+        """The difference, candidate minus control, on the tasks of each tag."""
+        places: dict[str, list[tuple[float, float]]] = {}
+        for unit, scores in zip(self.units, self.verdict.scores, strict=False):
+            for tag in {tag for task in unit for tag in task.tags}:
+                places.setdefault(tag, []).append(scores)
+        return [(tag, _difference(scores)) for tag, scores in sorted(places.items())]
+
+
+def _one_text(interval: Interval, *, signed: bool = True) -> str:
+    text = plus if signed else number
+    mean = "∞" if math.isinf(interval.mean) else text(interval.mean)
+    if not math.isfinite(interval.low):
+        return f"{mean} (no spread, so no interval)"
+    high = "∞" if math.isinf(interval.high) else text(interval.high)
+    return f"{mean} ({text(interval.low)} to {high})"
+
+
+def _known(mean: float, low: float | None, high: float | None, n: int) -> Interval:
+    return Interval(mean, -math.inf if low is None else low, math.inf if high is None else high, 0.95, n)
+
+
+def _percent(bound: float | None) -> str:
+    return "–" if bound is None else f"{100 * bound:+.1f}"
+
+
+def _difference(scores: Sequence[tuple[float, float]]) -> Interval:
+    """By how much the second scores exceed the first, with an interval that holds for few tasks where there is one."""
+    before, after = ([pair[arm] for pair in scores] for arm in (0, 1))
+    if {*before, *after} <= {0.0, 1.0}:
+        return risk_difference(scores.count((0.0, 1.0)), scores.count((1.0, 0.0)), len(scores))
+    plain = paired_interval(before, after)
+    return plain if plain.low < plain.high else _known(plain.mean, None, None, plain.n)
+
+
+def _inputs(task: Task) -> str:
+    texts = (f"{name}: {value if isinstance(value, str) else canonical(value)}" for name, value in task.inputs.items())
+    return ", ".join(texts)

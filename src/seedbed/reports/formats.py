@@ -1,0 +1,51 @@
+"""Writing a report: in a format by its name, or to a file whose ending names the format.
+
+Results have a method `export` that ends here. They live below this package and may not import it, so they load the
+module for their noun by its path (`seedbed.plugins.load`): the one inversion of the layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seedbed.errors import Problem, SettingsError
+from seedbed.plugins import suggestion
+
+Noun = TypeVar("Noun")
+
+ALIASES = {"markdown": "md", "htm": "html"}
+
+
+def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to: str | Path) -> str | bytes | Path:
+    """What the writer of the format `to` makes of a noun, or the path of the file that it was written to.
+
+    Raises SettingsError for a format that has no writer.
+    """
+    name = ALIASES.get(str(to), str(to))
+    if isinstance(to, str) and name in writers:
+        return writers[name](noun)
+    path = Path(to)
+    ending = path.suffix.lower().removeprefix(".")
+    format_name = ALIASES.get(ending, ending)
+    if format_name not in writers:
+        found = ending or str(to)
+        expected = f"one of: {', '.join(writers)}, or a file that ends in one of them"
+        raise SettingsError([Problem("format", found, expected, suggestion(found, writers))])
+    content = writers[format_name](noun)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content, encoding="utf-8")
+    return path
+
+
+def finite(value: Any) -> Any:
+    """The same value with None for the numbers that JSON does not know."""
+    if isinstance(value, Mapping):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

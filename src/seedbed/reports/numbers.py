@@ -1,0 +1,68 @@
+"""Numbers, intervals and names as people read them, and rows of such texts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from seedbed.stats.estimates import Interval
+
+
+TableRow: TypeAlias = tuple[str, ...]
+
+
+def number(value: float) -> str:
+    """Three digits after the point for scores; as many as matter for a very small or very large number."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
+
+
+def plus(value: float) -> str:
+    """A difference: a positive one has its sign."""
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def interval_texts(interval: Interval) -> tuple[str, str]:
+    """A mean and its range, which is empty where there is none."""
+    if not interval.n:
+        return "no score", ""
+    if not math.isfinite(interval.low):
+        return number(interval.mean), ""
+    return number(interval.mean), f"{number(interval.low)} to {number(interval.high)}"
+
+
+def difference_texts(interval: Interval) -> tuple[str, str]:
+    """A difference and its range, both with their signs; the range says so where there is none."""
+    if not interval.n:
+        return "no score", ""
+    if not math.isfinite(interval.low):
+        return plus(interval.mean), "not known"
+    return plus(interval.mean), f"{plus(interval.low)} to {plus(interval.high)}"
+
+
+def score_text(interval: Interval) -> str:
+    """A score with its range in brackets."""
+    if not interval.n:
+        return "not tried"
+    if not math.isfinite(interval.low):
+        return number(interval.mean)
+    return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}]"
+
+
+def gain_text(interval: Interval) -> str:
+    """A difference with its range in brackets."""
+    if not math.isfinite(interval.low):
+        return f"{interval.mean:+.3f}"
+    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def shortened(name: str, limit: int = 26) -> str:
+    """A name on one line that is not too long."""
+    flat = " ".join(name.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

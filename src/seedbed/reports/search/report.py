@@ -1,0 +1,385 @@
+"""The report of a search: what it brought, how far that can be trusted, and what it took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from seedbed import documents
+from seedbed.evolution.evolve import Evolution
+from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
+from seedbed.evolution.pool import Pool
+from seedbed.playbooks.library import names_of
+from seedbed.reports import formats, front, markdown, page
+from seedbed.reports.numbers import TableRow, counted, difference_texts, number, score_text
+from seedbed.reports.page import (
+    Badge,
+    PagePart,
+    Prose,
+    ReportPage,
+    Table,
+    Tile,
+    Verbatim,
+    WordChanges,
+    picture,
+    section,
+)
+from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
+from seedbed.reports.search.view import CandidateView, SearchView
+from seedbed.stats.estimates import Interval
+from seedbed.storage.store import Digest, Json, Store, canonical, short
+
+FIGURES = ("figure", "value", "what it means")
+
+ARMS = ("arm", "turns", "new bests", "gain", "runs", "candidates", "per 100 runs")
+
+SPENDING = ("what", "spent", "budget", "share")
+
+COURSE = ("step", "runs", "best", "score", "distance")
+
+REGISTERED = ("what", "value")
+
+STEPS = 10
+"""About so many steps are in the table of the course."""
+
+SHOWN = 40
+"""So many candidates are listed, and drawn."""
+
+GAINS = "A new best is a candidate that took over as the best. Its gain is how far its score was above the one before."
+
+DISTANCE = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
+
+FRONT = (
+    "Only candidates that were tried on as many tasks as the best. One is beaten if another is at least as good by "
+    "every metric and better by one, by their estimated scores."
+)
+
+BADGES = {
+    "yes": Badge("good", "▲ better"),
+    "no": Badge("bad", "▼ worse"),
+    "open": Badge("open", "? not confirmed"),
+    "nothing": Badge("open", "= nothing better"),
+}
+
+_UNITS = {"runs": "{:,.0f}", "tokens": "{:,.0f}", "usd": "${:.4f}", "seconds": "{:,.0f} s"}
+
+
+def export(evolution: Evolution, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+    """A search as json, md or html, or in a file that ends so. Its store knows its plan and the names of playbooks."""
+    view = view_of(store, evolution) if store is not None else SearchView(evolution)
+    return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
+
+
+def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
+    """A search with its plan. Playbooks have the names given, or those of their refs."""
+    return SearchView(evolution, store.get(evolution.search), {**names_of(store), **(names or {})})
+
+
+def to_json(view: SearchView) -> str:
+    return documents.to_json(formats.finite(to_document(view)))
+
+
+def to_markdown(view: SearchView) -> str:
+    return markdown.to_markdown(page_of(view))
+
+
+def to_html(view: SearchView) -> str:
+    return page.to_html(page_of(view))
+
+
+def arm_rows(view: SearchView) -> list[TableRow]:
+    """What each arm earned, the largest gain first."""
+    ordered = sorted(view.arms.items(), key=lambda item: -item[1].gain)
+    return [
+        (
+            name,
+            f"{each.turns:,}",
+            f"{each.found:,}",
+            f"{each.gain:+.3f}",
+            f"{each.runs:,}",
+            f"{each.candidates:,}",
+            f"{100 * each.gain / each.runs:+.3f}" if each.runs else "–",
+        )
+        for name, each in ordered
+    ]
+
+
+def spending_rows(view: SearchView) -> list[TableRow]:
+    return [
+        (
+            name,
+            _UNITS[name].format(spent),
+            "no limit" if limit is None else _UNITS[name].format(limit),
+            f"{100 * spent / limit:.0f} %" if limit else "–",
+        )
+        for name, spent, limit in view.spending
+    ]
+
+
+def course_rows(view: SearchView) -> list[TableRow]:
+    """The search step by step, or some of very many steps."""
+    apart, steps = dict(view.diversity), view.found.steps
+    every = max(1, -(-len(steps) // STEPS))
+    return [
+        (
+            f"{place}",
+            f"{runs:,}",
+            view.name(steps[place - 1].best),
+            score_text(score),
+            f"{apart[place]:.3f}" if place in apart else "–",
+        )
+        for place, (runs, score) in enumerate(view.curve, 1)
+        if place % every == 0 or place in (1, len(steps))
+    ]
+
+
+def front_heads(view: SearchView) -> TableRow:
+    arrows = {"lower": "↓", "higher": "↑"}
+    metrics = (f"{name} {arrows[view.better[name]]}" for name in view.pool.metrics)
+    return ("playbook", "stands", *metrics, "tasks")
+
+
+def front_rows(view: SearchView, limit: int = SHOWN) -> list[TableRow]:
+    lines = []
+    for place in view.front_places[:limit]:
+        each = view.candidate(place)
+        mark = "● front" if view.front[place] else "□ beaten"
+        scores = [each.scores[name] for name in view.pool.metrics]
+        lines.append((_called(view, each), mark, *map(score_text, scores), f"{scores[0].n}"))
+    return lines
+
+
+def candidate_heads(view: SearchView) -> TableRow:
+    return ("playbook", view.metric, "tasks", "arm", "how", "from")
+
+
+def candidate_rows(view: SearchView, limit: int) -> list[TableRow]:
+    lines: list[TableRow] = []
+    for each in view.candidates(limit):
+        score = each.scores[view.metric]
+        parents = ", ".join(map(view.name, each.parents)) or "–"
+        lines.append((_called(view, each), score_text(score), f"{score.n}", each.arm or "–", each.how, parents))
+    return lines
+
+
+def _called(view: SearchView, each: CandidateView) -> str:
+    marks = [mark for mark, place in (("start", 0), ("best", view.best)) if each.place == place]
+    name = view.names.get(each.playbook)
+    return " ".join(filter(None, (name, short(each.playbook), f"({', '.join(marks)})" if marks else "")))
+
+
+def registered_rows(view: SearchView) -> list[TableRow]:
+    """What was fixed before anything was run, as far as it is at hand."""
+    lines: list[TableRow] = [("search", view.found.search), ("start", view.found.start), ("best", view.found.best)]
+    for name, value in view.plan.items():
+        if name not in ("start", "budget") and value is not None:
+            lines.append((name, value if isinstance(value, str) else canonical(value)))
+    again = f"seedbed search show {short(view.found.search)}"
+    return [*lines, ("budget", str(view.found.budget)), ("to see it again", again)]
+
+
+def _gain_tile(name: str, interval: Interval) -> Tile:
+    mean, reach = difference_texts(interval)
+    return Tile(name, mean, f"95 %: {reach}" if math.isfinite(interval.low) else "too few tasks for an interval")
+
+
+def _stairs(curve: Sequence[tuple[int, Interval]]) -> list[tuple[int, Interval]]:
+    """An estimate holds until the next step is done."""
+    held = [point for (_, before), (runs, now) in pairwise(curve) for point in ((runs, before), (runs, now))]
+    return [*curve[:1], *held]
+
+
+def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -> Series:
+    return Series(name, [(0, at.mean), (end, at.mean)], kind)
+
+
+def to_document(view: SearchView) -> Json:
+    """A whole search as JSON can hold it. Scores are as the metrics give them; gains are positive where better."""
+    found, pool = view.found, view.pool
+    sign = pool.signs[0]
+    return {
+        "search": found.search,
+        "optimizer": view.plan.get("optimizer"),
+        "metric": view.metric,
+        "better": view.better,
+        "tasks": {"reflect": len(pool.reflect), "select": len(pool.select)},
+        "start": found.start,
+        "best": found.best,
+        "improved": found.improved,
+        "score": sign * pool.standing(view.best).mean,
+        "start_score": sign * pool.standing(0).mean,
+        "optimism": view.optimism,
+        "confirmed": found.confirmed.body() if found.confirmed else None,
+        "answer": view.answer,
+        "changes": [asdict(change) for change in view.changes],
+        "arms": {name: asdict(each) for name, each in view.arms.items()},
+        "skipped": _skipped_document(view.skipped) if view.skipped else None,
+        "front": [pool.playbooks[place].digest for place, on_front in view.front.items() if on_front],
+        "diversity": [{"step": step, "distance": apart} for step, apart in view.diversity],
+        "tried": [_candidate_document(pool, place) for place in range(len(pool))],
+        "steps": [
+            {
+                "runs": runs,
+                "offered": list(step.offered),
+                "best": step.best,
+                "score": sign * step.score,
+                "deviation": step.deviation,
+            }
+            for step, (runs, _) in zip(found.steps, view.curve, strict=True)
+        ],
+        "spent": found.spent,
+        "budget": found.budget.body(),
+        "ended": found.ended or None,
+    }
+
+
+def _skipped_document(skipped: SkippedCandidates) -> Json:
+    wrong = skipped.wrong
+    counts = {"candidates": skipped.candidates, "hopeless": skipped.hopeless, "evaluated": wrong.n}
+    return {**counts, "wrong": wrong.mean if wrong.n else None, "low": wrong.low, "high": wrong.high}
+
+
+def _candidate_document(pool: Pool, place: int) -> Json:
+    standing = pool.standing(place)
+    return {
+        "playbook": pool.playbooks[place].digest,
+        "how": pool.how[place],
+        "arm": pool.arms[place],
+        "parents": list(pool.parents[place]),
+        "score": pool.signs[0] * standing.mean,
+        "deviation": standing.deviation,
+        "tasks": standing.tasks,
+        "scores": {name: pool.signs[n] * pool.standing(place, n).mean for n, name in enumerate(pool.metrics)},
+    }
+
+
+def page_of(view: SearchView) -> ReportPage:
+    return ReportPage(
+        title=view.title,
+        subtitle=view.subtitle,
+        answer=view.sentence,
+        badge=BADGES[view.answer],
+        tiles=_tiles(view),
+        parts=_parts(view),
+    )
+
+
+def _tiles(view: SearchView) -> list[Tile]:
+    sure, runs = view.found.confirmed, view.found.spent["runs"]
+    start, best = view.standing(0), view.standing(view.best)
+    doubt = "selection bias not known" if view.optimism is None else f"about {number(view.optimism)} selection bias"
+    tiles = [Tile(f"{view.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
+    if sure:
+        tiles.append(_gain_tile("gain, confirmed", sure.gain))
+        tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
+    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.found.spent['usd']:.4f}"
+    return [*tiles, Tile("runs", f"{runs:,}", tried)]
+
+
+def _parts(view: SearchView) -> list[PagePart]:
+    arms = Table(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
+    return [
+        *section("What changed", *_changes(view)),
+        *section("How it came about", *_course(view)),
+        *section("Scores in the search and on new tasks", *_levels(view)),
+        *section("Lineage of the best", Verbatim("\n".join(view.lineage), "text")),
+        *section("What each arm earned", *([Prose(view.no_arms)] if view.no_arms else arms)),
+        *(section("What was skipped", Prose(view.skipped.sentence)) if view.skipped else []),
+        *section("Spending", *_spending(view)),
+        *section("Front", *_front(view)),
+        *section("Candidates", _candidates(view)),
+        *section("Figures", Table(FIGURES, view.figures)),
+        *section("Registered before anything was run", Table(REGISTERED, registered_rows(view))),
+    ]
+
+
+def _changes(view: SearchView) -> list[PagePart]:
+    if not view.changes:
+        return [Prose("Nothing: the best is the start.")]
+    name = view.names.get(view.found.best, "")
+    heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
+    whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
+    return [WordChanges(view.changes), *section(heading, whole)]
+
+
+def _course(view: SearchView) -> list[PagePart]:
+    """The best score over the runs that were spent, and how different candidates were from each other."""
+    if not view.curve:
+        return [Prose("No step was taken.")]
+    spent, stairs = view.found.spent["runs"], _stairs(view.curve)
+    lines = [
+        Series("best so far", [(runs, each.mean) for runs, each in stairs], "path"),
+        _level("start", view.standing(0), spent, "bound"),
+    ]
+    if view.found.confirmed:
+        lines.append(_level("best, confirmed", view.cut(view.found.confirmed.best), spent, "limit"))
+    band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
+    sure = "with two standard errors of its difference from the start" if band else "its uncertainty is not recorded"
+    drawn = chart(lines, "best score over runs", Axes("runs", zero=False), band)
+    table = Table(COURSE, course_rows(view), numbers=True)
+    pictures = picture(f"Best {view.metric}", drawn, f"over runs spent, {sure}", table)
+    if not view.diversity:
+        return [*pictures, Prose("Diversity is not known: there were fewer than two candidates.")]
+    apart = Series("distance", view.diversity, "path")
+    drawn = chart([apart], "distance between candidates over steps", Axes("steps"))
+    return [*pictures, *picture("Diversity", drawn, DISTANCE)]
+
+
+def _levels(view: SearchView) -> list[PagePart]:
+    sure = view.found.confirmed
+    searched: list[ForestRow] = [
+        ("start, in the search", view.standing(0), 1),
+        ("best, in the search", view.standing(view.best), 1),
+    ]
+    if sure is None:
+        return [*picture(view.metric, forest(searched, "scores in the search")), Prose(view.unconfirmed)]
+    confirmed = [("start, confirmed", sure.start), ("best of N, confirmed", sure.best_of_n)]
+    confirmed.append(("best, confirmed", sure.best))
+    levels: list[ForestRow] = [(name, view.cut(each), 0) for name, each in confirmed if each]
+    gains: list[ForestRow] = [("over the start", sure.gain, 0)]
+    gains += [("over best of N", sure.over_best_of_n, 0)] if sure.over_best_of_n else []
+    return [
+        *picture(view.metric, forest([*searched, *levels], "scores in the search and confirmed")),
+        *picture(
+            "Gain of the best",
+            forest(gains, "confirmed gains", line=0.0, texts=difference_texts),
+            "on tasks that were opened once, at the end",
+        ),
+    ]
+
+
+def _spending(view: SearchView) -> list[PagePart]:
+    lines = spending_rows(view)
+    limited = [
+        (name, spent / limit, f"{row[1]} of {row[2]}")
+        for row, (name, spent, limit) in zip(lines, view.spending, strict=True)
+        if limit
+    ]
+    return [*picture("Budget", bars(limited, "spent of the budget")), Table(SPENDING, lines, numbers=True)]
+
+
+def _front(view: SearchView) -> list[PagePart]:
+    if not view.front:
+        return []
+    first, *others = view.pool.metrics
+    pictures: list[PagePart] = []
+    for other in others:
+        x, y = (f"{name}, {view.better[name]} is better" for name in (other, first))
+        drawn = scatter(_points(view, other, first), x, y, f"{first} and {other}")
+        pictures += picture(f"{first} and {other}", drawn, front.LEGEND)
+    return [*pictures, Table(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
+
+
+def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
+    for place in view.front_places[:SHOWN]:
+        each = view.candidate(place)
+        name = "best" if place == view.best else "start" if place == 0 else view.name(each.playbook)
+        yield ScatterPoint(name, each.scores[across], each.scores[up], view.front[place])
+
+
+def _candidates(view: SearchView) -> Table:
+    return Table(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)
