@@ -138,20 +138,27 @@ def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:
     while needed() > console().width and any(column.drop for column in columns):
         dropped = max(columns, key=lambda column: column.drop)
         columns = [column for column in columns if column is not dropped]
+    widths = _widths(columns, wide)
     result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.number else "left"
-        fixed = None if column.flexible else wide[column.heading]
-        result.add_column(
-            column.heading,
-            justify=justify,
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=fixed,
-        )
+        width = widths[column.heading]
+        result.add_column(column.heading, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
     for row in zip(*(cells[column.heading] for column in columns), strict=True):
         result.add_row(*row)
     return result
+
+
+def _widths(columns: Sequence[Column], wide: dict[str, int]) -> dict[str, int]:
+    """The width of each column; flexible ones share what the others leave, each as much as it needs."""
+    room = console().width - 3 * (len(columns) - 1) - sum(wide[each.heading] for each in columns if not each.flexible)
+    widths = dict(wide)
+    left = sorted((each.heading for each in columns if each.flexible), key=lambda name: wide[name])
+    while left:
+        name = left.pop(0)
+        widths[name] = max(1, min(wide[name], room // (len(left) + 1)))
+        room -= widths[name]
+    return widths
 
 
 def facts(pairs: Iterable[tuple[str, RenderableType]]) -> Table:
