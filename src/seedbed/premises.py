@@ -68,7 +68,7 @@ class Premises:
     @classmethod
     def at(cls, settings: Settings) -> Self:
         switch_on(settings)
-        from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
+        from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
 
         key = MasterKey.from_environment() if settings.encrypted else None
         redis = _redis(settings)
@@ -79,7 +79,7 @@ class Premises:
 
                 store = with_cache(store, redis)
             if key:
-                return cls(settings, Encrypted(store, key))
+                return cls(settings, EncryptedStore(store, key))
             expect_plain(store)
         except StoreError:
             store.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seedbed.storage.store import UpkeptStore
-    from seedbed.storage.upkeep import Report
+    from seedbed.storage.upkeep import Verification
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -52,9 +52,9 @@ def migrate(
     """
     from seedbed.premises import store_url
     from seedbed.settings import Settings
+    from seedbed.storage.paths import without_password
     from seedbed.storage.sql.migrations import MIGRATIONS
     from seedbed.storage.sql.store import migrate_to
-    from seedbed.storage.store import without_password
 
     where = store_url(Settings.load(options.workspace_file(workspace)))
     before, goal = migrate_to(where, to, dry_run=dry_run)
@@ -90,7 +90,7 @@ def verify(workspace: WorkspaceFile = None, as_json: AsJson = False) -> None:
     raise typer.Exit(PASS if report.clean else BLOCKED)
 
 
-def report_view(report: Report) -> Iterator[RenderableType]:
+def report_view(report: Verification) -> Iterator[RenderableType]:
     from seedbed.storage.store import short
 
     checked = (
@@ -141,7 +141,7 @@ def copy(
     """
     from seedbed.cli import progress
     from seedbed.storage import upkeep
-    from seedbed.storage.store import without_password
+    from seedbed.storage.paths import without_password
 
     _expect(source)
     with closing(_store(source, unseal)) as origin:
@@ -168,10 +168,10 @@ def _expect(source: str) -> None:
 
 def _store(url: str, sealed: bool) -> UpkeptStore:
     from seedbed.storage import open_store
-    from seedbed.storage.encryption import Encrypted, MasterKey
+    from seedbed.storage.encryption import EncryptedStore, MasterKey
 
     store: UpkeptStore = open_store(url)
-    return Encrypted(store, MasterKey.from_environment()) if sealed else store
+    return EncryptedStore(store, MasterKey.from_environment()) if sealed else store
 
 
 @app.command()
@@ -204,11 +204,11 @@ def rotate(workspace: WorkspaceFile = None, dry_run: DryRun = False, as_json: As
     JSON: rotated, dry_run.
     """
     from seedbed.errors import Problem, SettingsError
-    from seedbed.storage.encryption import Encrypted, MasterKey
+    from seedbed.storage.encryption import EncryptedStore, MasterKey
 
     new = MasterKey(os.environ.get(NEW_KEY, ""), NEW_KEY)
     with options.opened(workspace) as space:
-        if not isinstance(space.store, Encrypted):
+        if not isinstance(space.store, EncryptedStore):
             remedy = "Copy it into an encrypted one: seedbed store copy … --seal, and set encrypted: true."
             raise SettingsError([Problem("encrypted", "a store that is not encrypted", "an encrypted one", remedy)])
         if not dry_run:

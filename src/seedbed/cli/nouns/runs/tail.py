@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from seedbed.cli.output import clipped, counted, line, money
 from seedbed.cli.views import run as views
 from seedbed.errors import NotFound, shown
-from seedbed.storage.feed import Feed
-from seedbed.storage.store import Fact, Json, Query, Store, short
+from seedbed.storage.store import Fact, Feed, Json, Query, Store, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
