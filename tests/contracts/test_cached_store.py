@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seedbed.storage import open_store
-from seedbed.storage.cache import Cached, with_cache
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.cache import CachedStore, with_cache
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.redis import Redis
 from seedbed.storage.store import UpkeptStore
 from seedbed.testing import StoreContract
@@ -27,7 +27,7 @@ class _CachedStore(StoreContract):
 
     def wrapped(self, store: UpkeptStore, redis: Redis) -> UpkeptStore:
         cached = with_cache(store, redis)
-        assert isinstance(cached, Cached)
+        assert isinstance(cached, CachedStore)
         return cached
 
     @pytest.fixture
@@ -58,7 +58,7 @@ class TestCachedPostgresql(_CachedStore):
 
 class TestCachedAndEncrypted(TestCachedSqlite):
     def wrapped(self, store: UpkeptStore, redis: Redis) -> UpkeptStore:
-        return Encrypted(with_cache(store, redis), MasterKey(KEY))
+        return EncryptedStore(with_cache(store, redis), MasterKey(KEY))
 
 
 class TestCachedWithoutRedis(TestCachedSqlite):

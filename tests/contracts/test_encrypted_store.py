@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seedbed.storage import open_store
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query, UpkeptStore, sealed
+from seedbed.storage.store import Query, UpkeptStore, is_sealed
 from seedbed.storage.upkeep import copy, gc, verify
 from seedbed.testing import StoreContract, everything, fact
 
@@ -26,11 +26,11 @@ class TestEncryptedInMemory(StoreContract):
 
     @pytest.fixture
     def store(self, inner: UpkeptStore) -> UpkeptStore:
-        return Encrypted(inner, MasterKey(KEY))
+        return EncryptedStore(inner, MasterKey(KEY))
 
     @pytest.fixture
     def reopen(self, inner: UpkeptStore) -> Callable[[], UpkeptStore]:
-        return lambda: Encrypted(inner, MasterKey(KEY))
+        return lambda: EncryptedStore(inner, MasterKey(KEY))
 
 
 class TestEncryptedSqlite(StoreContract):
@@ -40,7 +40,7 @@ class TestEncryptedSqlite(StoreContract):
 
             def opener() -> UpkeptStore:
                 inner = open_store(f"sqlite:///{tmp_path}/x.db")
-                return stack.enter_context(closing(Encrypted(inner, MasterKey(KEY))))
+                return stack.enter_context(closing(EncryptedStore(inner, MasterKey(KEY))))
 
             yield opener
 
@@ -63,10 +63,10 @@ def plain() -> MemoryStore:
 
 
 def test_an_encrypted_store_is_sealed_anew_by_copying_it_into_another(plain: MemoryStore) -> None:
-    first, inner = Encrypted(MemoryStore(), MasterKey(KEY)), MemoryStore()
+    first, inner = EncryptedStore(MemoryStore(), MasterKey(KEY)), MemoryStore()
     copy(plain, first)
     first.rotate(MasterKey(OTHER_KEY), by="ann")
-    second = Encrypted(inner, MasterKey(KEY))
+    second = EncryptedStore(inner, MasterKey(KEY))
     copy(first, second)
     assert everything(second) == everything(first)
     second.append([fact("later")])
@@ -79,19 +79,19 @@ def test_an_encrypted_store_is_sealed_anew_by_copying_it_into_another(plain: Mem
 
 def test_a_store_is_backed_up_and_verified_without_the_key(plain: MemoryStore) -> None:
     inner, backup = MemoryStore(), MemoryStore()
-    store = Encrypted(inner, MasterKey(KEY))
+    store = EncryptedStore(inner, MasterKey(KEY))
     copy(plain, store)
     copy(inner, backup)
     assert verify(backup).problems == ()
-    assert all(sealed(content.body) for content in backup.contents())
+    assert all(is_sealed(content.body) for content in backup.contents())
     assert [told.body for told in backup.facts(Query(kind="approval"))] == [{"because": "fine"}]
-    assert everything(Encrypted(backup, MasterKey(KEY))) == everything(store)
+    assert everything(EncryptedStore(backup, MasterKey(KEY))) == everything(store)
 
 
 def test_cleaning_through_the_wrapper_keeps_the_keys(plain: MemoryStore) -> None:
     inner = MemoryStore()
-    store = Encrypted(inner, MasterKey(KEY))
+    store = EncryptedStore(inner, MasterKey(KEY))
     copy(plain, store)
     forgotten = store.put("playbook", {"nobody": "mentions it"})
     assert list(gc(store, dry_run=False)) == [forgotten]
-    assert everything(Encrypted(inner, MasterKey(KEY))) == everything(plain)
+    assert everything(EncryptedStore(inner, MasterKey(KEY))) == everything(plain)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from seedbed.errors import StoreDamaged
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, Told, canonical, digest, in_brief, short
+from seedbed.storage.store import BriefFact, Digest, Fact, Json, Query, Store, canonical, digest, in_brief, short
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +135,7 @@ def performed(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]
     return {key for key, _, body in _known(store, "run", playbook, runs) if json.loads(body)["status"] == "completed"}
 
 
-def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> Iterator[Told]:
+def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> Iterator[BriefFact]:
     if not keys:
         return iter(())
     if len(keys) <= FEW:
@@ -172,7 +172,7 @@ class Cells(Sequence[Cell]):
         ):
             texts.append(text)
 
-    def read(self, facts: Iterable[Told]) -> None:
+    def read(self, facts: Iterable[BriefFact]) -> None:
         """Append cells that were paid before, by their facts."""
         keys, values = self._texts["key"], self._numbers["value"]
         for key, value, body in facts:

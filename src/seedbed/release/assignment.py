@@ -21,7 +21,7 @@ from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.readers import Reader, Serving
-from seedbed.storage.store import A_NAME, Digest, Fact, Query, Store, nameable, now
+from seedbed.storage.store import A_NAME, Digest, Fact, Query, Store, is_name, now
 
 Arm = Literal["stable", "control", "canary", "held"]
 
@@ -128,7 +128,7 @@ def split_name(channels: Sequence[str]) -> str:
 
 
 def _check(key: str) -> None:
-    if not key or not nameable(key):
+    if not key or not is_name(key):
         raise SeedbedError(f"key: found {shown(key)}; expected {A_NAME}, such as the name of a user")
 
 

@@ -1,44 +1,42 @@
-"""Where everything is kept: one protocol, four places."""
+"""Stores: one protocol, and four implementations that `open_store` picks by URL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seedbed import plugins
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.storage.paths import without_password
 
 if TYPE_CHECKING:
     from seedbed.storage.store import UpkeptStore
 
 __all__ = ["open_store"]
 
+_MEMORY = "seedbed.storage.memory:MemoryStore"
+_FILES = "seedbed.storage.files:FilesStore"
+_SQL = "seedbed.storage.sql.store:SqlStore"
+
 
 def open_store(url: str, *, create: bool = True) -> UpkeptStore:
-    """The store at a URL, made if it is not there yet; without `create`, NotFound is raised then.
+    """The store at a URL, created if there is none; without `create`, NotFound is raised instead.
 
     `memory:` · `files:some/folder` · `sqlite:///some/file.db` · `postgresql://user@host/database`
 
-    A file or folder we may not write to can be read. An encrypted store is opened as it is: see `expect_plain`.
+    A file or folder that we may not write to is opened for reading. An encrypted store is opened as it is: see
+    `expect_plain`.
     """
-    if not isinstance(url, str):
-        raise _no_url(url)
-    scheme, _, rest = url.partition(":")
+    scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
+    # By path, so that a store in memory or in files does not load SQLAlchemy.
+    store: UpkeptStore
     if scheme == "memory":
-        from seedbed.storage.memory import MemoryStore
-
-        return MemoryStore()
-    if scheme == "files" and rest:
-        from seedbed.storage.files import FilesStore
-
-        return FilesStore(rest, create=create)
-    if scheme in ("sqlite", "postgresql"):
-        from seedbed.storage.sql.store import SqlStore
-
-        return SqlStore(url, create=create)
-    from seedbed.storage.store import without_password
-
-    raise _no_url(without_password(url))
-
-
-def _no_url(found: object) -> SettingsError:
-    remedy = "Give one of memory:, files:FOLDER, sqlite:///FILE, postgresql://USER@HOST/DATABASE."
-    return SettingsError([Problem("store", shown(found), "the URL of a store", remedy)])
+        store = plugins.load(_MEMORY, "store")()
+    elif scheme == "files" and rest:
+        store = plugins.load(_FILES, "store")(rest, create=create)
+    elif scheme in ("sqlite", "postgresql"):
+        store = plugins.load(_SQL, "store")(url, create=create)
+    else:
+        shown_url = shown(without_password(url) if isinstance(url, str) else url)
+        remedy = "Use one of memory:, files:FOLDER, sqlite:///FILE, postgresql://USER@HOST/DATABASE."
+        raise SettingsError([Problem("store", shown_url, "the URL of a store", remedy)])
+    return store

@@ -1,23 +1,22 @@
-"""Rehearsal: a store in which everything can be tried and nothing is kept. Every dry run happens in one."""
+"""DryRunStore: reads another store and writes only to memory. Every dry run uses one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain, islice
 
 from seedbed.errors import NotFound
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, Target, checked, moved, next_move
+from seedbed.storage.store import Digest, Fact, Json, Move, Query, Ref, Store, Target, check_facts, now, ref_after
 
 
 class DryRunStore:
-    """Reads the store within; what is written stays in memory, where later reads find it first."""
+    """Reads the inner store; writes stay in memory, where later reads see them."""
 
-    def __init__(self, within: Store) -> None:
-        self._within = within
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
         self._own = MemoryStore()
         self._moved: dict[str, Ref | None] = {}
 
@@ -27,52 +26,52 @@ class DryRunStore:
     def get(self, digest: Digest) -> Json:
         with suppress(NotFound):
             return self._own.get(digest)
-        return self._within.get(digest)
+        return self._inner.get(digest)
 
     def append(self, facts: Iterable[Fact]) -> int:
-        new = [fact for fact in checked(facts) if not any(self._within.facts(Query(kind=fact.kind, key=fact.key)))]
+        new = [fact for fact in check_facts(facts) if not any(self._inner.facts(Query(kind=fact.kind, key=fact.key)))]
         return self._own.append(new)
 
     def facts(self, query: Query) -> Iterator[Fact]:
+        facts: Iterable[Fact]
         if query.follow:
-            found: Iterable[Fact] = self._followed(query)
+            facts = self._follow(query)
         elif query.newest:
-            # What was added here is newer than any fact of the store, so also than the last one seen there.
+            # Facts added here are newer than all of the inner store, so also newer than `after`.
             own = () if query.after is not None else self._own.facts(query)
-            found = chain(own, self._within.facts(query))
+            facts = chain(own, self._inner.facts(query))
         else:
-            found = chain(self._within.facts(query), self._own.facts(replace(query, after=None)))
-        return islice(found, query.limit)
+            facts = chain(self._inner.facts(query), self._own.facts(replace(query, after=None)))
+        return islice(facts, query.limit)
 
-    def _followed(self, query: Query) -> Iterator[Fact]:
-        ahead, seen = [query.key], set()
+    def _follow(self, query: Query) -> Iterator[Fact]:
+        ahead, visited = [query.key], set()
         while ahead:
             key = ahead.pop()
             for fact in self._own.facts(Query(kind=query.kind, key=key)):
-                seen.add(key)
+                visited.add(key)
                 yield fact
-                ahead += [parent for parent in fact.parents if parent not in seen]
-            if key not in seen:
-                for fact in self._within.facts(replace(query, key=key)):
-                    if fact.key not in seen:
-                        seen.add(fact.key)
+                ahead += [parent for parent in fact.parents if parent not in visited]
+            if key not in visited:
+                for fact in self._inner.facts(replace(query, key=key)):
+                    if fact.key not in visited:
+                        visited.add(fact.key)
                         yield fact
 
     def ref(self, name: str) -> Ref | None:
-        return self._moved[name] if name in self._moved else self._within.ref(name)
+        return self._moved[name] if name in self._moved else self._inner.ref(name)
 
     def refs(self, prefix: str = "") -> list[Ref]:
-        known: dict[str, Ref | None] = {ref.name: ref for ref in self._within.refs(prefix)}
+        known: dict[str, Ref | None] = {ref.name: ref for ref in self._inner.refs(prefix)}
         known |= {name: ref for name, ref in self._moved.items() if name.startswith(prefix)}
         return [ref for _, ref in sorted(known.items()) if ref]
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        # A ref that was removed goes on counting when it comes back.
+        # The version of a removed ref continues when it comes back.
         last = next(self.facts(Query(kind="move", subject=name, newest=True, limit=1)), None)
-        version = moved(last).version if last else 0
-        current = self.ref(name)
-        at = datetime.now(UTC)
-        ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
+        version = ref_after(last).version if last else 0
+        move = Move(name=name, to=to, expected=expected, because=because, by=by)
+        ref, fact = move.apply(self.ref(name), version, now())
         self._own.load([], [fact])
         self._moved[name] = ref if to is not None else None
         return ref

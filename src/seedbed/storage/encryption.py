@@ -1,13 +1,12 @@
-"""Encrypted: any store, with its bodies sealed.
+"""EncryptedStore: any store, with its bodies encrypted ("sealed").
 
-Secret: the bodies of content and of facts. Not secret: who, when, about what, and numbers; that is the digests,
-kinds, keys, subjects, parents, tags, values, times and authors, which must stay searchable, how long a body is,
-and the audit log, which must be provable without the key: refs and the facts of `CHAINED` kinds (moves, approvals,
-answers, key changes, verdicts, trials) with all they say, the reasons too. A digest is that of the plain text, so
-whoever guesses a text exactly can confirm it.
+Secret: the bodies of content and of facts. Not secret: digests, kinds, keys, subjects, parents, tags, values, times and
+authors, which must stay searchable; the length of a body; and the audit log, which must be provable without the key:
+refs and the facts of `CHAINED` kinds (moves, approvals, answers, key changes, verdicts, trials) with their bodies and
+reasons. A digest is that of the plain text, so anyone who guesses a text exactly can confirm it.
 
-A random data key seals the bodies; the master key seals the data keys, which are kept in the store as its keyring.
-There is no way around the master key: if it is lost, so is every body. Keep a copy of it away from the store.
+A random data key seals the bodies; the master key seals the data keys, which the store holds as its keyring. There is
+no way around the master key: if it is lost, so is every body. Keep a copy of it away from the store.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seedbed import plugins
 from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, StoreError, shown
-from seedbed.storage.search_words import words, words_of
+from seedbed.storage.content import words, words_of
 from seedbed.storage.store import (
     CHAINED,
     Content,
@@ -37,9 +37,9 @@ from seedbed.storage.store import (
     Target,
     UpkeptStore,
     canonical,
-    checked,
+    check_facts,
+    is_sealed,
     now,
-    sealed,
     short,
 )
 from seedbed.storage.store import digest as digest_of
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SEEDBED_KEY"
 KEYRING = "seedbed-keyring"
-"""The kind of content that holds the data keys; the wrapper shows none of it."""
+"""The kind of content that holds the data keys. EncryptedStore does not show it."""
 
 MAKE_ONE = (
     "Make one: python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'. Keep a copy of it"
@@ -58,7 +58,7 @@ KEY_BYTES, NONCE_BYTES = 32, 12
 
 
 class _Keys:
-    """Secret keys by their ids: the current one seals, each opens what it sealed. Not shown by repr."""
+    """Secret keys by id: the current one seals, each opens what it sealed. repr does not show them."""
 
     def __init__(self, keys: Mapping[str, bytes], current: str) -> None:
         self.keys = keys
@@ -70,17 +70,15 @@ class _Keys:
         return {"sealed": f"{self.current}:{b64encode(box).decode()}"}
 
     def open(self, body: Json, place: str) -> str:
-        """The text in a sealed body. Raises ValueError if it was sealed otherwise or elsewhere, or edited since."""
-        from cryptography.exceptions import InvalidTag
-
+        """The text in a sealed body. Raises ValueError for another key or place, or an edited body."""
         key_id, _, coded = str(body["sealed"]).partition(":")
         box = b64decode(coded, validate=True)
-        # The last letter of base64 has spare bits: an edit there is an edit, too.
+        # The last letter of base64 has spare bits: an edit there must be detected, too.
         if key_id not in self.keys or len(box) < NONCE_BYTES or b64encode(box).decode() != coded:
-            raise ValueError("no such key, or not a box")
+            raise ValueError("no such key, or not a sealed body")
         try:
             return _cipher(self.keys[key_id]).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], place.encode()).decode()
-        except InvalidTag:
+        except _optional("cryptography.exceptions").InvalidTag:
             raise ValueError("another key, another place or another text") from None
 
 
@@ -90,11 +88,11 @@ class MasterKey(_Keys):
     def __init__(self, text: str, source: str = "master key") -> None:
         try:
             key = b64decode(text.strip(), validate=True)
-            found = f"base64 of {len(key)} bytes" if key else "nothing"
+            description = f"base64 of {len(key)} bytes" if key else "nothing"
         except ValueError:
-            key, found = b"", "text that is not base64"
+            key, description = b"", "text that is not base64"
         if len(key) != KEY_BYTES:
-            raise SettingsError([Problem(source, found, f"base64 of {KEY_BYTES} random bytes", MAKE_ONE)])
+            raise SettingsError([Problem(source, description, f"base64 of {KEY_BYTES} random bytes", MAKE_ONE)])
         _cipher(key)
         super().__init__({"master": key}, "master")
 
@@ -104,7 +102,7 @@ class MasterKey(_Keys):
 
 
 class _Keyring(_Keys):
-    """The data keys of a store. Each generation keeps those before it and adds the one that seals."""
+    """The data keys of a store. Each generation has all earlier keys and a new one that seals."""
 
     def __init__(self, generation: int, keys: Mapping[str, bytes]) -> None:
         super().__init__(keys, str(generation))
@@ -115,28 +113,28 @@ class _Keyring(_Keys):
         return _Keyring(generation, {**self.keys, str(generation): os.urandom(KEY_BYTES)})
 
     def to_content(self, master: MasterKey) -> Content:
-        """Named by its generation, so that of two made at the same time the store keeps one."""
+        """Named by its generation, so that of two made at the same time the store saves one."""
         name = _ring_name(self.generation)
-        told = {key_id: b64encode(key).decode() for key_id, key in self.keys.items()}
-        return Content(KEYRING, name, master.seal(canonical(told), name))
+        keys = {key_id: b64encode(key).decode() for key_id, key in self.keys.items()}
+        return Content(KEYRING, name, master.seal(canonical(keys), name))
 
     @classmethod
     def read(cls, generation: int, body: Json, master: MasterKey) -> _Keyring:
         try:
-            told = json.loads(master.open(body, _ring_name(generation)))
+            keys = json.loads(master.open(body, _ring_name(generation)))
         except ValueError:
             raise StoreError("cannot open: wrong key") from None
-        return cls(generation, {key_id: b64decode(key) for key_id, key in told.items()})
+        return cls(generation, {key_id: b64decode(key) for key_id, key in keys.items()})
 
 
-class Encrypted:
-    """A store whose bodies are sealed with AES-256-GCM, each bound to its place: an edited or swapped one is found.
+class EncryptedStore:
+    """A store whose bodies are sealed with AES-256-GCM, each bound to its place: edits and swaps are detected.
 
-    Looks like the store within, except that `text` is searched by opening what it may be in: correct, but slow.
-    Raises StoreError if the master key is not the one of this store.
+    It behaves like the inner store, except that a search by `text` opens every candidate: correct, but slow. Raises
+    StoreError if the master key is not the one of this store.
 
-    Every seal draws a random nonce of 96 bits. Two alike would break a data key, and are less likely than one in
-    2^32 while it has sealed at most 2^32 bodies: `rotate` before that.
+    Every seal draws a random nonce of 96 bits. Two equal nonces would break a data key; their chance is below 2^-32
+    while the key has sealed at most 2^32 bodies: `rotate` before that.
     """
 
     def __init__(self, inner: UpkeptStore, master: MasterKey) -> None:
@@ -144,7 +142,7 @@ class Encrypted:
         self._master = master
         self._lock = threading.Lock()
         self._ring = self._newest_ring()
-        # The keyring is written before the first body: where there are bodies and then still none, it is missing.
+        # The keyring is written before the first body, so bodies without a keyring mean that it is missing.
         has_bodies = not self._ring.keys and (any(inner.contents()) or inner.kinds().keys() - CHAINED)
         if has_bodies and not self._newest_ring().keys:
             raise StoreError(
@@ -167,7 +165,7 @@ class Encrypted:
         return body
 
     def append(self, facts: Iterable[Fact]) -> int:
-        return self._inner.append([self._seal_fact(fact) for fact in checked(facts)])
+        return self._inner.append([self._seal_fact(fact) for fact in check_facts(facts)])
 
     def facts(self, query: Query) -> Iterator[Fact]:
         if query.text is None:
@@ -203,25 +201,25 @@ class Encrypted:
         self._inner.close()
 
     def rotate(self, new: MasterKey, *, by: str = "seedbed") -> None:
-        """Hand the store over to a new master key, seal with a fresh data key from now on, and log it as a fact.
+        """Change the master key, seal with a fresh data key from now on, and record it as a fact.
 
-        The old master key no longer opens the store and never what is sealed with the fresh key. What was sealed
-        before is not sealed anew: whoever holds the old key and the file, or an old copy of it, can still get at
-        that. If the old key has leaked, copy everything into a new encrypted store and destroy this one.
-        Handles opened before go on sealing with the data key they know: open them again.
+        The old master key no longer opens the store, and never opens what the fresh key seals. Earlier bodies are not
+        sealed again: anyone with the old key and the file, or an old copy of it, can still read those. If the old key
+        has leaked, copy everything into a new encrypted store and destroy this one. Stores opened before the change
+        continue to seal with the data key they know: open them again.
         """
         with self._lock:
             ring = self._newest_ring().next()
             content = ring.to_content(new)
             self._inner.load([content], [])
             if self._inner.get(content.digest) != content.body:
-                raise StoreError("someone else changed the key first; nothing changed here. Open the store anew")
+                raise StoreError("someone else changed the key first; nothing changed here. Open the store again")
             self._ring, self._master = ring, new
-        name, told = digest_of(KEYRING, content.body), {"generation": ring.generation}
-        self._inner.append([Fact(kind="key", key=name, subject="keyring", at=now(), by=by, body=told)])
+        name, body = digest_of(KEYRING, content.body), {"generation": ring.generation}
+        self._inner.append([Fact(kind="key", key=name, subject="keyring", at=now(), by=by, body=body)])
 
     def _newest_ring(self) -> _Keyring:
-        """The keyring of the newest generation; an empty one if nothing was sealed yet."""
+        """The keyring of the newest generation; an empty one if nothing is sealed yet."""
         generation, body = 0, None
         with suppress(NotFound):
             while True:
@@ -230,7 +228,7 @@ class Encrypted:
         return _Keyring.read(generation, body, self._master) if body else _Keyring(0, {})
 
     def _sealing_ring(self) -> _Keyring:
-        """The keyring to seal with; the store's first one if it has none yet, whoever made it."""
+        """The keyring to seal with. Creates the first one of a store, or takes the one another process created."""
         with self._lock:
             if not self._ring.keys:
                 self._inner.load([self._ring.next().to_content(self._master)], [])
@@ -238,23 +236,23 @@ class Encrypted:
             return self._ring
 
     def _opening_ring(self, body: Json) -> _Keyring:
-        """The keyring to open with; read again if another handle made the key this body names."""
+        """The keyring to open with, read again if it lacks the key that this body names."""
         with self._lock:
             if str(body["sealed"]).partition(":")[0] not in self._ring.keys:
                 self._ring = self._newest_ring()
             return self._ring
 
     def _seal(self, kind: str, body: Json, place: str) -> Json:
-        # With its kind, so that `get`, which is not told the kind, can derive the digest.
+        # With its kind, so that `get`, which does not know the kind, can derive the digest.
         return self._sealing_ring().seal(canonical([kind, body]), place)
 
     def _open(self, body: Json, place: str, name: str) -> tuple[str, Json]:
-        if not sealed(body):
+        if not is_sealed(body):
             raise StoreDamaged(f"{name}: found a plain body; expected a sealed one. Restore it from a copy")
         try:
             kind, plain = json.loads(self._opening_ring(body).open(body, place))
         except ValueError:
-            raise StoreDamaged(f"{name}: found another body than was sealed there. Restore it from a copy") from None
+            raise StoreDamaged(f"{name}: found a body that was not sealed there. Restore it from a copy") from None
         return kind, plain
 
     def _open_content(self, content: Content) -> Content:
@@ -277,8 +275,8 @@ class Encrypted:
 
 
 def keyring(store: Store) -> Json | None:
-    """The first keyring of a store as it lies there, sealed; none if nothing was sealed yet or the key is at hand."""
-    if isinstance(store, Encrypted):
+    """The first keyring of a store, sealed; None if nothing is sealed yet, or for an EncryptedStore."""
+    if isinstance(store, EncryptedStore):
         return None
     try:
         return store.get(_ring_name(1))
@@ -287,7 +285,7 @@ def keyring(store: Store) -> Json | None:
 
 
 def expect_plain(store: Store) -> None:
-    """Raises StoreError if a store is encrypted: without its key nothing is read, and what is written is not sealed."""
+    """Raise StoreError if a store is encrypted: without its key, reads would fail and writes would not be sealed."""
     if keyring(store):
         raise StoreError(
             "found an encrypted store; expected a plain one. "
@@ -296,19 +294,19 @@ def expect_plain(store: Store) -> None:
 
 
 def _cipher(key: bytes) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError:
-        remedy = "Run pip install 'seedbed[encryption]'"
-        raise SettingsError([Problem("encryption", "no cryptography package", "it installed", remedy)]) from None
-    return AESGCM(key)
+    cipher: AESGCM = _optional("cryptography.hazmat.primitives.ciphers.aead").AESGCM(key)
+    return cipher
+
+
+def _optional(module: str) -> Any:
+    return plugins.optional(module, extra="encryption", needed_for="encryption")
 
 
 def _ring_name(generation: int) -> Digest:
-    """No content has this name: a body is never a list."""
+    """A digest that no content has, as a body is never a list."""
     return digest_of(KEYRING, [generation])
 
 
 def _place(fact: Fact) -> str:
-    """What a fact's body is bound to; that of content to its digest, which covers its kind."""
+    """What the body of a fact is bound to. Content is bound to its digest, which covers its kind."""
     return canonical([fact.kind, fact.key])

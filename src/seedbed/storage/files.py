@@ -1,10 +1,10 @@
-"""FilesStore: plain JSON in folders, to be read by people and kept in git.
+"""FilesStore: plain JSON in folders, which people can read and commit to git.
 
 format.json               the version of this layout
 content/KIND/DIGEST.json  one document each
-facts/KIND.jsonl          one fact a line, in the order they happened
-refs/NAME.json            where each ref points now
-pending.json              only while a batch is written: how to undo it
+facts/KIND.jsonl          one fact per line, in order
+refs/NAME.json            where each ref points
+pending.json              how to undo a batch, only while it is written
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
-from seedbed.storage.lines import from_line, plain_of, read_json, readable, to_line
+from seedbed.storage.content import words_of
 from seedbed.storage.memory import Facts
-from seedbed.storage.paths import make, missing, shared, sync, writable
-from seedbed.storage.search_words import words_of
+from seedbed.storage.paths import make, missing, read_json, shared, sync, to_readable_json, writable
 from seedbed.storage.store import (
+    BriefFact,
     Content,
     Digest,
     Fact,
     Json,
+    Move,
     Query,
     Ref,
     Target,
-    Told,
     canonical,
-    checked,
+    check_facts,
     digest,
-    moved,
-    next_move,
     now,
+    ref_after,
     short,
 )
 
@@ -50,16 +50,16 @@ FORMAT = 1
 class FilesStore:
     """A store in a folder, shared by any number of processes on one machine.
 
-    Every batch is written whole or, after a crash, undone by whoever comes next. All facts are indexed in
-    memory, so it suits thousands of them rather than millions.
+    Every batch is written whole; after a crash the next process undoes a partial one. All facts are indexed in memory,
+    so it suits thousands of them rather than millions.
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], datetime] = now, *, create: bool = True) -> None:
-        """Raises NotFound if there is none and it is not to be made. A folder we may not write to can be read."""
+        """Raises NotFound if there is none and `create` is false. A folder that we may not write to can be read."""
         self._folder = Path(folder)
         self._clock = clock
         self._threads = threading.Lock()
-        with _explained(self._folder):
+        with _explain_errors(self._folder):
             if not create and not (self._folder / "format.json").exists():
                 raise missing(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -68,13 +68,13 @@ class FilesStore:
         self._journal = self._folder / "pending.json"
         self._facts = Facts()
         self._lengths: dict[str, int] = {}
-        with self._held():
+        with self._locked():
             self._check_format()
 
     def put(self, kind: str, body: Json) -> Digest:
         name = digest(kind, body)
-        with self._held():
-            self._keep(Content(kind, name, body))
+        with self._locked():
+            self._save(Content(kind, name, body))
         return name
 
     def get(self, digest: Digest) -> Json:
@@ -87,63 +87,63 @@ class FilesStore:
         return content.body
 
     def append(self, facts: Iterable[Fact]) -> int:
-        batch = checked(facts)
-        with self._held():
+        batch = check_facts(facts)
+        with self._locked():
             self._catch_up()
             fresh = self._facts.fresh(batch)
             self._commit(fresh)
         return len(fresh)
 
     def facts(self, query: Query) -> Iterator[Fact]:
-        with self._held():
+        with self._locked():
             self._catch_up()
             return self._facts.find(query, self._words)
 
-    def brief(self, query: Query) -> Iterator[Told]:
-        with self._held():
+    def brief(self, query: Query) -> Iterator[BriefFact]:
+        with self._locked():
             self._catch_up()
             return self._facts.brief(query, self._words)
 
     def ref(self, name: str) -> Ref | None:
-        with self._held():
+        with self._locked():
             return self._read_ref(name)
 
     def refs(self, prefix: str = "") -> list[Ref]:
         folder = self._folder / "refs"
-        with self._held():
+        with self._locked():
             names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")]
             return [ref for name in sorted(names) if name.startswith(prefix) and (ref := self._read_ref(name))]
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        with self._held():
+        move = Move(name=name, to=to, expected=expected, because=because, by=by)
+        with self._locked():
             self._catch_up()
             current = self._read_ref(name)
             if current != self._facts.ref(name):
-                raise StoreDamaged(f"{self._ref_path(name)} does not say what its last move says. Restore the file")
-            version, at = self._facts.version(name), self._clock()
-            ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
+                raise StoreDamaged(f"{self._ref_path(name)} differs from its last move. Restore the file")
+            ref, fact = move.apply(current, self._facts.version(name), self._clock())
             self._commit(self._facts.fresh([fact]))
             return ref
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
-        with self._held():
+        with self._locked():
             paths = self._folder.glob(f"content/{_word(kind) if kind else '*'}/*.json")
             by_age = sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
         return filter(None, map(self._read_content, by_age))
 
     def kinds(self) -> dict[str, int]:
-        with self._held():
+        with self._locked():
             self._catch_up()
             return self._facts.kinds()
 
     def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
-        kept, batch = list(contents), list(facts)
-        with self._held():
+        items, batch = list(contents), list(facts)
+        with self._locked():
             self._catch_up()
-            self._commit(self._facts.fresh(batch, linked=True), kept)
+            self._commit(self._facts.fresh(batch, linked=True), items)
 
     def discard(self, digests: Iterable[Digest]) -> int:
-        with self._held():
+        with self._locked():
             paths = [path for path in map(self._path_of, digests) if path]
             for path in paths:
                 path.unlink()
@@ -151,13 +151,13 @@ class FilesStore:
         return len(paths)
 
     def close(self) -> None:
-        """Nothing to let go of: the lock is held only within calls."""
+        """Nothing to close: the lock is held only within calls."""
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The folder to ourselves, as the last whole batch left it."""
+    def _locked(self) -> Iterator[None]:
+        """Lock the folder, and undo a batch that a crash left behind."""
         lock = self._lock if self._writable else shared(self._folder / ".lock")
-        with _explained(self._folder), self._threads, lock:
+        with _explain_errors(self._folder), self._threads, lock:
             self._roll_back()
             yield
 
@@ -165,15 +165,15 @@ class FilesStore:
         path = self._folder / "format.json"
         if not path.exists():
             self._write(self._folder / ".gitignore", ".lock\npending.json\nnew.tmp\n")
-            self._write(path, readable({"format": FORMAT}))
-        found = read_json(path).get("format")
-        if not isinstance(found, int):
-            raise StoreDamaged(f"{path}: found {shown(found)}; expected the number of a format. Restore the file")
-        if found > FORMAT:
-            raise StoreTooNew(f"{path}: found format {found}; expected at most {FORMAT}. Install a newer seedbed")
+            self._write(path, to_readable_json({"format": FORMAT}))
+        version = read_json(path).get("format")
+        if not isinstance(version, int):
+            raise StoreDamaged(f"{path}: found {shown(version)}; expected the number of a format. Restore the file")
+        if version > FORMAT:
+            raise StoreTooNew(f"{path}: found format {version}; expected at most {FORMAT}. Install a newer seedbed")
 
     def _catch_up(self) -> None:
-        """Read what others appended since the last look; all of it, if lines went away (another git commit)."""
+        """Read the lines that others appended; read all again if lines have gone (another git commit)."""
         lengths = {path.stem: path.stat().st_size for path in self._folder.glob("facts/*.jsonl")}
         if lengths == self._lengths:
             return
@@ -187,14 +187,14 @@ class FilesStore:
         self._lengths = lengths
 
     def _read_lines(self, kind: str, damaged: list[str]) -> Iterator[Fact]:
-        """The facts appended since the last look; lines that hold none are told to `damaged`."""
-        path, last, seen = self._lines_path(kind), self._facts.last(kind), set()
+        """The facts appended since the last read; lines that are not whole facts are added to `damaged`."""
+        path, last, keys = self._lines_path(kind), self._facts.last(kind), set()
         with path.open("rb") as file:
             file.seek(self._lengths.get(kind, 0))
             for place, line in enumerate(file, self._facts.kinds().get(kind, 0) + 1):
                 try:
-                    fact = from_line(kind, line)
-                    if fact.key in seen or self._facts.knows(kind, fact.key):
+                    fact = fact_from(kind, line)
+                    if fact.key in keys or self._facts.knows(kind, fact.key):
                         raise ValueError("its key is on an earlier line too")
                     if fact.number <= last:
                         raise ValueError("its number is not above the one before")
@@ -205,28 +205,28 @@ class FilesStore:
                     )
                     continue
                 last = fact.number
-                seen.add(fact.key)
+                keys.add(fact.key)
                 yield fact
 
     def _commit(self, fresh: list[Fact], contents: Iterable[Content] = ()) -> None:
-        """Add facts, and the refs that follow from the moves among them: all, or after a crash none."""
+        """Add facts, and the refs that follow from their moves: all, or none after a crash."""
         lines: dict[str, bytearray] = {}
         for fact in fresh:
-            lines.setdefault(_word(fact.kind), bytearray()).extend(to_line(fact))
-        refs = {fact.subject: moved(fact) for fact in fresh if fact.kind == "move"}
+            lines.setdefault(_word(fact.kind), bytearray()).extend(line_of(fact))
+        refs = {fact.subject: ref_after(fact) for fact in fresh if fact.kind == "move"}
         lengths = {kind: self._lengths.get(kind, 0) for kind in lines}
         paths = {name: self._ref_path(name) for name in refs}
         texts = {name: path.read_text("utf-8") if path.exists() else None for name, path in paths.items()}
         for content in contents:
-            self._keep(content)
+            self._save(content)
         if not fresh:
             return
-        self._write(self._journal, readable({"facts": lengths, "refs": texts}))
+        self._write(self._journal, to_readable_json({"facts": lengths, "refs": texts}))
         try:
             for kind, added in lines.items():
                 self._extend(self._lines_path(kind), added)
             for name, ref in refs.items():
-                self._set(paths[name], readable(plain_of(ref)) if ref.target else None)
+                self._set(paths[name], to_readable_json(plain_of(ref)) if ref.target else None)
             self._set(self._journal, None)
         except BaseException:
             self._roll_back()
@@ -235,7 +235,7 @@ class FilesStore:
         self._lengths |= {kind: lengths[kind] + len(added) for kind, added in lines.items()}
 
     def _roll_back(self) -> None:
-        """Undo the batch of a writer that did not live to finish it."""
+        """Undo the batch of a writer that crashed."""
         if not self._journal.exists():
             return
         undo = read_json(self._journal)
@@ -248,26 +248,26 @@ class FilesStore:
             self._set(self._ref_path(name), text)
         self._set(self._journal, None)
 
-    def _keep(self, content: Content) -> None:
+    def _save(self, content: Content) -> None:
         path = self._content_path(content.kind, content.digest)
         if not path.exists():
-            self._write(path, readable(json.loads(canonical(content.body))))
+            self._write(path, to_readable_json(json.loads(canonical(content.body))))
 
     def _write(self, path: Path, text: str) -> None:
-        """A file with this text, never half of it. One temporary name will do: we hold the lock."""
+        """Write a file atomically. One temporary name is enough, as we hold the lock."""
         make(path.parent)
         new = self._folder / "new.tmp"
         with new.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
-            # The kernel's own stamps are too coarse to tell which of two documents is the older.
+            # The kernel's own timestamps are too coarse to order two documents.
             os.utime(new, ns=(time.time_ns(), time.time_ns()))
             os.fsync(file.fileno())
         new.replace(path)
         sync(path.parent)
 
     def _set(self, path: Path, text: str | None) -> None:
-        """A file with this text, or none."""
+        """Write a file with this text, or delete it if the text is None."""
         if text is not None:
             self._write(path, text)
         elif path.exists():
@@ -286,9 +286,8 @@ class FilesStore:
         path = self._ref_path(name)
         if not path.exists():
             return None
-        told = read_json(path)
         try:
-            ref = Ref(**told | {"at": datetime.fromisoformat(told["at"])})
+            ref = ref_from(read_json(path))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreDamaged(f"{path}: found {error}; expected a whole ref. Restore the file") from error
         if ref.name != name:
@@ -296,13 +295,13 @@ class FilesStore:
         return ref
 
     def _content(self, name: Digest) -> Content | None:
-        with _explained(self._folder):
+        with _explain_errors(self._folder):
             path = self._path_of(name)
         return self._read_content(path) if path else None
 
     def _read_content(self, path: Path) -> Content | None:
-        """The content in a file, or nothing if it was discarded meanwhile."""
-        with _explained(self._folder):
+        """The content in a file; None if it was deleted meanwhile."""
+        with _explain_errors(self._folder):
             try:
                 return Content(path.parent.name, f"b2:{path.stem}", read_json(path))
             except FileNotFoundError:
@@ -346,10 +345,56 @@ def _word(kind: str) -> str:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explain_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise StoreError(
             f"{folder}: {error}; expected a folder that can be read and written, with space left"
         ) from error
+
+
+def plain_of(item: Ref | Fact) -> Json:
+    """A ref or a fact as JSON, without its empty fields."""
+    plain = {name: getattr(item, name) for name in item.__slots__} | {"at": item.at.astimezone(UTC).isoformat()}
+    return {name: value for name, value in plain.items() if value not in (None, (), {}, "")}
+
+
+def line_of(fact: Fact) -> bytes:
+    plain = plain_of(fact)
+    del plain["kind"]
+    return canonical(plain).encode() + b"\n"
+
+
+def fact_from(kind: str, line: bytes) -> Fact:
+    """The fact on a line. Raises ValueError, KeyError or TypeError unless it is exactly what `line_of` wrote."""
+    plain = json.loads(line.decode())
+    fact = Fact(
+        kind=kind,
+        key=plain["key"],
+        subject=plain.get("subject", ""),
+        at=datetime.fromisoformat(plain["at"]),
+        by=plain.get("by", ""),
+        body=plain.get("body", {}),
+        value=plain.get("value"),
+        parents=tuple(plain.get("parents", ())),
+        tags=tuple(plain.get("tags", ())),
+        number=plain.get("number", 0),
+        link=plain.get("link", ""),
+    )
+    texts = (fact.key, fact.subject, fact.by, fact.link, *fact.tags, *fact.parents)
+    if not (isinstance(fact.number, int) and isinstance(fact.body, dict) and all(isinstance(t, str) for t in texts)):
+        raise TypeError("a field of it has another type")
+    if kind == "move":
+        ref_after(fact)
+    if line != line_of(fact):
+        raise ValueError("its text was changed")
+    return fact
+
+
+def ref_from(plain: Mapping[str, Any]) -> Ref:
+    if unknown := plain.keys() - set(Ref.__slots__):
+        raise KeyError(*sorted(unknown))
+    name, target, version = plain["name"], plain["target"], plain["version"]
+    at = datetime.fromisoformat(plain["at"])
+    return Ref(name=name, target=target, version=version, at=at, by=plain["by"], because=plain["because"])

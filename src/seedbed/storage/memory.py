@@ -1,4 +1,4 @@
-"""MemoryStore: everything in this process, gone when it ends. For tests, demonstrations and dry runs."""
+"""MemoryStore: a store in this process, lost when it ends. For tests, demonstrations and dry runs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from itertools import islice
 from typing import NamedTuple
 
 from seedbed.errors import NotFound, StoreDamaged, shown
-from seedbed.storage.search_words import words, words_of
+from seedbed.storage.content import words, words_of
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
+    BriefFact,
     Content,
     Digest,
     Fact,
     Json,
+    Move,
     Query,
     Ref,
     Target,
-    Told,
     canonical,
-    checked,
+    check_facts,
     digest,
     link,
-    moved,
-    next_move,
     now,
+    ref_after,
     short,
 )
 
 
 class MemoryStore:
-    """A store within one process. What it hands out are copies: altering them alters nothing here."""
+    """A store within one process. It returns copies, so changing them does not change the store."""
 
     def __init__(self, clock: Callable[[], datetime] = now) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class MemoryStore:
         return content.body
 
     def append(self, facts: Iterable[Fact]) -> int:
-        batch = checked(facts)
+        batch = check_facts(facts)
         with self._lock:
             return self._facts.add(self._facts.fresh(batch))
 
@@ -68,7 +68,7 @@ class MemoryStore:
         with self._lock:
             return self._facts.find(query, self._words)
 
-    def brief(self, query: Query) -> Iterator[Told]:
+    def brief(self, query: Query) -> Iterator[BriefFact]:
         with self._lock:
             return self._facts.brief(query, self._words)
 
@@ -81,24 +81,16 @@ class MemoryStore:
             return self._facts.refs(prefix)
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
+        move = Move(name=name, to=to, expected=expected, because=because, by=by)
         with self._lock:
-            ref, fact = next_move(
-                name,
-                self._facts.ref(name),
-                self._facts.version(name),
-                to,
-                expected=expected,
-                because=because,
-                by=by,
-                at=self._clock(),
-            )
+            ref, fact = move.apply(self._facts.ref(name), self._facts.version(name), self._clock())
             self._facts.add(self._facts.fresh([fact]))
             return ref
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
         with self._lock:
-            kept = list(self._contents.items())
-        return (Content(its, name, json.loads(text)) for name, (its, text) in kept if kind in (None, its))
+            contents = list(self._contents.items())
+        return (Content(its, name, json.loads(text)) for name, (its, text) in contents if kind in (None, its))
 
     def kinds(self) -> dict[str, int]:
         with self._lock:
@@ -109,15 +101,15 @@ class MemoryStore:
         batch = list(facts)
         with self._lock:
             self._facts.add(self._facts.fresh(batch, linked=True))
-            for name, kept in texts.items():
-                self._contents.setdefault(name, kept)
+            for name, text in texts.items():
+                self._contents.setdefault(name, text)
 
     def discard(self, digests: Iterable[Digest]) -> int:
         with self._lock:
             return sum(self._contents.pop(name, None) is not None for name in list(digests))
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _content(self, name: Digest) -> Content | None:
         kind, text = self._contents.get(name, (None, ""))
@@ -129,7 +121,7 @@ class MemoryStore:
 
 
 class _Row(NamedTuple):
-    """A fact with its body as text, so that no caller can alter what is kept."""
+    """A fact with its body as text, so that no caller can change it."""
 
     bare: Fact
     body: str
@@ -144,9 +136,9 @@ class _Row(NamedTuple):
 
 
 class Facts:
-    """Facts in memory, found by kind, key and subject, and the refs that follow from the moves among them.
+    """Facts in memory, indexed by kind, key and subject, and the refs that follow from their moves.
 
-    Lists only ever grow, so an iterator handed out earlier goes on over what was there then.
+    Lists only grow, so an earlier iterator continues over the facts of its time.
     """
 
     def __init__(self) -> None:
@@ -158,13 +150,13 @@ class Facts:
         self._last_link = GENESIS
 
     def fresh(self, facts: Iterable[Fact], *, linked: bool = False) -> list[Fact]:
-        """Those not known yet, numbered on and chained on; `linked` ones keep the links they came with."""
-        number, last, seen, fresh = self._last_number, self._last_link, set(), []
+        """The facts not known yet, with their numbers and links; `linked` facts keep the links they have."""
+        number, last, names, fresh = self._last_number, self._last_link, set(), []
         for fact in facts:
             name = (fact.kind, fact.key)
-            if name in seen or name in self._keys:
+            if name in names or name in self._keys:
                 continue
-            seen.add(name)
+            names.add(name)
             number += 1
             its = fact.link if linked else link(last, fact) if fact.kind in CHAINED else ""
             last = its if fact.kind in CHAINED else last
@@ -172,7 +164,7 @@ class Facts:
         return fresh
 
     def add(self, facts: Sequence[Fact]) -> int:
-        """Add fresh facts as they are, and say how many."""
+        """Add fresh facts as they are, and return how many."""
         rows = [_Row(replace(fact, body={}), canonical(fact.body)) for fact in facts]
         for row in rows:
             fact = row.bare
@@ -197,12 +189,12 @@ class Facts:
         return {kind: len(rows) for kind, rows in sorted(self._kinds.items())}
 
     def version(self, name: str) -> int:
-        """How often the ref was moved so far."""
-        return moved(self._moves[name].fact).version if name in self._moves else 0
+        """How often the ref has moved so far."""
+        return ref_after(self._moves[name].fact).version if name in self._moves else 0
 
     def ref(self, name: str) -> Ref | None:
         row = self._moves.get(name)
-        ref = moved(row.fact) if row else None
+        ref = ref_after(row.fact) if row else None
         return ref if ref and ref.target else None
 
     def refs(self, prefix: str = "") -> list[Ref]:
@@ -210,13 +202,13 @@ class Facts:
         return [ref for name in names if (ref := self.ref(name))]
 
     def find(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[Fact]:
-        """The facts a query asks for; `words_in` gives the words of the content a fact is about."""
-        return (row.fact for row in self._found(query, words_in))
+        """The facts of a query; `words_in` returns the words of the content with this digest."""
+        return (row.fact for row in self._rows(query, words_in))
 
-    def brief(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[Told]:
-        return ((row.bare.key, row.bare.value, row.body) for row in self._found(query, words_in))
+    def brief(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[BriefFact]:
+        return ((row.bare.key, row.bare.value, row.body) for row in self._rows(query, words_in))
 
-    def _found(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[_Row]:
+    def _rows(self, query: Query, words_in: Callable[[str], list[str]]) -> Iterator[_Row]:
         rows = self._candidates(query)
         low, high = 0, len(rows)
         if query.newest or query.follow:
@@ -227,13 +219,13 @@ class Facts:
             if query.after is not None:
                 low = bisect_right(rows, query.after, key=lambda row: row.number)
             order = range(low, high)
-        holds = _test(query, words_in)
+        holds = _condition(query, words_in)
         return islice((rows[i] for i in order if holds(rows[i].bare)), query.limit)
 
     def _candidates(self, query: Query) -> list[_Row]:
-        """The shortest list at hand that holds everything asked for, by number."""
+        """The shortest indexed list that holds all matches, sorted by number."""
         if query.follow:
-            return self._grown_from(query.kind, str(query.key))
+            return self._ancestors(query.kind, str(query.key))
         if query.key is not None:
             return self._of_keys(query.kind, [query.key])
         if query.keys is not None:
@@ -246,21 +238,21 @@ class Facts:
         rows = (self._keys.get((kind, key)) for key in set(keys))
         return sorted((row for row in rows if row), key=lambda row: row.number)
 
-    def _grown_from(self, kind: str, key: str) -> list[_Row]:
-        seen, ahead = {key}, [key]
+    def _ancestors(self, kind: str, key: str) -> list[_Row]:
+        keys, ahead = {key}, [key]
         while ahead:
             row = self._keys.get((kind, ahead.pop()))
-            parents = set(row.bare.parents) - seen if row else set()
-            seen |= parents
+            parents = set(row.bare.parents) - keys if row else set()
+            keys |= parents
             ahead.extend(parents)
-        return self._of_keys(kind, seen)
+        return self._of_keys(kind, keys)
 
 
-def _test(query: Query, words_in: Callable[[str], list[str]]) -> Callable[[Fact], bool]:
-    """Whether everything a query gives holds for a fact."""
+def _condition(query: Query, words_in: Callable[[str], list[str]]) -> Callable[[Fact], bool]:
+    """A function that says whether all conditions of a query hold for a fact."""
     keys = None if query.keys is None else frozenset(query.keys)
     wanted = None if query.text is None else frozenset(words(query.text))
-    found = cache(lambda subject: frozenset(words_in(subject)))
+    words_about = cache(lambda subject: frozenset(words_in(subject)))
 
     def holds(fact: Fact) -> bool:
         return (
@@ -272,7 +264,7 @@ def _test(query: Query, words_in: Callable[[str], list[str]]) -> Callable[[Fact]
             and (query.tag is None or query.tag in fact.tags)
             and (query.since is None or fact.at >= query.since)
             and (query.until is None or fact.at < query.until)
-            and (wanted is None or (bool(wanted) and wanted <= found(fact.subject)))
+            and (wanted is None or (bool(wanted) and wanted <= words_about(fact.subject)))
         )
 
     return holds

@@ -1,33 +1,45 @@
-"""Where a store lies on disk: whether it is there, may be written, and how a change of it lasts."""
+"""Where a store is: its URL as it may be shown, its files and folders, and how changes to them become durable."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from seedbed.errors import NotFound
+from seedbed.errors import NotFound, StoreDamaged, shown
+
+if sys.platform != "win32":
+    import fcntl
+
+
+def without_password(url: str) -> str:
+    """The URL of a store as it may be shown."""
+    hidden = re.sub(r"(:/{1,2}(?!/)[^:/@]*:).*@", r"\1***@", url)
+    return re.sub(r"(password=)[^&#]*", r"\1***", hidden)
 
 
 def missing(place: object) -> NotFound:
-    """What to say where a store was to be read and there is none."""
+    """The error where a store is to be read and there is none."""
     return NotFound(
-        f"{place}: found no store; expected one to read. Check where it is, or make one: whatever writes does, "
+        f"{place}: found no store; expected one to read. Check the path, or create one with a command that writes, "
         "such as seedbed playbook keep"
     )
 
 
 def writable(path: Path) -> bool:
-    """Whether we may write to a file or folder that is there."""
+    """Whether we may write to an existing file or folder."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @contextmanager
 def shared(lock: Path) -> Iterator[None]:
-    """Keep off those who lock this file to write, without the right to write to it; without one, nobody has yet."""
+    """A shared lock against writers, for a reader that may not write to the lock file. No file, no writer."""
     try:
         file = lock.open("rb")
     except FileNotFoundError:
@@ -35,13 +47,12 @@ def shared(lock: Path) -> Iterator[None]:
         return
     with file:
         if sys.platform != "win32":
-            import fcntl
-
             fcntl.flock(file, fcntl.LOCK_SH)
         yield
 
 
 def make(folder: Path) -> None:
+    """Create a folder and its parents durably."""
     if not folder.exists():
         make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -49,7 +60,7 @@ def make(folder: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Make a change of names in a folder last; only POSIX systems can and need to."""
+    """Make renamed, added and deleted names in a folder durable. Only POSIX systems can and need to."""
     if os.name == "posix":
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -59,10 +70,27 @@ def sync(folder: Path) -> None:
 
 
 def reader(file: Path) -> sqlite3.Connection:
-    """A connection to a file that we may not write to.
+    """A connection to a database file that we may not write to.
 
-    Reading takes a log of writes, which we may not make here either: without one nobody is writing, and none is needed.
+    Readers create the write-ahead log if it is missing, which we may not do in a read-only folder. But without a log
+    nobody is writing, so the file can be opened as immutable.
     """
     unlogged = not file.with_name(f"{file.name}-wal").exists() and not writable(file.parent)
     options = "immutable=1" if unlogged else "mode=ro"
     return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
+
+
+def to_readable_json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StoreDamaged(
+            f"{path}: found {error}; expected JSON. Restore the file from a copy of the store"
+        ) from error
+    if not isinstance(value, dict):
+        raise StoreDamaged(f"{path}: found {shown(value)}; expected a JSON object. Restore the file")
+    return value

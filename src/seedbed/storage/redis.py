@@ -1,7 +1,7 @@
-"""Redis: a server beside the store that may be lost at any time, and what is agreed on through it.
+"""Redis: a server beside the store for a cache and a shared rate limit. It may be lost at any time.
 
-Nothing is kept here that cannot be done without. Whoever asks is given an answer or None, within a short time; a
-server that gave none is left alone for a while, and the user is told once.
+Nothing depends on it. A call returns an answer, or None within a short time; a server that failed is not called for a
+while, and the log says so once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from seedbed import plugins
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.storage.store import without_password
+from seedbed.storage.paths import without_password
 
 if TYPE_CHECKING:
     import redis
@@ -25,7 +26,7 @@ TIMEOUT_SECONDS = 0.5
 """How long to wait for a connection, and for an answer."""
 
 REST_SECONDS = 5.0
-"""How long a server that failed is left alone."""
+"""How long a server that failed is not called."""
 
 WINDOW_SECONDS = 60.0
 
@@ -41,32 +42,44 @@ class Redis:
         self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.name = without_password(url)
-        self._client = _client(url, timeout_seconds)
+        self._package = plugins.optional("redis", extra="redis", needed_for="cache")
+        self._client = self._connect(url, timeout_seconds)
         self._clock = clock
         self._lock = threading.Lock()
-        self._rests: dict[_Use, float] = {}  # until when it is not asked; what is missing here works
+        self._rests: dict[_Use, float] = {}  # until when not to call; a use that works is not in here
 
     def read(self, work: Callable[[redis.Redis], _Result]) -> _Result | None:
-        """What the server says; None if it says nothing."""
-        return self._asked("read", work)
+        """The answer of the server; None if there is none."""
+        return self._call("read", work)
 
     def write(self, work: Callable[[redis.Redis], _Result]) -> _Result | None:
-        """As `read`. A server that is full is still read from."""
-        return self._asked("write", work)
+        """Like `read`. A server that is full can still be read."""
+        return self._call("write", work)
 
     def close(self) -> None:
         self._client.connection_pool.disconnect()
 
-    def _asked(self, use: _Use, work: Callable[[redis.Redis], _Result]) -> _Result | None:
-        from redis.exceptions import RedisError, ResponseError
+    def _connect(self, url: str, timeout_seconds: float) -> redis.Redis:
+        package = self._package
+        # A connection from before a restart of the server is made again once; a slow server is not waited for twice.
+        retry = package.retry.Retry(package.backoff.NoBackoff(), 1, supported_errors=(package.ConnectionError,))
+        try:
+            client: redis.Redis = package.Redis.from_url(
+                url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=retry
+            )
+        except ValueError:
+            expected = "a URL such as redis://127.0.0.1:6379/0 or unix:///run/redis.sock"
+            raise SettingsError([Problem("cache", shown(without_password(url)), expected)]) from None
+        return client
 
+    def _call(self, use: _Use, work: Callable[[redis.Redis], _Result]) -> _Result | None:
         if self._clock() < self._rests.get(use, 0.0):
             return None
         try:
             result = work(self._client)
-        except ResponseError as wrong:  # it is there, but refuses this: full, read-only, of another make
+        except self._package.ResponseError as wrong:  # it answers, but refuses this: full, read-only, another product
             self._rest((use,), wrong)
-        except (RedisError, OSError) as wrong:
+        except (self._package.RedisError, OSError) as wrong:
             self._rest(("read", "write"), wrong)
         else:
             if use in self._rests:
@@ -80,11 +93,10 @@ class Redis:
             for use in uses:
                 self._rests[use] = self._clock() + REST_SECONDS
         if not known:
-            # By what it is called and says, which holds no password: the address is told without.
-            found = f"{type(wrong).__name__}: {shown(str(wrong), 120)}"
+            # Neither the class nor the message of the error holds a password, and the name hides it.
             _log.warning(
-                "cache %s: found %s; expected an answer. We go on without it, and try again every %g s",
-                *(self.name, found, REST_SECONDS),
+                "cache %s: found %s: %s; expected an answer. seedbed continues without it and tries again every %g s",
+                *(self.name, type(wrong).__name__, shown(str(wrong), 120), REST_SECONDS),
             )
 
     def _back(self, use: _Use) -> None:
@@ -95,38 +107,13 @@ class Redis:
 
 @cache
 def redis_at(url: str) -> Redis:
-    """The server at a URL, the same for all of this process: what one finds out about it, all know."""
+    """The server at a URL, one object per process, so that all callers know when it fails."""
     return Redis(url)
-
-
-def _client(url: str, timeout_seconds: float) -> redis.Redis:
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.exceptions import ConnectionError as Lost
-        from redis.retry import Retry
-    except ImportError:
-        remedy = "Run pip install 'seedbed[redis]'"
-        raise SettingsError([Problem("cache", "no redis package", "it installed", remedy)]) from None
-    try:
-        return redis.Redis.from_url(
-            url,
-            socket_timeout=timeout_seconds,
-            socket_connect_timeout=timeout_seconds,
-            # A connection of before a restart of the server is made anew once; what is slow is not waited for twice.
-            retry=Retry(NoBackoff(), 1, supported_errors=(Lost,)),
-        )
-    except ValueError:
-        expected = "a URL such as redis://127.0.0.1:6379/0 or unix:///run/redis.sock"
-        raise SettingsError([Problem("cache", shown(without_password(url)), expected)]) from None
-
-
-# What processes agree on through it
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in a line that many processes stand in: its moment by the server's clock, and the time until then."""
+    """A booked request: its moment by the server's clock, and the time until then."""
 
     id: str
     moment: float
@@ -134,10 +121,10 @@ class Ticket:
 
 
 class RedisRateLimit:
-    """At most so many requests and tokens within any minute, of all processes that use the same name.
+    """A limit of requests and tokens per minute, shared by all processes that use the same name.
 
-    The clock is the server's. Bookings are those of `models.limits.RateLimit`: the earliest moment that is free, and
-    nobody is overtaken. While the server is away there are none.
+    The clock is the server's. As in `models.calling.limits.RateLimit`, each booking gets the earliest free moment, in
+    order of arrival. While the server is away there are no bookings.
     """
 
     def __init__(self, redis: Redis, name: str, *, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -146,22 +133,22 @@ class RedisRateLimit:
         self._window = round(window_seconds * 1e6)
 
     def book(self, requests: int | None, tokens_at_most: int | None, tokens: int) -> Ticket | None:
-        """Take the earliest free moment. None means no limit; no ticket, that nobody could be asked."""
+        """Book the earliest free moment. A bound of None is no limit. Returns None if the server does not answer."""
         ticket = secrets.token_hex(8)
         bounds = [-1 if bound is None else bound for bound in (requests, tokens_at_most)]
         booked = self._run(_BOOK, self._window, *bounds, tokens, ticket)
         return Ticket(ticket, booked[0] / 1e6, booked[1] / 1e6) if booked else None
 
     def settle(self, ticket: Ticket, tokens: int) -> None:
-        """Say how many tokens it was in the end."""
+        """Record how many tokens the request took."""
         self._run(_SETTLE, ticket.id, tokens)
 
     def cancel(self, ticket: Ticket) -> None:
-        """Give a place back to those who come later."""
+        """Release a booking."""
         self._run(_CANCEL, ticket.id)
 
-    def _run(self, script: str, *given: str | int) -> Any:
-        return self._redis.write(lambda client: client.eval(script, 2, *self._keys, *given))
+    def _run(self, script: str, *arguments: str | int) -> Any:
+        return self._redis.write(lambda client: client.eval(script, 2, *self._keys, *arguments))
 
 
 _BOOK = """

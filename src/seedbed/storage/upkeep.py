@@ -1,4 +1,4 @@
-"""Upkeep: verify, copy, measure and clean any store."""
+"""Upkeep of any store: verify, copy, count, and collect garbage."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from itertools import islice
 from typing import TypeVar
 
 from seedbed.errors import NotFound, Problem, StoreDamaged, StoreError
-from seedbed.storage.cache import Cached
-from seedbed.storage.encryption import Encrypted, keyring
+from seedbed.storage.cache import CachedStore
+from seedbed.storage.encryption import EncryptedStore, keyring
 from seedbed.storage.store import (
     CHAINED,
     GENESIS,
     Content,
     Digest,
     Fact,
+    Json,
     Query,
     Ref,
     Store,
     UpkeptStore,
     canonical,
+    is_sealed,
     link,
-    moved,
-    sealed,
+    ref_after,
     short,
 )
 
@@ -37,13 +38,13 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What `verify` found.
+class Verification:
+    """The result of `verify`.
 
-    A clean one proves content, refs and the `chained` facts: moves, approvals, key changes, verdicts and trials.
-    Other facts (cells, turns, derivations) can be read, no more: nothing shows whether they were edited.
-    `sealed` content is encrypted: look through the store that has the key to check its text too. `head` is the
-    last link of the chain: written down elsewhere, it shows later that nothing was cut off its end since.
+    Without problems it proves content, refs and the `chained` facts: moves, approvals, key changes, verdicts and
+    trials. Other facts (cells, turns, derivations) are only known to be readable: nothing shows whether they were
+    edited. `sealed` content is encrypted: verify the store with its key to check its text too. `head` is the last link
+    of the chain: written down elsewhere, it shows later that nothing was cut off the end of the chain.
     """
 
     problems: tuple[Problem, ...]
@@ -61,25 +62,26 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much a store holds: pieces of content and facts of each kind, and refs."""
+    """How much a store holds: content and facts of each kind, and refs."""
 
     contents: dict[str, int]
     facts: dict[str, int]
     refs: int
 
 
-def verify(store: UpkeptStore) -> Report:
-    """Re-derive everything that can be: names of content, links of the chain, refs from their moves.
+def verify(store: UpkeptStore) -> Verification:
+    """Derive digests of content, links of the chain and refs again, and compare them with what is stored.
 
-    Damage is reported, all of it, and never raised. Others may go on writing meanwhile.
+    It reports all damage, and raises none. Others may write meanwhile.
     """
-    check = _Check(store.inner if isinstance(store, Cached) else store)  # a cache would hide what the store lost
+    # A cache would hide what the store lost.
+    check = _Verifier(store.inner if isinstance(store, CachedStore) else store)
     for look in (check.refs, check.evidence, check.contents, check.facts):
         try:
             look()
         except StoreDamaged as damage:
             check.unreadable(damage)
-    return Report(
+    return Verification(
         problems=tuple(dict.fromkeys(check.problems)),
         contents=check.count["contents"],
         sealed=check.count["sealed"],
@@ -90,8 +92,8 @@ def verify(store: UpkeptStore) -> Report:
     )
 
 
-class _Check:
-    """One verification under way."""
+class _Verifier:
+    """A verification in progress."""
 
     def __init__(self, store: UpkeptStore) -> None:
         self.store = store
@@ -99,23 +101,23 @@ class _Check:
         self.count: Counter[str] = Counter()
         self.head = GENESIS
         self._wanted: dict[Digest, list[tuple[str, str]]] = {}
-        """Content that must be there: who speaks of it, and as what."""
+        """Content that must exist: which refs and facts name it, and as what."""
 
     def refs(self) -> None:
         before, _ = self._refs()
-        told = self._told()
+        moved = self._refs_by_moves()
         after, unreadable = self._refs()
         self.count["refs"] = len(after)
         for ref in after.values():
             for digest in _digests(ref.target):
                 self._want(digest, f"ref {ref.name}", "a target")
-        for name in sorted((before.keys() | told.keys() | after.keys()) - unreadable):
-            # A ref that moved while we read its moves is not judged.
-            if before.get(name) == after.get(name) != told.get(name):
-                self._problem(f"ref {name}", _shown(after.get(name)), f"what its moves say: {_shown(told.get(name))}")
+        for name in sorted((before.keys() | moved.keys() | after.keys()) - unreadable):
+            # A ref that moved while we read its moves is not compared.
+            if before.get(name) == after.get(name) != moved.get(name):
+                self._problem(f"ref {name}", _shown(after.get(name)), f"{_shown(moved.get(name))}, as its moves say")
 
     def evidence(self) -> None:
-        """Read before the content: what a fact speaks of was there when it was added."""
+        """Read before the content: a fact only names content that existed when it was added."""
         for kind in ("verdict", "trial"):
             for fact in self._readable(self.store.facts(Query(kind=kind))):
                 for role, named in (("dataset", "a dataset"), ("experiment", "an experiment")):
@@ -125,7 +127,7 @@ class _Check:
     def contents(self) -> None:
         for content in self._readable(self.store.contents()):
             self.count["contents"] += 1
-            self.count["sealed"] += sealed(content.body)
+            self.count["sealed"] += is_sealed(content.body)
             self._wanted.pop(content.digest, None)
             if not content.intact:
                 self._problem(f"{content.kind} {content.digest}", "a text that does not match its name", "the one put")
@@ -155,17 +157,17 @@ class _Check:
                     self._problem(name, "a link that does not follow", "the fact as it was added, after the one before")
                 self.head = fact.link
 
-    def _told(self) -> dict[str, Ref]:
-        told: dict[str, Ref] = {}
+    def _refs_by_moves(self) -> dict[str, Ref]:
+        refs: dict[str, Ref] = {}
         for fact in self._readable(self.store.facts(Query(kind="move"))):
             try:
-                told[fact.subject] = moved(fact)
+                refs[fact.subject] = ref_after(fact)
             except StoreDamaged as damage:
                 self._problem(f"move fact {fact.key}", str(damage), "a whole move")
-        return {name: ref for name, ref in told.items() if ref.target}
+        return {name: ref for name, ref in refs.items() if ref.target}
 
     def _refs(self) -> tuple[dict[str, Ref], set[str]]:
-        """The refs that can be read, and the names of those that cannot: one by one, if they cannot all."""
+        """The refs that can be read, and the names of those that cannot."""
         try:
             return {ref.name: ref for ref in self.store.refs()}, set()
         except StoreDamaged as damage:
@@ -182,7 +184,7 @@ class _Check:
         return refs, unreadable
 
     def _readable(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Those that can be read; the others are problems."""
+        """The items that can be read; the others become problems."""
         while True:
             try:
                 item = next(items)
@@ -194,26 +196,26 @@ class _Check:
                 yield item
 
     def unreadable(self, damage: StoreDamaged) -> None:
-        for told in str(damage).splitlines():
-            self.problems.append(Problem("store", told, "one that can be read"))
+        for line in str(damage).splitlines():
+            self.problems.append(Problem("store", line, "one that can be read"))
 
     def _want(self, digest: Digest, name: str, role: str) -> None:
         self._wanted.setdefault(digest, []).append((name, role))
 
-    def _problem(self, path: str, found: str, expected: str) -> None:
-        self.problems.append(Problem(path, found, expected, RESTORE))
+    def _problem(self, path: str, state: str, expected: str) -> None:
+        self.problems.append(Problem(path, state, expected, RESTORE))
 
 
 def copy(source: UpkeptStore, target: UpkeptStore, progress: Callable[[int], None] | None = None) -> None:
-    """Everything of one store into another, and nothing lost: digests, order, links, times and refs.
+    """Copy all of one store into another: digests, order, links, times and refs stay as they are.
 
-    Run it again after an interruption and it completes. `progress` hears how many contents and facts were
-    offered so far. Raises StoreError if the target's chained facts are not the beginning of the source's, and
-    StoreDamaged at the first thing of the source that is not as it was written; its batch is not copied.
+    After an interruption, run it again to complete it. `progress` receives the number of contents and facts so far.
+    Raises StoreError if the target's chained facts are not the beginning of the source's, and StoreDamaged at the first
+    damaged item of the source, whose batch is not copied.
     """
     _check_seals(source, target)
     _check_history(source, target)
-    # Facts added from now on may speak of content added from now on: those wait for the next copy.
+    # Facts added from now on may name content added from now on: those wait for the next copy.
     last = _last_number(source)
     done = 0
     for contents in _batches(map(_intact, source.contents())):
@@ -229,36 +231,36 @@ def copy(source: UpkeptStore, target: UpkeptStore, progress: Callable[[int], Non
 
 
 def stats(store: UpkeptStore) -> Stats:
-    """How much there is of everything."""
+    """Count content, facts and refs."""
     contents = Counter(content.kind for content in store.contents())
     return Stats(dict(sorted(contents.items())), store.kinds(), len(store.refs()))
 
 
 def gc(store: UpkeptStore, *, dry_run: bool) -> dict[Digest, str]:
-    """Discard content that no fact, no ref and no content reached from them mentions; say which, with its kind.
+    """Delete content that is not reachable from a fact or a ref, and return its digests with their kinds.
 
-    Run it while nothing writes: a writer puts content first and mentions it afterwards, and between the two
-    it looks forgotten. As a second guard, only what is found forgotten twice in a row is discarded.
+    Run it while nothing writes: a writer puts content first and refers to it afterwards, and between the two it looks
+    unreachable. As a second guard, only content that is unreachable twice in a row is deleted.
     """
-    forgotten = _forgotten(store)
-    if forgotten and not dry_run:
-        still = _forgotten(store)
-        forgotten = {digest: kind for digest, kind in forgotten.items() if digest in still}
-        store.discard(forgotten)
-    return forgotten
+    unreachable = _unreachable(store)
+    if unreachable and not dry_run:
+        still = _unreachable(store)
+        unreachable = {digest: kind for digest, kind in unreachable.items() if digest in still}
+        store.discard(unreachable)
+    return unreachable
 
 
-def _forgotten(store: UpkeptStore) -> dict[Digest, str]:
+def _unreachable(store: UpkeptStore) -> dict[Digest, str]:
     kinds: dict[Digest, str] = {}
     mentions: dict[Digest, set[Digest]] = {}
     for content in store.contents():
-        _refuse_sealed(sealed(content.body))
+        _refuse_sealed(content.body)
         kinds[content.digest] = content.kind
         mentions[content.digest] = _digests(content.body)
     ahead = {digest for ref in store.refs() for digest in _digests(ref.target)}
     for kind in store.kinds():
         for fact in _pages(store, kind):
-            _refuse_sealed(sealed(fact.body))
+            _refuse_sealed(fact.body)
             ahead |= _digests([fact.key, fact.subject, fact.body, fact.parents, fact.tags])
     reached: set[Digest] = set()
     while ahead:
@@ -268,18 +270,20 @@ def _forgotten(store: UpkeptStore) -> dict[Digest, str]:
     return {digest: kind for digest, kind in kinds.items() if digest not in reached}
 
 
-def _refuse_sealed(found: bool) -> None:
-    if found:
-        raise StoreError("found encrypted bodies; expected to see what they mention. Open the store with its key")
+def _refuse_sealed(body: Json) -> None:
+    if is_sealed(body):
+        raise StoreError(
+            "found encrypted bodies; expected to read which digests they name. Open the store with its key"
+        )
 
 
 def _check_seals(source: UpkeptStore, target: UpkeptStore) -> None:
-    """Plain bodies among sealed ones would lie open, and bodies sealed with other keys could not be opened."""
+    """Plain bodies among sealed ones would be readable, and bodies sealed with other keys could not be opened."""
     ours, theirs = keyring(source), keyring(target)
-    if ours != theirs and (theirs or isinstance(target, Encrypted) or any(target.contents())):
+    if ours != theirs and (theirs or isinstance(target, EncryptedStore) or any(target.contents())):
         raise StoreError(
-            f"the source is seen {'sealed' if ours else 'plain'}, the target {'sealed' if theirs else 'plain'}; "
-            "expected both plain, or both sealed with the same keys. Open what is encrypted with its key: "
+            f"the source is {'sealed' if ours else 'plain'}, the target {'sealed' if theirs else 'plain'}; "
+            "expected both plain, or both sealed with the same keys. Open an encrypted store with its key: "
             "--unseal, --seal"
         )
 
@@ -299,19 +303,19 @@ def _check_history(source: UpkeptStore, target: UpkeptStore) -> None:
 def _intact(content: Content) -> Content:
     if not content.intact:
         name = f"{content.kind} {short(content.digest)}"
-        raise StoreDamaged(f"{name} does not match its name. {RESTORE}, or see all that is damaged: verify it")
+        raise StoreDamaged(f"{name} does not match its digest. {RESTORE}, or list all damage: verify the store")
     return content
 
 
 def _linked(facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The facts, as long as each chained one follows from the one before."""
+    """The facts, up to the first chained one that does not follow from the one before."""
     head = GENESIS
     for fact in facts:
         if fact.kind in CHAINED:
             if fact.link != link(head, fact):
                 raise StoreDamaged(
-                    f"{fact.kind} fact {fact.key}, or what was before it, is not what was added. "
-                    f"{RESTORE}, or see all that is damaged: verify it"
+                    f"{fact.kind} fact {fact.key}, or the one before it, was changed since it was added. "
+                    f"{RESTORE}, or list all damage: verify the store"
                 )
             head = fact.link
         yield fact
@@ -327,14 +331,14 @@ def _in_order(store: Store, kinds: Iterable[str], last: int) -> Iterator[Fact]:
 
 
 def _by_number(facts: Iterable[Iterator[Fact]], last: int) -> Iterator[Fact]:
-    """Facts of several kinds, up to the last: of those added meanwhile we might see some and not others."""
+    """Facts of several kinds in order, up to the last: of later ones we might see some and miss others."""
     for fact in heapq.merge(*facts, key=lambda fact: fact.number):
         if fact.number <= last:
             yield fact
 
 
 def _pages(store: Store, kind: str) -> Iterator[Fact]:
-    """The facts of a kind, read page by page: no cursor stays open while they are worked on."""
+    """The facts of a kind, read page by page, so that no cursor stays open meanwhile."""
     after = 0
     while page := list(store.facts(Query(kind=kind, after=after, limit=PAGE))):
         yield from page

@@ -42,7 +42,7 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
     [
         ("UPDATE content SET body = replace(body, 'Sort', 'Sell') WHERE kind = 'playbook'", "does not match its name"),
         ("UPDATE facts SET body = replace(body, 'first', 'other') WHERE kind = 'move'", "does not follow"),
-        ("UPDATE refs SET because = 'other'", "what its moves say"),
+        ("UPDATE refs SET because = 'other'", "as its moves say"),
         ("DELETE FROM content WHERE kind = 'playbook'", "a target that is not there"),
     ],
 )

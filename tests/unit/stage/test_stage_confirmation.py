@@ -40,7 +40,7 @@ from seedbed.stage.confirmation import (
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage import open_store
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, UpkeptStore
 from seedbed.storage.upkeep import verify
@@ -439,7 +439,7 @@ async def test_an_edited_answer_is_found(tmp_path: Path) -> None:
 
 async def test_in_an_encrypted_store_the_arguments_of_a_question_are_sealed() -> None:
     inner = MemoryStore()
-    sealed = Encrypted(inner, MasterKey(b64encode(bytes(32)).decode()))
+    sealed = EncryptedStore(inner, MasterKey(b64encode(bytes(32)).decode()))
     asked = Questions("r", BOOK.digest).next("pay", "so", {"to": "Ann Onymous"})
     asking = asyncio.create_task(Queue(sealed, "ada", LONG).ask(asked))
     await answered(sealed, True)

@@ -8,7 +8,7 @@ import pytest
 
 from seedbed.errors import StoreError
 from seedbed.storage import open_store
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.store import UpkeptStore, put_all
 
 BODIES = [{"n": n} for n in range(300)]
@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> UpkeptStore:
     if request.param == "postgresql":
         return open_store(str(request.getfixturevalue("postgres_url")))
     plain = open_store(f"sqlite:///{tmp_path}/seedbed.db")
-    return Encrypted(plain, MasterKey("A" * 43 + "=")) if request.param == "encrypted" else plain
+    return EncryptedStore(plain, MasterKey("A" * 43 + "=")) if request.param == "encrypted" else plain
 
 
 def test_names_come_in_order_and_what_is_there_already_stays(store: UpkeptStore) -> None:

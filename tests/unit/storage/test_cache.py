@@ -20,8 +20,8 @@ from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.settings import Settings
 from seedbed.storage import open_store
-from seedbed.storage.cache import Cached, with_cache
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.cache import CachedStore, with_cache
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.redis import Redis
 from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Query, UpkeptStore
@@ -56,8 +56,8 @@ def inner(tmp_path: Path) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def store(inner: Watched, redis_server: Any) -> Iterator[Cached]:
-    with closing(Cached(inner, Redis(redis_server.url, timeout_seconds=10), inner.identity)) as store:
+def store(inner: Watched, redis_server: Any) -> Iterator[CachedStore]:
+    with closing(CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), inner.identity)) as store:
         yield store
 
 
@@ -70,7 +70,7 @@ def fill(store: UpkeptStore) -> str:
     return name
 
 
-def test_what_redis_knows_the_store_is_not_asked_for(store: Cached, inner: Watched) -> None:
+def test_what_redis_knows_the_store_is_not_asked_for(store: CachedStore, inner: Watched) -> None:
     name = fill(store)
     told = list(inner.facts(CELLS))
     inner.asked.clear()
@@ -81,7 +81,7 @@ def test_what_redis_knows_the_store_is_not_asked_for(store: Cached, inner: Watch
     assert inner.asked == []
 
 
-def test_only_what_redis_does_not_know_is_asked_for_and_then_it_does(store: Cached, inner: Watched) -> None:
+def test_only_what_redis_does_not_know_is_asked_for_and_then_it_does(store: CachedStore, inner: Watched) -> None:
     fill(store)
     store.append([fact("new")])
     inner.asked.clear()
@@ -91,13 +91,13 @@ def test_only_what_redis_does_not_know_is_asked_for_and_then_it_does(store: Cach
     assert [query.keys for query in inner.asked] == [["new", "never"], ["never"]]
 
 
-def test_that_something_is_not_there_is_never_remembered(store: Cached, inner: Watched) -> None:
+def test_that_something_is_not_there_is_never_remembered(store: CachedStore, inner: Watched) -> None:
     assert list(store.facts(Query(kind="cell", key="late"))) == []
     inner.append([fact("late")])
     assert keys(store.facts(Query(kind="cell", key="late"))) == ["late"]
 
 
-def test_refs_and_what_decides_on_releases_come_from_the_store(store: Cached, redis_server: Any) -> None:
+def test_refs_and_what_decides_on_releases_come_from_the_store(store: CachedStore, redis_server: Any) -> None:
     before = move(store, "main", "one")
     store.append([fact("yes", kind="approval")])
     assert keys(store.facts(Query(kind="approval", key="yes"))) == ["yes"]
@@ -106,14 +106,14 @@ def test_refs_and_what_decides_on_releases_come_from_the_store(store: Cached, re
     assert redis_server.client.keys() == []
 
 
-def test_discarded_content_is_gone_from_redis_too(store: Cached) -> None:
+def test_discarded_content_is_gone_from_redis_too(store: CachedStore) -> None:
     name = fill(store)
     assert store.discard([name]) == 1
     with pytest.raises(NotFound):
         store.get(name)
 
 
-def test_verify_looks_past_the_cache(store: Cached) -> None:
+def test_verify_looks_past_the_cache(store: CachedStore) -> None:
     dataset = store.put("dataset", {"tasks": []})
     store.append([fact("v", kind="verdict", body={"dataset": dataset})])
     assert verify(store).clean
@@ -155,7 +155,7 @@ def flush(client: Any, names: list[bytes]) -> None:
 
 @pytest.mark.parametrize("harm", [swap, forge, cut, garbage, other_type, flush], ids=lambda harm: harm.__name__)
 def test_whatever_is_done_to_values_in_redis_the_store_answers_and_mends_them(
-    store: Cached, inner: Watched, redis_server: Any, harm: Callable[[Any, list[bytes]], None], caplog: Any
+    store: CachedStore, inner: Watched, redis_server: Any, harm: Callable[[Any, list[bytes]], None], caplog: Any
 ) -> None:
     name = fill(store)
     told = list(inner.facts(CELLS))
@@ -190,7 +190,7 @@ def test_two_stores_in_one_redis_never_mix(tmp_path: Path, redis_server: Any) ->
 
 
 def test_redis_sees_nothing_of_an_encrypted_store_in_plain_text(inner: Watched, redis_server: Any) -> None:
-    store = Encrypted(Cached(inner, Redis(redis_server.url, timeout_seconds=10), "x"), MasterKey(KEY))
+    store = EncryptedStore(CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), "x"), MasterKey(KEY))
     name = store.put("note", {"text": "very secret words"})
     store.append([fact("a", body={"said": "very secret words"})])
     for _ in range(2):
@@ -208,7 +208,7 @@ def test_a_redis_that_is_lost_costs_one_notice_and_is_used_again_when_it_is_back
     inner: Watched, redis_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = [0.0]
-    store = Cached(inner, Redis(redis_server.url, timeout_seconds=10, clock=lambda: time[0]), "x")
+    store = CachedStore(inner, Redis(redis_server.url, timeout_seconds=10, clock=lambda: time[0]), "x")
     name = fill(store)
     redis_server.kill()
     for n in range(9):
@@ -217,7 +217,7 @@ def test_a_redis_that_is_lost_costs_one_notice_and_is_used_again_when_it_is_back
         store.append([fact(f"later {n}")])
         time[0] += 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "We go on without it" in caplog.text
+    assert "seedbed continues without it" in caplog.text
     redis_server.start()
     time[0] += 10
     assert len(list(store.facts(CELLS))) == 9
@@ -227,7 +227,7 @@ def test_a_redis_that_is_lost_costs_one_notice_and_is_used_again_when_it_is_back
 
 
 def test_a_redis_that_is_full_is_still_read_from(
-    store: Cached, inner: Watched, redis_server: Any, caplog: pytest.LogCaptureFixture
+    store: CachedStore, inner: Watched, redis_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(store)
     redis_server.client.config_set("maxmemory-policy", "noeviction")
@@ -258,7 +258,7 @@ def test_a_server_that_is_silent_or_no_redis_is_waited_for_once(
 
         threading.Thread(target=serve, daemon=True).start()
         url = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
-        fill(Cached(inner, Redis(url, timeout_seconds=0.1, clock=lambda: 0.0), "x"))
+        fill(CachedStore(inner, Redis(url, timeout_seconds=0.1, clock=lambda: 0.0), "x"))
         for connection in taken:
             connection.close()
         assert len(taken) <= 2
@@ -271,7 +271,7 @@ def test_no_password_is_shown_when_redis_is_lost_or_refuses_it(
     redis_server.client.config_set("requirepass", "right")
     path = redis_server.url.removeprefix("unix://")
     for url in (f"unix://:hunter2@{path}", "redis://:hunter2@127.0.0.1:1/0", "redis://ann:hunter2@[::1]:1/0"):
-        fill(Cached(inner, Redis(url), "x"))
+        fill(CachedStore(inner, Redis(url), "x"))
     assert len(caplog.records) == 3
     assert "hunter2" not in caplog.text
 
@@ -341,7 +341,7 @@ def test_a_workspace_opens_and_works_without_its_redis(
     tmp_path: Path, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(Workspace.at(Settings(store=postgres_url, cache=f"unix://{tmp_path}/none.sock"))) as space:
-        assert isinstance(space.store, Cached)
+        assert isinstance(space.store, CachedStore)
         fill(space.store)
     assert len(caplog.records) == 1
 

@@ -52,7 +52,7 @@ def told(error: pytest.ExceptionInfo[SeedbedError]) -> str:
     ],
 )
 def test_a_url_of_no_store_is_refused_with_what_to_give_and_without_its_password(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"Give |Change |give ") as error:
+    with pytest.raises(SettingsError, match=r"Use |Change |use ") as error:
         open_store(url)
     assert SECRET not in told(error)
 

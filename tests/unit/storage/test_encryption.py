@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError, StoreDamaged, StoreError
-from seedbed.storage.encryption import KEYRING, Encrypted, MasterKey
+from seedbed.storage.encryption import KEYRING, EncryptedStore, MasterKey
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.sql.store import SqlStore
-from seedbed.storage.store import Content, Fact, Json, Query, UpkeptStore, sealed, short
+from seedbed.storage.store import Content, Fact, Json, Query, UpkeptStore, is_sealed, short
 from seedbed.storage.upkeep import verify
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -37,12 +37,12 @@ def rewritten(
     inner: UpkeptStore,
     content: Callable[[Content], Content | None] = lambda content: content,
     fact: Callable[[Fact], Fact] = lambda fact: fact,
-) -> Encrypted:
+) -> EncryptedStore:
     """The store after somebody has edited its rows."""
     edited = MemoryStore()
     contents = [new for old in inner.contents() if (new := content(old))]
     edited.load(contents, [fact(old) for kind in inner.kinds() for old in inner.facts(Query(kind=kind))])
-    return Encrypted(edited, MasterKey(KEY))
+    return EncryptedStore(edited, MasterKey(KEY))
 
 
 class Meddled(MemoryStore):
@@ -65,20 +65,20 @@ def inner() -> MemoryStore:
 
 
 @pytest.fixture
-def store(inner: MemoryStore) -> Encrypted:
-    return Encrypted(inner, MasterKey(KEY))
+def store(inner: MemoryStore) -> EncryptedStore:
+    return EncryptedStore(inner, MasterKey(KEY))
 
 
 # Secrecy
 
 
-def test_bodies_come_back_and_are_sealed_within(store: Encrypted, inner: MemoryStore) -> None:
+def test_bodies_come_back_and_are_sealed_within(store: EncryptedStore, inner: MemoryStore) -> None:
     name = store.put("playbook", {"text": CANARY})
     store.append([cell("a", body={"text": CANARY})])
     assert store.get(name) == {"text": CANARY}
     assert [fact.body for fact in store.facts(CELLS)] == [{"text": CANARY}]
-    assert sealed(inner.get(name))
-    assert all(sealed(fact.body) for fact in inner.facts(CELLS))
+    assert is_sealed(inner.get(name))
+    assert all(is_sealed(fact.body) for fact in inner.facts(CELLS))
 
 
 def test_no_body_can_be_read_in_the_file(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_no_body_can_be_read_in_the_file(tmp_path: Path) -> None:
         return found
 
     assert "x.db-wal" in leaks(tmp_path / "plain", lambda plain: plain)
-    assert leaks(tmp_path / "sealed", lambda plain: Encrypted(plain, MasterKey(KEY))) == []
+    assert leaks(tmp_path / "sealed", lambda plain: EncryptedStore(plain, MasterKey(KEY))) == []
 
 
 def test_who_when_about_what_and_numbers_stay_readable_and_so_does_the_audit_log(
-    store: Encrypted, inner: MemoryStore
+    store: EncryptedStore, inner: MemoryStore
 ) -> None:
     told = cell("a", value=0.5, parents=("z",), tags=("t",), body={"text": CANARY})
     store.append([told, cell("yes", kind="approval", body={"because": "fine"})])
@@ -115,26 +115,26 @@ def test_who_when_about_what_and_numbers_stay_readable_and_so_does_the_audit_log
     ]
 
 
-def test_the_same_body_is_sealed_differently_each_time(store: Encrypted, inner: MemoryStore) -> None:
+def test_the_same_body_is_sealed_differently_each_time(store: EncryptedStore, inner: MemoryStore) -> None:
     store.append([cell(f"{n}", body={"same": 1}) for n in range(100)])
     nonces = {fact.body["sealed"][:18] for fact in inner.facts(CELLS)}
     assert len(nonces) == 100
 
 
-def test_content_that_is_there_is_not_sealed_again(store: Encrypted, inner: MemoryStore) -> None:
+def test_content_that_is_there_is_not_sealed_again(store: EncryptedStore, inner: MemoryStore) -> None:
     name = store.put("playbook", {"a": 1})
     kept = inner.get(name)
     meddled = Meddled()
     meddled.load(inner.contents(), [])
     meddled.meanwhile = lambda: pytest.fail("wrote again")
-    assert Encrypted(meddled, MasterKey(KEY)).put("playbook", {"a": 1.0}) == name
+    assert EncryptedStore(meddled, MasterKey(KEY)).put("playbook", {"a": 1.0}) == name
     assert meddled.get(name) == kept
 
 
 # Edits
 
 
-def test_an_edit_of_any_letter_of_a_sealed_body_is_found(store: Encrypted, inner: MemoryStore) -> None:
+def test_an_edit_of_any_letter_of_a_sealed_body_is_found(store: EncryptedStore, inner: MemoryStore) -> None:
     name = store.put("playbook", {"a": 1})
     store.append([cell("a", body={"b": 2})])
 
@@ -156,7 +156,7 @@ def test_an_edit_of_any_letter_of_a_sealed_body_is_found(store: Encrypted, inner
             list(edited.facts(CELLS))
 
 
-def test_spare_bits_of_base64_are_no_hiding_place(store: Encrypted, inner: MemoryStore) -> None:
+def test_spare_bits_of_base64_are_no_hiding_place(store: EncryptedStore, inner: MemoryStore) -> None:
     name = next(name for n in range(9) if inner.get(name := store.put("note", {"n": "x" * n}))["sealed"].endswith("="))
     text = inner.get(name)["sealed"].rstrip("=")
     pad = "=" * (len(inner.get(name)["sealed"]) - len(text))
@@ -170,7 +170,7 @@ def test_spare_bits_of_base64_are_no_hiding_place(store: Encrypted, inner: Memor
         edited.get(name)
 
 
-def test_swapped_bodies_are_found(store: Encrypted, inner: MemoryStore) -> None:
+def test_swapped_bodies_are_found(store: EncryptedStore, inner: MemoryStore) -> None:
     one, two = store.put("note", {"n": 1}), store.put("note", {"n": 2})
     store.append([cell("a", body={"n": 1}), cell("b", body={"n": 2}), cell("a", kind="turn", body={"n": 3})])
     bodies = {content.digest: content.body for content in inner.contents()}
@@ -189,7 +189,7 @@ def test_swapped_bodies_are_found(store: Encrypted, inner: MemoryStore) -> None:
             list(moved.facts(Query(kind=place.kind)))
 
 
-def test_a_plain_body_in_place_of_a_sealed_one_is_found(store: Encrypted, inner: MemoryStore) -> None:
+def test_a_plain_body_in_place_of_a_sealed_one_is_found(store: EncryptedStore, inner: MemoryStore) -> None:
     name = store.put("note", {"n": 1})
     store.append([cell("a", body={"score": 0.1})])
     forged = rewritten(
@@ -203,7 +203,7 @@ def test_a_plain_body_in_place_of_a_sealed_one_is_found(store: Encrypted, inner:
         list(forged.facts(CELLS))
 
 
-def test_content_under_another_kind_is_found(store: Encrypted, inner: MemoryStore) -> None:
+def test_content_under_another_kind_is_found(store: EncryptedStore, inner: MemoryStore) -> None:
     name = store.put("note", {"n": 1})
     renamed = rewritten(inner, content=lambda old: replace(old, kind="rule") if old.digest == name else old)
     assert [problem.path for problem in verify(renamed).problems] == [f"rule {name}"]
@@ -212,18 +212,18 @@ def test_content_under_another_kind_is_found(store: Encrypted, inner: MemoryStor
 # Keys
 
 
-def test_the_wrong_key_opens_nothing_and_says_no_more_than_that(store: Encrypted, inner: MemoryStore) -> None:
+def test_the_wrong_key_opens_nothing_and_says_no_more_than_that(store: EncryptedStore, inner: MemoryStore) -> None:
     store.put("note", {"n": 1})
     with pytest.raises(StoreError) as refused:
-        Encrypted(inner, MasterKey(NEW_KEY))
+        EncryptedStore(inner, MasterKey(NEW_KEY))
     assert str(refused.value) == "cannot open: wrong key"
     assert type(refused.value) is StoreError
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
 
 
-def test_an_empty_store_takes_the_key_it_is_first_written_with(store: Encrypted, inner: MemoryStore) -> None:
-    other = Encrypted(inner, MasterKey(NEW_KEY))
+def test_an_empty_store_takes_the_key_it_is_first_written_with(store: EncryptedStore, inner: MemoryStore) -> None:
+    other = EncryptedStore(inner, MasterKey(NEW_KEY))
     assert list(inner.contents()) == []
     name = store.put("note", {"n": 1})
     for use in (lambda: other.put("note", {"n": 2}), lambda: other.get(name), lambda: other.append([cell("a")])):
@@ -234,8 +234,8 @@ def test_an_empty_store_takes_the_key_it_is_first_written_with(store: Encrypted,
 
 def test_the_key_comes_from_the_environment(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEEDBED_KEY", KEY + "\n")
-    name = Encrypted(inner, MasterKey.from_environment()).put("note", {"n": 1})
-    assert Encrypted(inner, MasterKey(KEY)).get(name) == {"n": 1}
+    name = EncryptedStore(inner, MasterKey.from_environment()).put("note", {"n": 1})
+    assert EncryptedStore(inner, MasterKey(KEY)).get(name) == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_the_advice_on_making_a_key_makes_one() -> None:
         MasterKey("")
     code = str(refused.value).partition("python -c '")[2].partition("'")[0]
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    store = Encrypted(MemoryStore(), MasterKey(made))
+    store = EncryptedStore(MemoryStore(), MasterKey(made))
     assert store.get(store.put("note", {"n": 1})) == {"n": 1}
 
 
-def test_no_key_shows_in_what_is_printed(store: Encrypted) -> None:
+def test_no_key_shows_in_what_is_printed(store: EncryptedStore) -> None:
     master = MasterKey(KEY)
     store.put("note", {"n": 1})
     shown = " ".join(map(repr, (store, master, vars(store), store._ring))) + f"{store} {master}"
@@ -294,17 +294,17 @@ def test_the_package_is_not_imported_before_it_is_needed() -> None:
 
 def test_a_store_begun_without_encryption_is_refused(inner: MemoryStore) -> None:
     inner.move("main", "b2:1", expected=None, because="test", by="ann")
-    Encrypted(inner, MasterKey(KEY))
+    EncryptedStore(inner, MasterKey(KEY))
     inner.append([cell("a")])
     with pytest.raises(StoreError, match="Copy a plain store into a new encrypted one"):
-        Encrypted(inner, MasterKey(KEY))
+        EncryptedStore(inner, MasterKey(KEY))
     plain = MemoryStore()
     plain.put("note", {"n": 1})
     with pytest.raises(StoreError, match="without a keyring"):
-        Encrypted(plain, MasterKey(KEY))
+        EncryptedStore(plain, MasterKey(KEY))
 
 
-def test_a_store_that_lost_its_keyring_is_refused_and_not_begun_anew(store: Encrypted, inner: MemoryStore) -> None:
+def test_a_store_that_lost_its_keyring_is_refused_and_not_begun_anew(store: EncryptedStore, inner: MemoryStore) -> None:
     store.put("note", {"n": 1})
     with pytest.raises(StoreError, match="without a keyring"):
         rewritten(inner, content=lambda old: None if old.kind == KEYRING else old)
@@ -314,24 +314,24 @@ def test_a_store_that_lost_its_keyring_is_refused_and_not_begun_anew(store: Encr
 
 
 def test_after_a_change_of_keys_the_new_one_opens_everything_and_the_old_one_nothing(
-    store: Encrypted, inner: MemoryStore
+    store: EncryptedStore, inner: MemoryStore
 ) -> None:
     before = store.put("note", {"n": 1})
     store.append([cell("before", body={"n": 1})])
     store.rotate(MasterKey(NEW_KEY), by="bob")
     after = store.put("note", {"n": 2})
     store.append([cell("after", body={"n": 2})])
-    for opened in (store, Encrypted(inner, MasterKey(NEW_KEY))):
+    for opened in (store, EncryptedStore(inner, MasterKey(NEW_KEY))):
         assert [opened.get(name)["n"] for name in (before, after)] == [1, 2]
         assert [fact.body["n"] for fact in opened.facts(CELLS)] == [1, 2]
         assert [content.digest for content in opened.contents()] == [before, after]
     assert [inner.get(name)["sealed"].partition(":")[0] for name in (before, after)] == ["1", "2"]
     with pytest.raises(StoreError, match="cannot open: wrong key"):
-        Encrypted(inner, MasterKey(KEY))
+        EncryptedStore(inner, MasterKey(KEY))
 
 
 def test_whoever_has_the_file_and_the_old_key_gets_at_what_was_sealed_before_and_at_nothing_since(
-    store: Encrypted, inner: MemoryStore
+    store: EncryptedStore, inner: MemoryStore
 ) -> None:
     before = store.put("note", {"n": 1})
     store.rotate(MasterKey(NEW_KEY))
@@ -348,15 +348,15 @@ def test_whoever_has_the_file_and_the_old_key_gets_at_what_was_sealed_before_and
         broken_into.get(after)
 
 
-def test_keys_can_be_changed_again_and_again(store: Encrypted, inner: MemoryStore) -> None:
+def test_keys_can_be_changed_again_and_again(store: EncryptedStore, inner: MemoryStore) -> None:
     names = [store.put("note", {"n": 0})]
     for n in range(1, 5):
         store.rotate(MasterKey(NEW_KEY if n % 2 else KEY))
         names.append(store.put("note", {"n": n}))
-    assert [Encrypted(inner, MasterKey(KEY)).get(name)["n"] for name in names] == list(range(5))
+    assert [EncryptedStore(inner, MasterKey(KEY)).get(name)["n"] for name in names] == list(range(5))
 
 
-def test_a_change_of_keys_is_logged_in_the_chain_and_tells_no_key(store: Encrypted, inner: MemoryStore) -> None:
+def test_a_change_of_keys_is_logged_in_the_chain_and_tells_no_key(store: EncryptedStore, inner: MemoryStore) -> None:
     store.put("note", {"n": 1})
     store.move("main", "x", expected=None, because="test", by="ann")
     store.rotate(MasterKey(NEW_KEY), by="bob")
@@ -370,7 +370,7 @@ def test_a_change_of_keys_is_logged_in_the_chain_and_tells_no_key(store: Encrypt
     assert verify(store).problems == verify(inner).problems == ()
 
 
-def test_an_older_keyring_in_place_of_the_newest_is_refused(store: Encrypted, inner: MemoryStore) -> None:
+def test_an_older_keyring_in_place_of_the_newest_is_refused(store: EncryptedStore, inner: MemoryStore) -> None:
     store.put("note", {"n": 1})
     store.rotate(MasterKey(KEY))
     old, new = inner.contents(KEYRING)
@@ -379,10 +379,10 @@ def test_an_older_keyring_in_place_of_the_newest_is_refused(store: Encrypted, in
 
 
 def test_a_handle_opened_before_a_change_still_reads_the_past_and_not_what_came_after(
-    store: Encrypted, inner: MemoryStore
+    store: EncryptedStore, inner: MemoryStore
 ) -> None:
     before = store.put("note", {"n": 1})
-    stale = Encrypted(inner, MasterKey(KEY))
+    stale = EncryptedStore(inner, MasterKey(KEY))
     store.rotate(MasterKey(NEW_KEY))
     after = store.put("note", {"n": 2})
     assert stale.get(before) == {"n": 1}
@@ -393,8 +393,8 @@ def test_a_handle_opened_before_a_change_still_reads_the_past_and_not_what_came_
     assert store.get(stale.put("note", {"n": 3})) == {"n": 3}
 
 
-def test_a_handle_learns_of_fresh_data_keys_under_its_own_master_key(store: Encrypted, inner: MemoryStore) -> None:
-    other = Encrypted(inner, MasterKey(KEY))
+def test_a_handle_learns_of_fresh_data_keys_under_its_own_master_key(store: EncryptedStore, inner: MemoryStore) -> None:
+    other = EncryptedStore(inner, MasterKey(KEY))
     for n in range(3):
         assert other.get(store.put("note", {"n": n})) == {"n": n}
         store.rotate(MasterKey(KEY))
@@ -402,12 +402,12 @@ def test_a_handle_learns_of_fresh_data_keys_under_its_own_master_key(store: Encr
 
 def test_of_two_who_change_the_key_at_once_one_wins_and_the_other_is_told() -> None:
     inner = Meddled()
-    loser, winner = Encrypted(inner, MasterKey(KEY)), Encrypted(inner, MasterKey(KEY))
+    loser, winner = EncryptedStore(inner, MasterKey(KEY)), EncryptedStore(inner, MasterKey(KEY))
     name = loser.put("note", {"n": 1})
     inner.meanwhile = lambda: winner.rotate(MasterKey(NEW_KEY), by="winner")
     with pytest.raises(StoreError, match="someone else changed the key first"):
         loser.rotate(MasterKey(b64encode(b"l" * 32).decode()), by="loser")
-    assert Encrypted(inner, MasterKey(NEW_KEY)).get(name) == loser.get(name) == {"n": 1}
+    assert EncryptedStore(inner, MasterKey(NEW_KEY)).get(name) == loser.get(name) == {"n": 1}
     assert [fact.by for fact in inner.facts(Query(kind="key"))] == ["winner"]
 
 
@@ -416,17 +416,17 @@ def test_of_two_who_change_the_key_at_once_one_wins_and_the_other_is_told() -> N
 
 def test_of_two_who_make_the_first_key_at_once_both_use_the_one_that_was_kept() -> None:
     inner = Meddled()
-    first, second = Encrypted(inner, MasterKey(KEY)), Encrypted(inner, MasterKey(KEY))
+    first, second = EncryptedStore(inner, MasterKey(KEY)), EncryptedStore(inner, MasterKey(KEY))
     inner.meanwhile = lambda: second.append([cell("b", body={"n": 2})])
     first.append([cell("a", body={"n": 1})])
     assert len(list(inner.contents(KEYRING))) == 1
-    for opened in (first, second, Encrypted(inner, MasterKey(KEY))):
+    for opened in (first, second, EncryptedStore(inner, MasterKey(KEY))):
         assert {fact.key: fact.body["n"] for fact in opened.facts(CELLS)} == {"a": 1, "b": 2}
 
 
 def begin(url: str, worker: int, ready: Any) -> None:
     """Open an empty store and, once all have done so, write to it."""
-    with closing(Encrypted(SqlStore(url), MasterKey(KEY))) as opened:
+    with closing(EncryptedStore(SqlStore(url), MasterKey(KEY))) as opened:
         ready.wait(60)
         opened.append([cell(f"{worker}", body={"worker": worker})])
         opened.put("note", {"worker": worker})
@@ -444,7 +444,7 @@ def test_processes_that_make_the_first_key_at_once_end_with_one_usable_store(tmp
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     with closing(SqlStore(url)) as inner:
-        store = Encrypted(inner, MasterKey(KEY))
+        store = EncryptedStore(inner, MasterKey(KEY))
         assert len(list(inner.contents(KEYRING))) == 1
         assert sorted(fact.body["worker"] for fact in store.facts(CELLS)) == [0, 1, 2]
         assert sorted(content.body["worker"] for content in store.contents()) == [0, 1, 2]
@@ -455,7 +455,7 @@ def test_processes_that_make_the_first_key_at_once_end_with_one_usable_store(tmp
 
 @pytest.mark.parametrize("kind", ["verdict", "trial"])
 def test_a_verdict_or_trial_is_proven_without_the_key_and_found_edited(
-    store: Encrypted, inner: MemoryStore, kind: str
+    store: EncryptedStore, inner: MemoryStore, kind: str
 ) -> None:
     store.put("note", {"n": 1})
     store.append([cell(f"{n}", kind=kind, body={"finding": "worse"}) for n in range(2)])
@@ -466,7 +466,7 @@ def test_a_verdict_or_trial_is_proven_without_the_key_and_found_edited(
     assert [problem.path for problem in verify(edited).problems] == [f"{kind} fact 0"]
 
 
-def test_every_body_that_cannot_be_opened_is_listed(store: Encrypted, inner: MemoryStore) -> None:
+def test_every_body_that_cannot_be_opened_is_listed(store: EncryptedStore, inner: MemoryStore) -> None:
     names = [store.put("note", {"n": n}) for n in range(4)]
     spoilt = {names[1]: {"sealed": "1:x"}, names[2]: {"n": 2}}
     edited = rewritten(inner, content=lambda old: replace(old, body=spoilt.get(old.digest, old.body)))

@@ -11,11 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from seedbed.storage import feed as news
 from seedbed.storage import open_store
-from seedbed.storage.feed import Feed
+from seedbed.storage import store as stores
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact, Query
+from seedbed.storage.store import Fact, Feed, Query
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 KINDS = [Query(kind="turn"), Query(kind="call")]
@@ -84,7 +83,7 @@ class Watched:
 
 def test_what_cannot_be_late_any_more_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each look would take longer than the one before."""
-    monkeypatch.setattr(news, "LATE_SECONDS", -1.0)
+    monkeypatch.setattr(stores, "LATE_SECONDS", -1.0)
     store = Watched()
     found = Feed(store, KINDS[:1], 0)  # type: ignore[arg-type]
     for number in range(1, 4):

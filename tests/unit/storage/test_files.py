@@ -203,7 +203,7 @@ def test_a_last_line_without_its_end_is_named(store: FilesStore, tmp_path: Path)
     store.append([fact("a")])
     path = tmp_path / "facts/cell.jsonl"
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    with pytest.raises(StoreDamaged, match=r"line 1: .*it was written otherwise"):
+    with pytest.raises(StoreDamaged, match=r"line 1: .*its text was changed"):
         keys(store)
 
 
@@ -242,12 +242,13 @@ def test_a_ref_edited_by_hand_is_found_and_not_moved(store: FilesStore, tmp_path
     path = tmp_path / "refs" / "main.json"
     path.write_text(path.read_text().replace("one", "two"))
     [problem] = verify(store).problems
-    assert str(problem).startswith('ref main: found version 1 to "two" by ann; expected what its moves say')
-    with pytest.raises(StoreDamaged, match="does not say what its last move says"):
+    expected = 'ref main: found version 1 to "two" by ann; expected version 1 to "one" by ann, as its moves say'
+    assert str(problem).startswith(expected)
+    with pytest.raises(StoreDamaged, match="differs from its last move"):
         move(store, "main", "three")
     path.unlink()
     assert len(verify(store).problems) == 1
-    with pytest.raises(StoreDamaged, match="does not say what its last move says"):
+    with pytest.raises(StoreDamaged, match="differs from its last move"):
         move(store, "main", "three")
 
 

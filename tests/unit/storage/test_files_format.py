@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import StoreDamaged
-from seedbed.storage.lines import from_line, read_json, to_line
+from seedbed.storage.files import fact_from, line_of
+from seedbed.storage.paths import read_json
 from seedbed.testing import fact
 
 FACT = replace(fact("k", "note", body={"text": "ü\u2028"}, tags=("a",), parents=("p",)), number=3)
@@ -19,7 +20,7 @@ FACT = replace(fact("k", "note", body={"text": "ü\u2028"}, tags=("a",), parents
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()), st.text(min_size=1))
 def test_a_fact_comes_back_equal(body: dict[str, object], key: str) -> None:
     told = replace(FACT, body=body, key=key)
-    assert from_line("note", to_line(told)) == told
+    assert fact_from("note", line_of(told)) == told
 
 
 @pytest.mark.parametrize(
@@ -27,16 +28,16 @@ def test_a_fact_comes_back_equal(body: dict[str, object], key: str) -> None:
     [
         b"{",
         b"[]",
-        to_line(FACT).replace(b'"number":3', b'"number":"3"'),
-        to_line(FACT).replace(b'"key"', b' "key"'),
-        to_line(FACT).replace(b'["a"]', b"[1]"),
-        to_line(FACT).replace(b'"at":"', b'"at":"x'),
+        line_of(FACT).replace(b'"number":3', b'"number":"3"'),
+        line_of(FACT).replace(b'"key"', b' "key"'),
+        line_of(FACT).replace(b'["a"]', b"[1]"),
+        line_of(FACT).replace(b'"at":"', b'"at":"x'),
         "ü".encode("latin-1"),
     ],
 )
 def test_a_line_that_was_written_otherwise_is_refused(line: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
-        from_line("note", line)
+        fact_from("note", line)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "7"])

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from seedbed.errors import NotFound, SettingsError, StoreError
 from seedbed.storage import open_store
-from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
+from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.paths import shared
 from seedbed.storage.store import Query, UpkeptStore
@@ -35,7 +35,7 @@ def fill(store: UpkeptStore) -> None:
 
 @pytest.mark.parametrize("url", [None, 7, Path("seedbed.db"), b"memory:"])
 def test_what_is_no_url_is_refused_with_what_to_give(url: Any) -> None:
-    with pytest.raises(SettingsError, match=r"store: .*Give one of memory:"):
+    with pytest.raises(SettingsError, match=r"store: .*Use one of memory:"):
         open_store(url)
 
 
@@ -44,7 +44,7 @@ def test_what_is_no_url_is_refused_with_what_to_give(url: Any) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/no/x.db", "sqlite:///{}/x.db", "files:{}/no", "files:{}"])
 def test_where_there_is_no_store_none_is_made_to_read_it(tmp_path: Path, url: str) -> None:
-    with pytest.raises(NotFound, match=r"found no store; expected one to read\. Check .* or make one") as error:
+    with pytest.raises(NotFound, match=r"found no store; expected one to read\. Check .* or create one") as error:
         open_store(url.format(tmp_path), create=False)
     assert str(tmp_path) in str(error.value)
     assert list(tmp_path.iterdir()) == []
@@ -180,7 +180,7 @@ def test_half_a_batch_is_not_shown_to_those_who_may_not_undo_it() -> None:
 def test_a_sealed_store_is_not_taken_for_a_plain_one(sql_url: str) -> None:
     with closing(open_store(sql_url)) as inner:
         expect_plain(inner)
-        store = Encrypted(inner, MasterKey(KEY))
+        store = EncryptedStore(inner, MasterKey(KEY))
         expect_plain(inner)
         store.append([fact("a")])
         with pytest.raises(StoreError, match=r"found an encrypted store.*encrypted: true.*SEEDBED_KEY"):
@@ -189,9 +189,9 @@ def test_a_sealed_store_is_not_taken_for_a_plain_one(sql_url: str) -> None:
 
 def test_a_plain_store_is_not_copied_into_a_sealed_one_as_it_is_nor_the_other_way_round() -> None:
     plain, inner, other = MemoryStore(), MemoryStore(), MemoryStore()
-    for store in (plain, Encrypted(inner, MasterKey(KEY)), Encrypted(other, MasterKey(OTHER_KEY))):
+    for store in (plain, EncryptedStore(inner, MasterKey(KEY)), EncryptedStore(other, MasterKey(OTHER_KEY))):
         store.put("note", {"n": 1})
-    fresh = Encrypted(MemoryStore(), MasterKey(KEY))
+    fresh = EncryptedStore(MemoryStore(), MasterKey(KEY))
     for source, target in ((plain, inner), (other, inner), (inner, plain), (inner, fresh)):
         before = everything(target)
         with pytest.raises(StoreError, match="expected both plain, or both sealed with the same keys"):
@@ -200,6 +200,6 @@ def test_a_plain_store_is_not_copied_into_a_sealed_one_as_it_is_nor_the_other_wa
     backup = MemoryStore()
     for _ in range(2):
         copy(inner, backup)
-    copy(plain, Encrypted(inner, MasterKey(KEY)))
-    copy(Encrypted(inner, MasterKey(KEY)), plain)
+    copy(plain, EncryptedStore(inner, MasterKey(KEY)))
+    copy(EncryptedStore(inner, MasterKey(KEY)), plain)
     assert everything(backup) == everything(inner)

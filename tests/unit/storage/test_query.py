@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.sql import query as search
 from seedbed.storage.sql import store as sql
-from seedbed.storage.sql.query import beginning
+from seedbed.storage.sql.query import prefix_condition
 from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Fact, Query, Store, UpkeptStore, digest
 from seedbed.testing import NOON
@@ -82,7 +82,7 @@ def stores(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One of each, for all examples: every example has a kind of fact of its own."""
     made: dict[str, UpkeptStore] = {
         "memory": MemoryStore(),
-        "encrypted": Encrypted(MemoryStore(), MasterKey(KEY)),
+        "encrypted": EncryptedStore(MemoryStore(), MasterKey(KEY)),
         "sqlite": SqlStore(f"sqlite:///{tmp_path_factory.mktemp('search')}/x.db"),
         "postgresql": SqlStore(postgres.get_uri()),  # the server's own database, where no other test writes
     }
@@ -170,7 +170,7 @@ def test_a_range_holds_exactly_the_names_that_begin_so() -> None:
         for letters in product(("a", "b", "\ud7ff", "\ue000", LAST), repeat=length)
     ]
     for prefix in found:
-        _, bounds = beginning("name", prefix)
+        _, bounds = prefix_condition("name", prefix)
         low, high = bounds["beginning"].encode(), bounds.get("beyond", "").encode()
         within = [name for name in found if low <= name.encode() and (not high or name.encode() < high)]
         assert within == [name for name in found if name.startswith(prefix)], prefix

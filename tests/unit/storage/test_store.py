@@ -12,23 +12,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError
+from seedbed.storage.paths import without_password
 from seedbed.storage.store import (
     GENESIS,
     Content,
     Fact,
+    Move,
     Query,
     Ref,
     canonical,
-    checked,
+    check_facts,
     digest,
     from_micros,
+    is_sealed,
     link,
     micros,
-    moved,
-    next_move,
-    sealed,
+    ref_after,
     short,
-    without_password,
 )
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -128,16 +128,16 @@ def test_names_that_no_index_could_hold_are_refused_by_every_store() -> None:
     for name in ("x" * 1001, "ü" * 501, "nul\0", "\ud800"):
         for field in ("key", "subject", "by", "tags", "parents"):
             with pytest.raises(StoreError, match="at most 1,000 bytes"):
-                checked([replace(FACT, **{field: (name,) if field in ("tags", "parents") else name})])
+                check_facts([replace(FACT, **{field: (name,) if field in ("tags", "parents") else name})])
         with pytest.raises(StoreError, match="at most 1,000 bytes"):
-            next_move(name, None, 0, "x", expected=None, because="why", by="ann", at=NOON)
-    assert checked([replace(FACT, key="x" * 1000)])
+            Move(name=name, to="x", expected=None, because="why", by="ann")
+    assert check_facts([replace(FACT, key="x" * 1000)])
 
 
 def test_a_sealed_body_passes_as_intact_and_an_altered_one_does_not() -> None:
     name = digest("note", {"a": 1})
-    assert sealed({"sealed": "x"})
-    assert not sealed({"sealed": "x", "a": 1})
+    assert is_sealed({"sealed": "x"})
+    assert not is_sealed({"sealed": "x", "a": 1})
     assert Content("note", name, {"sealed": "x"}).intact
     assert Content("note", name, {"a": 1}).intact
     assert not Content("note", name, {"a": 2}).intact
@@ -187,7 +187,7 @@ def test_a_query_needs_zones_and_a_key_to_follow_from(given: dict[str, Any]) -> 
 def test_facts_are_made_ready_to_be_kept() -> None:
     tokyo = NOON.astimezone(timezone(timedelta(hours=9)))
     given: Any = replace(FACT, at=tokyo, value=2, parents=["p"], tags=["t"], number=9, link="x")
-    [ready] = checked([given])
+    [ready] = check_facts([given])
     assert ready == replace(FACT, value=2.0)
     assert (ready.at.tzinfo, type(ready.value), ready.parents) == (UTC, float, ("p",))
 
@@ -195,35 +195,37 @@ def test_facts_are_made_ready_to_be_kept() -> None:
 @pytest.mark.parametrize("odd", [{"parents": ["p"]}, {"tags": ["t"]}, {"number": 9}, {"link": "x"}, {"parents": []}])
 def test_what_is_nearly_ready_is_made_ready_too(odd: dict[str, Any]) -> None:
     plain = replace(FACT, value=0.5, parents=(), tags=(), number=0, link="")
-    [ready] = checked([replace(plain, **odd)])
+    [ready] = check_facts([replace(plain, **odd)])
     assert (type(ready.parents), type(ready.tags), ready.number, ready.link) == (tuple, tuple, 0, "")
 
 
 def test_a_move_makes_the_next_version_of_a_ref() -> None:
-    ref, fact = next_move("main", None, 4, {"stable": "x"}, expected=None, because="why", by="ann", at=NOON)
-    assert ref == Ref(name="main", target={"stable": "x"}, version=5, at=NOON, by="ann", because="why") == moved(fact)
+    ref, fact = Move(name="main", to={"stable": "x"}, expected=None, because="why", by="ann").apply(None, 4, NOON)
+    assert (
+        ref == Ref(name="main", target={"stable": "x"}, version=5, at=NOON, by="ann", because="why") == ref_after(fact)
+    )
     assert (fact.kind, fact.key, fact.subject) == ("move", "main@5", "main")
     assert fact.body == {"from": None, "to": {"stable": "x"}, "because": "why"}
 
 
 def test_a_move_names_who_was_quicker() -> None:
-    ref, _ = next_move("a@b", None, 0, "x", expected=None, because="first", by="ann", at=NOON)
+    ref, _ = Move(name="a@b", to="x", expected=None, because="first", by="ann").apply(None, 0, NOON)
     newer = replace(ref, version=2, by="bob", because="second")
     with pytest.raises(RefMoved, match="at version 2, moved by bob: second; expected version 1"):
-        next_move("a@b", newer, 2, "y", expected=ref, because="mine", by="ann", at=NOON)
+        Move(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(newer, 2, NOON)
     with pytest.raises(RefMoved, match="gone; expected version 1"):
-        next_move("a@b", None, 2, "y", expected=ref, because="mine", by="ann", at=NOON)
+        Move(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(None, 2, NOON)
 
 
 @pytest.mark.parametrize("body", [{}, {"to": "x"}, {"because": "y"}])
 def test_a_move_that_says_too_little_is_damaged(body: dict[str, Any]) -> None:
     with pytest.raises(StoreDamaged, match="main@1"):
-        moved(Fact(kind="move", key="main@1", subject="main", at=NOON, by="ann", body=body))
+        ref_after(Fact(kind="move", key="main@1", subject="main", at=NOON, by="ann", body=body))
 
 
 def test_a_move_without_a_version_is_damaged() -> None:
     with pytest.raises(StoreDamaged, match="main"):
-        moved(Fact(kind="move", key="main", subject="main", at=NOON, by="ann", body={"to": "x", "because": "y"}))
+        ref_after(Fact(kind="move", key="main", subject="main", at=NOON, by="ann", body={"to": "x", "because": "y"}))
 
 
 def test_times_without_a_zone_are_refused() -> None:

@@ -15,7 +15,7 @@ from seedbed.errors import StoreDamaged, StoreError
 from seedbed.storage.files import FilesStore
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, UpkeptStore, digest
-from seedbed.storage.upkeep import Report, Stats, copy, gc, stats, verify
+from seedbed.storage.upkeep import Stats, Verification, copy, gc, stats, verify
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -43,7 +43,7 @@ def store() -> MemoryStore:
 
 def test_an_empty_store_is_clean(store: MemoryStore) -> None:
     report = verify(store)
-    assert report == Report(problems=(), contents=0, sealed=0, facts=0, chained=0, refs=0, head=GENESIS)
+    assert report == Verification(problems=(), contents=0, sealed=0, facts=0, chained=0, refs=0, head=GENESIS)
     assert report.clean
 
 
@@ -55,7 +55,7 @@ def test_a_report_counts_what_was_looked_at(store: MemoryStore) -> None:
     move(store, "gone", name)
     move(store, "gone", None)
     head = [told.link for told in store.facts(Query(kind="move"))][-1]
-    assert verify(store) == Report(problems=(), contents=2, sealed=1, facts=5, chained=4, refs=1, head=head)
+    assert verify(store) == Verification(problems=(), contents=2, sealed=1, facts=5, chained=4, refs=1, head=head)
 
 
 def test_altered_content_is_found_and_looking_goes_on(store: MemoryStore) -> None:

@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from seedbed.settings.channels import RUN_METRICS
-from seedbed.storage.feed import Feed
-from seedbed.storage.store import Digest, Fact, Query, Store
+from seedbed.storage.store import Digest, Fact, Feed, Query, Store
 
 WAITING = 200_000
 """Of so many exposures an outcome is waited for; after that many more, one counts as unknown."""

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL each do in their own way: connecting, locking, bulk writing, searching."""
+"""Where SQLite and PostgreSQL differ: connecting, locking, bulk writes, search."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
-from seedbed.storage.paths import missing, reader, writable
-from seedbed.storage.search_words import words_of
-from seedbed.storage.store import without_password
+from seedbed.storage.content import words_of
+from seedbed.storage.paths import missing, reader, without_password, writable
+from seedbed.storage.sql.rows import CONTENT, FACT, SqlRow
 
-Row: TypeAlias = tuple[Any, ...]
-
-CONTENT = ("digest", "kind", "body", "at")
-FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
 _TAGS = FACT.index("tags")
 
 _PATIENCE = 30
@@ -32,7 +28,7 @@ _HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
 
 
 def words_in(text: str) -> str:
-    """The words of a content's JSON text, one space between them; none if it is damaged."""
+    """The words of a JSON text, separated by single spaces; none if it is damaged."""
     try:
         return " ".join(words_of(json.loads(text)))
     except ValueError:
@@ -40,29 +36,30 @@ def words_in(text: str) -> str:
 
 
 class Dialect(Protocol):
-    """Everything the store and its migrations ask of a database beyond plain SQL."""
+    """Everything the store and its migrations need from a database beyond plain SQL."""
 
     name: str
     begin: str
-    """Opens a transaction that writes."""
+    """Begins a transaction that writes."""
     parents: str
     """The parents of a fact `f`, as a table `p(value)`."""
     match: str
-    """Whether a row of `search` has all the words that `:words` asks for."""
+    """The condition that a row of `search` has all the words in `:words`."""
     texts: str
-    """What makes a column one of many texts, any number of them in one parameter, whose name goes in."""
+    """The condition that a column is one of many texts, which are one parameter; format it with its name."""
     numbers: str
+    """The same for numbers."""
 
     def engine(self, url: URL, *, create: bool = True) -> Engine:
-        """Connections to the database. Raises NotFound if there is no file and none is to be made."""
+        """Connections to the database. Raises NotFound if there is no file and `create` is false."""
 
     def lock_chain(self, db: Connection) -> None:
         """Until the transaction ends, nobody else adds chained facts, moves refs or migrates."""
 
-    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+    def add_contents(self, db: Connection, rows: Sequence[SqlRow]) -> None:
         """Insert `CONTENT` rows that are not there yet, and index their words."""
 
-    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+    def add_facts(self, db: Connection, rows: Sequence[SqlRow]) -> int:
         """Insert `FACT` rows whose keys are not there yet, with their tags, and count them."""
 
     def discard(self, db: Connection, digests: Sequence[str]) -> int: ...
@@ -70,28 +67,28 @@ class Dialect(Protocol):
     def index(self, db: Connection) -> None:
         """Fill the empty search and tags from all content and facts."""
 
-    def learn(self, db: Connection, loaded: int) -> None:
-        """After so many facts were loaded, look at them anew to plan queries well, if it is worth it."""
+    def analyze(self, db: Connection, loaded: int) -> None:
+        """After so many facts were loaded, update the statistics of the query planner if it is worth it."""
 
-    def given(self, values: Sequence[object]) -> object:
+    def list_parameter(self, values: Sequence[object]) -> object:
         """The parameter of `texts` or `numbers`."""
 
-    def all_of(self, words: Sequence[str]) -> str:
+    def match_all(self, words: Sequence[str]) -> str:
         """The parameter of `match`."""
 
-    def pinned(self, path: str) -> str:
-        """SQL with hints which index to take, `INDEXED BY`, or not to take, a plus; only SQLite lets itself be told."""
+    def pin(self, path: str) -> str:
+        """SQL with its index hints, `INDEXED BY` and a plus against one, where the database supports them (SQLite)."""
 
     def ticket(self, db: Connection) -> str | None:
-        """By what to ask later whether the open transaction was committed."""
+        """The id of the open transaction, to ask later whether it was committed."""
 
-    def committed(self, db: Connection, ticket: str) -> bool:
-        """Whether the transaction of that ticket was committed; waits until that is decided."""
+    def was_committed(self, db: Connection, ticket: str) -> bool:
+        """Whether the transaction with this id was committed; waits until that is decided."""
 
-    def passing(self, error: DBAPIError) -> bool:
-        """Whether the same work may succeed on another connection in a moment."""
+    def is_transient(self, error: DBAPIError) -> bool:
+        """Whether the same work may soon succeed on another connection."""
 
-    def explained(self, error: DBAPIError, name: str) -> StoreError:
+    def explain(self, error: DBAPIError, name: str) -> StoreError:
         """The error as a user should see it."""
 
 
@@ -104,7 +101,7 @@ class Sqlite:
 
     def engine(self, url: URL, *, create: bool = True) -> Engine:
         if not url.database or url.database == ":memory:":
-            raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory give memory:")
+            raise _unusable(url, "a file, as in sqlite:///seedbed.db", "For a store in memory use memory:")
         file = Path(url.database)
         try:
             there = file.is_file()
@@ -115,7 +112,7 @@ class Sqlite:
             raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
         reading = there and not (writable(file) and writable(file.parent))
         if reading:
-            # Each call looks anew whether somebody has begun to write.
+            # A connection per call, to see whether somebody has begun to write.
             engine = create_engine(url, isolation_level="AUTOCOMMIT", creator=lambda: reader(file), poolclass=NullPool)
         else:
             engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1)
@@ -123,8 +120,8 @@ class Sqlite:
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
             connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000}")
-            if create and not reading:  # a file remembers it
-                _keep_log(connection)
+            if create and not reading:  # the file remembers it
+                _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -65536")
             connection.execute("PRAGMA mmap_size = 2147418112")
@@ -135,12 +132,12 @@ class Sqlite:
     def lock_chain(self, db: Connection) -> None:
         """BEGIN IMMEDIATE locked the whole file already."""
 
-    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+    def add_contents(self, db: Connection, rows: Sequence[SqlRow]) -> None:
         last = self._last(db, "content", "id")
         _insert(db, "INSERT OR IGNORE INTO content", CONTENT, rows)
         self._index_words(db, last)
 
-    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+    def add_facts(self, db: Connection, rows: Sequence[SqlRow]) -> int:
         tagged = any(row[_TAGS] for row in rows)
         if len(rows) == 1 and not tagged:
             return self._add_fact(db, rows[0])
@@ -152,39 +149,39 @@ class Sqlite:
 
     def discard(self, db: Connection, digests: Sequence[str]) -> int:
         among = "digest IN (SELECT value FROM json_each(?))"
-        given = (json.dumps(digests),)
-        # A contentless index forgets a row only when told the words it had.
+        parameters = (json.dumps(digests),)
+        # A contentless index deletes a row only by the words it had.
         forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, words_in(body) FROM content WHERE "
-        db.exec_driver_sql(forget + among, given)
-        return db.exec_driver_sql(f"DELETE FROM content WHERE {among}", given).rowcount
+        db.exec_driver_sql(forget + among, parameters)
+        return db.exec_driver_sql(f"DELETE FROM content WHERE {among}", parameters).rowcount
 
     def index(self, db: Connection) -> None:
         self._index_words(db, 0)
         self._index_tags(db, 0)
 
-    def learn(self, db: Connection, loaded: int) -> None:
-        """Every path is pinned."""
+    def analyze(self, db: Connection, loaded: int) -> None:
+        """Not needed: every query names its index."""
 
-    def given(self, values: Sequence[object]) -> object:
+    def list_parameter(self, values: Sequence[object]) -> object:
         return json.dumps(list(values))
 
-    def all_of(self, words: Sequence[str]) -> str:
+    def match_all(self, words: Sequence[str]) -> str:
         return " ".join(f'"{word}"' for word in dict.fromkeys(words))
 
-    def pinned(self, path: str) -> str:
+    def pin(self, path: str) -> str:
         return path
 
     def ticket(self, db: Connection) -> str | None:
         return None
 
-    def committed(self, db: Connection, ticket: str) -> bool:
+    def was_committed(self, db: Connection, ticket: str) -> bool:
         return False
 
-    def passing(self, error: DBAPIError) -> bool:
+    def is_transient(self, error: DBAPIError) -> bool:
         return False
 
-    def explained(self, error: DBAPIError, name: str) -> StoreError:
-        # An extended code keeps its kind in the lower byte.
+    def explain(self, error: DBAPIError, name: str) -> StoreError:
+        # The lower byte of an extended code is its kind.
         kind = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error.orig):
             return StoreDamaged(f"{name}: {error.orig}. Restore it from a copy of the store")
@@ -197,8 +194,8 @@ class Sqlite:
         return StoreError(f"{name}: {error.orig}. {remedies.get(kind, 'Nothing was written')}")
 
     @staticmethod
-    def _add_fact(db: Connection, row: Row) -> int:
-        """Past SQLAlchemy's way to a cursor, which takes as long as the insert: a run adds its facts one by one."""
+    def _add_fact(db: Connection, row: SqlRow) -> int:
+        """Without SQLAlchemy, whose cursor takes as long as the insert: a run adds its facts one by one."""
         sql = f"INSERT OR IGNORE INTO facts ({', '.join(FACT)}) VALUES ({', '.join('?' * len(FACT))})"
         connection: sqlite3.Connection = db.connection.driver_connection  # type: ignore[assignment]
         try:
@@ -251,7 +248,7 @@ class Postgresql:
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
-            # A plan made for the words and dates at hand beats one made for any, and no disk is slow at random today.
+            # A plan for the actual words and dates beats a generic one, and random reads are fast on today's disks.
             connection.execute("SET plan_cache_mode = force_custom_plan; SET jit = off; SET random_page_cost = 1.1")
 
         return engine
@@ -259,22 +256,22 @@ class Postgresql:
     def lock_chain(self, db: Connection) -> None:
         db.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (self.chain,))
 
-    def add_contents(self, db: Connection, rows: Sequence[Row]) -> None:
+    def add_contents(self, db: Connection, rows: Sequence[SqlRow]) -> None:
         texts = [(*row, words_in(row[2])) for row in rows]
         db.exec_driver_sql(
-            f"WITH given AS MATERIALIZED ({_given((*CONTENT, 'words'))}),"
+            f"WITH input AS MATERIALIZED ({_unnest((*CONTENT, 'words'))}),"
             " added AS (INSERT INTO content (digest, kind, body, at)"
-            "  SELECT digest, kind, body, at FROM given ORDER BY position ON CONFLICT DO NOTHING RETURNING id, digest)"
-            " INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(given.words, ' '))"
-            " FROM added JOIN given USING (digest) ON CONFLICT DO NOTHING",
+            "  SELECT digest, kind, body, at FROM input ORDER BY position ON CONFLICT DO NOTHING RETURNING id, digest)"
+            " INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(input.words, ' '))"
+            " FROM added JOIN input USING (digest) ON CONFLICT DO NOTHING",
             _columns(texts),
         )
 
-    def add_facts(self, db: Connection, rows: Sequence[Row]) -> int:
+    def add_facts(self, db: Connection, rows: Sequence[SqlRow]) -> int:
         names = ", ".join(FACT)
         added = db.exec_driver_sql(
-            f"WITH given AS ({_given(FACT)}),"
-            f" added AS (INSERT INTO facts ({names}) SELECT {names} FROM given ORDER BY position"
+            f"WITH input AS ({_unnest(FACT)}),"
+            f" added AS (INSERT INTO facts ({names}) SELECT {names} FROM input ORDER BY position"
             "  ON CONFLICT DO NOTHING RETURNING number, kind, tags),"
             " tagged AS (INSERT INTO fact_tags (tag, kind, number)"
             "  SELECT tag, kind, number FROM added, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING)"
@@ -293,7 +290,7 @@ class Postgresql:
         while rows := db.exec_driver_sql(page, (last,)).all():
             db.exec_driver_sql(
                 "INSERT INTO search (rowid, words) SELECT id, array_to_tsvector(string_to_array(words, ' '))"
-                f" FROM ({_given(('id', 'words'))}) AS given",
+                f" FROM ({_unnest(('id', 'words'))}) AS input",
                 _columns([(row.id, words_in(row.body)) for row in rows]),
             )
             last = rows[-1].id
@@ -302,40 +299,39 @@ class Postgresql:
             " FROM facts, json_array_elements_text(tags::json) AS tag ON CONFLICT DO NOTHING"
         )
 
-    def learn(self, db: Connection, loaded: int) -> None:
+    def analyze(self, db: Connection, loaded: int) -> None:
         known = db.exec_driver_sql("SELECT reltuples FROM pg_class WHERE oid = 'facts'::regclass").scalar_one()
         if loaded > max(known, 0) / 10:
             db.exec_driver_sql("ANALYZE content, facts, fact_tags, search")
 
-    def given(self, values: Sequence[object]) -> object:
+    def list_parameter(self, values: Sequence[object]) -> object:
         return list(values)
 
-    def all_of(self, words: Sequence[str]) -> str:
+    def match_all(self, words: Sequence[str]) -> str:
         return " & ".join(f"'{word}'" for word in dict.fromkeys(words))
 
-    def pinned(self, path: str) -> str:
+    def pin(self, path: str) -> str:
         return _HINT.sub("", path)
 
     def ticket(self, db: Connection) -> str | None:
         return str(db.exec_driver_sql("SELECT pg_current_xact_id()").scalar_one())
 
-    def committed(self, db: Connection, ticket: str) -> bool:
+    def was_committed(self, db: Connection, ticket: str) -> bool:
         ask = "SELECT pg_xact_status(%s::xid8)"
         while (status := db.exec_driver_sql(ask, (ticket,)).scalar_one()) == "in progress":
             time.sleep(0.05)
         return bool(status == "committed")
 
-    def passing(self, error: DBAPIError) -> bool:
-        """Lost connections, a server that starts or stops, and transactions the server gave up to let another pass."""
+    def is_transient(self, error: DBAPIError) -> bool:
+        """Lost connections, a server that starts or stops, and transactions that the server rolled back for another."""
         state = getattr(error.orig, "sqlstate", None)
         return error.connection_invalidated or _unreachable(error) or state in {"40001", "40P01", "57P01", "57P02"}
 
-    def explained(self, error: DBAPIError, name: str) -> StoreError:
-        said = " ".join(str(error.orig).split())
+    def explain(self, error: DBAPIError, name: str) -> StoreError:
         remedy = "Nothing was written"
         if error.connection_invalidated or _unreachable(error):
             remedy = "Check that the server is up and that the URL is right"
-        return StoreError(f"{name}: {said}. {remedy}")
+        return StoreError(f"{name}: {' '.join(str(error.orig).split())}. {remedy}")
 
 
 def _unreachable(error: DBAPIError) -> bool:
@@ -344,13 +340,13 @@ def _unreachable(error: DBAPIError) -> bool:
 
 
 def dialect(url: str) -> tuple[Dialect, URL]:
-    """The dialect a store's URL asks for. Raises SettingsError if there is none."""
+    """The dialect for the URL of a store. Raises SettingsError if there is none."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the latter is about a port
-        remedy = "Give sqlite:///FILE or postgresql://USER@HOST/DATABASE."
-        found = shown(without_password(url))
-        raise SettingsError([Problem("store", found, "the URL of a database", remedy)]) from None
+        remedy = "Use sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+        problem = Problem("store", shown(without_password(url)), "the URL of a database", remedy)
+        raise SettingsError([problem]) from None
     if parsed.drivername == "sqlite":
         return Sqlite(), parsed
     if parsed.drivername == "postgresql":
@@ -362,8 +358,8 @@ def _unusable(url: URL, expected: str, remedy: str) -> SettingsError:
     return SettingsError([Problem("store", without_password(str(url)), expected, remedy)])
 
 
-def _keep_log(connection: Any) -> None:
-    """Have the file keep its log apart. SQLite does not wait for the lock this change needs, so this does."""
+def _use_write_ahead_log(connection: Any) -> None:
+    """Switch the file to a write-ahead log, and wait for the lock that this needs, which SQLite does not do itself."""
     for attempt in count():
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -374,8 +370,8 @@ def _keep_log(connection: Any) -> None:
             time.sleep(0.005)
 
 
-def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[Row]) -> int:
-    """How many rows were inserted."""
+def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> int:
+    """Insert rows, and return how many were new."""
     marks = ", ".join("?" * len(columns))
     return db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows)).rowcount
 
@@ -383,11 +379,11 @@ def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequen
 _TYPES = {"at": "bigint", "id": "bigint", "value": "float8"}
 
 
-def _given(names: Sequence[str]) -> str:
-    """Rows handed to PostgreSQL as one array per column: as fast as COPY, and it needs no table to land in."""
+def _unnest(names: Sequence[str]) -> str:
+    """Rows passed to PostgreSQL as one array per column: as fast as COPY, without a table to copy into."""
     arrays = ", ".join(f"%b::{_TYPES.get(name, 'text')}[]" for name in names)
-    return f"SELECT * FROM unnest({arrays}) WITH ORDINALITY AS given({', '.join(names)}, position)"
+    return f"SELECT * FROM unnest({arrays}) WITH ORDINALITY AS input({', '.join(names)}, position)"
 
 
-def _columns(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+def _columns(rows: Sequence[SqlRow]) -> tuple[list[Any], ...]:
     return tuple(list(column) for column in zip(*rows, strict=True))

@@ -1,4 +1,4 @@
-"""The schema of a SQL store, in numbered steps that can be taken forwards and back.
+"""Migrations: the schema of a SQL store, in numbered steps up and down.
 
 Content, facts and refs survive every step in either direction; what is derived from them is rebuilt.
 """
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, inspect
 
 from seedbed.errors import StoreError, StoreTooNew
+from seedbed.storage.paths import without_password
 from seedbed.storage.sql.dialects import Dialect
-from seedbed.storage.store import without_password
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step: what to execute on the way up and on the way down, for each dialect."""
+    """One step: the statements to go up and down, for each dialect."""
 
     name: str
     up: Mapping[str, Iterable[str]]
     down: Iterable[str]
     fill: Callable[[Dialect, Connection], None] | None = None
-    """Derives what the step added from what is already there."""
+    """Fills what the step added from the data that is already there."""
 
     @property
     def number(self) -> int:
@@ -32,47 +32,47 @@ class Migration:
 
 
 def version(db: Connection) -> int:
-    """The number of the newest migration the database has seen; 0 if none."""
+    """The number of the newest migration of the database; 0 if it has none."""
     if not inspect(db).has_table("migrations"):
         return 0
     return int(db.exec_driver_sql("SELECT coalesce(max(number), 0) FROM migrations").scalar_one())
 
 
 def migrate(engine: Engine, dialect: Dialect, to: int | None = None) -> None:
-    """Bring a database to a version, the newest unless told; each step is one transaction.
+    """Migrate a database to a version, by default the newest. Each step is one transaction.
 
-    Raises StoreTooNew if the database is ahead of this seedbed, which then knows no way back, and StoreError
-    where a step back would lose something: before version 1 there was nothing to keep it in.
+    Raises StoreTooNew if a newer seedbed wrote the database, and StoreError if a step down would lose data: version 0
+    has no tables.
     """
-    goal = possible(to)
+    goal = target_version(to)
     with engine.connect() as db:
         while _known(version(db), engine) != goal:
             db.rollback()
             db.exec_driver_sql(dialect.begin)
             dialect.lock_chain(db)
-            found = _known(version(db), engine)  # somebody else may have migrated while we waited for the lock
-            if found < goal:
-                _up(dialect, db, MIGRATIONS[found])
-            elif found > goal:
-                _down(db, MIGRATIONS[found - 1])
+            current = _known(version(db), engine)  # somebody else may have migrated while we waited for the lock
+            if current < goal:
+                _up(dialect, db, MIGRATIONS[current])
+            elif current > goal:
+                _down(db, MIGRATIONS[current - 1])
             db.commit()
 
 
-def possible(to: int | None) -> int:
-    """The version to go to: the newest unless told. Raises StoreError if there is no such version."""
+def target_version(to: int | None) -> int:
+    """The version to migrate to, by default the newest. Raises StoreError if there is no such version."""
     goal = NEWEST if to is None else to
     if not 0 <= goal <= NEWEST:
         raise StoreError(f"found schema version {goal}; expected one of 0 to {NEWEST}")
     return goal
 
 
-def _known(found: int, engine: Engine) -> int:
-    if found > NEWEST:
+def _known(version: int, engine: Engine) -> int:
+    if version > NEWEST:
         raise StoreTooNew(
-            f"{without_password(str(engine.url))} has schema version {found}; this seedbed knows versions up to"
+            f"{without_password(str(engine.url))} has schema version {version}; this seedbed knows versions up to"
             f" {NEWEST}. Upgrade seedbed, or go back to version {NEWEST} with the seedbed that wrote it"
         )
-    return found
+    return version
 
 
 def _up(dialect: Dialect, db: Connection, step: Migration) -> None:
@@ -93,7 +93,7 @@ def _down(db: Connection, step: Migration) -> None:
         for table in ("content", "facts", "refs"):
             if db.exec_driver_sql(f"SELECT 1 FROM {table} LIMIT 1").first():
                 raise StoreError(
-                    f"going back to version 0: found rows in {table}; expected an empty store, for they would be lost."
+                    f"going back to version 0: found rows in {table}; expected an empty store, as they would be lost."
                     " Copy the store elsewhere and delete the database instead"
                 )
     for statement in step.down:
@@ -187,7 +187,7 @@ m002_search = Migration(
     "m002_search",
     up={
         "sqlite": (
-            # The words come cut and folded, one space between them, so the tokenizer must change nothing.
+            # The words come split and folded, separated by single spaces, so the tokenizer must change nothing.
             "CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, columnsize=0, tokenize='ascii')",
             """CREATE TABLE fact_tags (
                 tag TEXT NOT NULL,
@@ -294,15 +294,15 @@ _WRITTEN = {
 
 def _view(kind: str, columns: str, written: Mapping[str, str]) -> str:
     name, *fields = columns.split()
-    shown = ["number", f"{written['at']} AS at", "by"]
+    selected = ["number", f"{written['at']} AS at", "by"]
     for field in fields:
         alias, _, source = field.removesuffix("#").partition(":")
         if not source or source.startswith("body."):
             value = written["number" if field.endswith("#") else "text"].format(source.removeprefix("body.") or alias)
         else:
             value = written.get(source, f"facts.{source}")
-        shown.append(f"{value} AS {alias}")
-    return f"CREATE VIEW {name} AS SELECT {', '.join(shown)} FROM {written['facts']} WHERE kind = '{kind}'"
+        selected.append(f"{value} AS {alias}")
+    return f"CREATE VIEW {name} AS SELECT {', '.join(selected)} FROM {written['facts']} WHERE kind = '{kind}'"
 
 
 m003_views = Migration(
@@ -317,4 +317,4 @@ m003_views = Migration(
 MIGRATIONS = (m001_tables, m002_search, m003_views)
 NEWEST = MIGRATIONS[-1].number
 
-__all__ = ["MIGRATIONS", "NEWEST", "Migration", "migrate", "possible", "version"]
+__all__ = ["MIGRATIONS", "NEWEST", "Migration", "migrate", "target_version", "version"]

@@ -1,7 +1,7 @@
-"""Search: a Query as SQL, along the path that touches the fewest rows.
+"""A Query as SQL, by the access path that touches the fewest rows.
 
-Facts are asked for in the order of their numbers, mostly a page of the newest. Where dates or words leave only few
-candidates, those are looked up; otherwise facts are walked in order until the page is full.
+Facts are read in the order of their numbers, mostly a page of the newest. Where dates or words leave only few
+candidates, those are looked up; otherwise facts are scanned in order until the page is full.
 """
 
 from __future__ import annotations
@@ -13,65 +13,68 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, TextClause, text
 
-from seedbed.storage.search_words import words
+from seedbed.storage.content import words
 from seedbed.storage.sql.dialects import Dialect
 from seedbed.storage.store import Query, micros
 
 Selection: TypeAlias = tuple[TextClause, dict[str, Any]]
 
 FEW = 10_000
-"""Up to so many facts of a span of time are looked up; walking past a hundred times as many takes as long."""
+"""Up to so many facts of a span of time are looked up; scanning a hundred times as many takes as long."""
 
 MANY = 20_000
-"""Up to so many contents that hold the words are listed, or one for fifty facts in a large store; if there are more,
-each fact that is passed is asked."""
+"""Up to so many contents with the words are listed, or one per fifty facts in a large store; if there are more, each
+scanned fact is checked instead."""
 
 WORTH = 13
-"""Looking up K contents costs as much as filling a page on a walk when K² is so many times the number of facts."""
+"""Looking up K contents costs as much as filling a page by scanning when K² is so many times the number of facts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
-    """What is left to ask, and the only facts, in order, and contents that come into question, where those are few."""
+class NarrowedQuery:
+    """A query, and the only facts, in order, and contents that can match it, where those are few."""
 
     query: Query
     numbers: Sequence[int] | None = None
     contents: Sequence[int] | None = None
 
 
-def narrowed(db: Connection, dialect: Dialect, query: Query) -> Narrowed:
-    """A query after its dates and words have been looked up, as far as that saves reading facts."""
+def narrow(db: Connection, dialect: Dialect, query: Query) -> NarrowedQuery:
+    """Look up the dates and words of a query, as far as that saves reading facts."""
     if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
-        return Narrowed(query)
-    contents, numbers = _worded(db, dialect, query), _dated(db, dialect, query)
+        return NarrowedQuery(query)
+    contents, numbers = _contents_with_words(db, dialect, query), _numbers_by_date(db, dialect, query)
     if numbers is not None:
         query = replace(query, since=None, until=None)
     elif contents is not None and len(contents) ** 2 <= WORTH * max(_count(db), FEW):
-        numbers = _about(db, dialect, query, contents)
+        numbers = _numbers_about(db, dialect, query, contents)
         if numbers is not None:
             query, contents = replace(query, text=None), None
-    return Narrowed(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
+    return NarrowedQuery(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
 
 
-def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size: int) -> Selection:  # noqa: C901 - an if per field of a query
-    """The statement for those columns and the numbers of the next facts, at most `size`, and its parameters."""
+def select_facts(  # noqa: C901 - an if per field of a query
+    dialect: Dialect, narrowed: NarrowedQuery, columns: Sequence[str], size: int
+) -> Selection:
+    """The statement, with its parameters, for these columns and the numbers of the next facts, at most `size`."""
     query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
     where = ["f.kind = :kind"]
-    given: dict[str, Any] = {"kind": query.kind, "size": size}
+    parameters: dict[str, Any] = {"kind": query.kind, "size": size}
 
     def require(condition: str, **values: object) -> None:
         where.append(condition)
-        given.update(values)
+        parameters.update(values)
 
     if query.follow:
         require("f.key = walk.key", key=query.key)
     elif query.key is not None:
         require("f.key = :key", key=query.key)
     if query.keys is not None:
-        require(f"f.key {dialect.texts.format('keys')}", keys=dialect.given(query.keys))
+        require(f"f.key {dialect.texts.format('keys')}", keys=dialect.list_parameter(query.keys))
     if query.key_from is not None:
-        condition, bounds = beginning("f.key", query.key_from)
-        require(condition, **bounds)
+        condition, bounds = prefix_condition("f.key", query.key_from)
+        where.append(condition)
+        parameters |= bounds
     if query.subject is not None:
         require("f.subject = :subject", subject=query.subject)
     if query.by is not None:
@@ -82,12 +85,12 @@ def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size
         require("f.at < :until", until=micros(query.until))
     if contents is not None:
         about = "(SELECT c.id FROM content c WHERE c.digest = f.subject)"
-        require(f"{about} {dialect.numbers.format('contents')}", contents=dialect.given(contents))
+        require(f"{about} {dialect.numbers.format('contents')}", contents=dialect.list_parameter(contents))
     elif query.text is not None:
         matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {dialect.match} AND search.rowid = c.id"
-        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.all_of(words(query.text)))
+        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.match_all(words(query.text)))
     if numbers is not None:
-        require(f"f.number {dialect.numbers.format('numbers')}", numbers=dialect.given(numbers))
+        require(f"f.number {dialect.numbers.format('numbers')}", numbers=dialect.list_parameter(numbers))
 
     path = _path(query, numbers is not None)
     order = "t.number" if path == _TAGGED else "f.number"
@@ -101,13 +104,13 @@ def selection(dialect: Dialect, narrowed: Narrowed, columns: Sequence[str], size
     ancestry = _ANCESTRY.format(parents=dialect.parents) if query.follow else ""
     wanted = ", ".join(f"f.{name}" for name in (*columns, "number"))
     return text(
-        f"{ancestry}SELECT {wanted} FROM {dialect.pinned(path)} WHERE {' AND '.join(where)}"
+        f"{ancestry}SELECT {wanted} FROM {dialect.pin(path)} WHERE {' AND '.join(where)}"
         f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size"
-    ), given
+    ), parameters
 
 
-def beginning(column: str, prefix: str) -> tuple[str, dict[str, str]]:
-    """The condition that a column begins so, as a range that an index answers, and its parameters."""
+def prefix_condition(column: str, prefix: str) -> tuple[str, dict[str, str]]:
+    """The condition that a column has this prefix, as a range that an index can answer, and its parameters."""
     bounds = {"beginning": prefix}
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
@@ -126,7 +129,7 @@ _TAGGED = "fact_tags t CROSS JOIN facts f NOT INDEXED"
 
 
 def _path(query: Query, numbered: bool) -> str:
-    """The tables in the order to go through them, with the index to take."""
+    """The tables in the order to read them, with the index to use."""
     if query.follow:
         return "walk CROSS JOIN facts f INDEXED BY facts_key"
     if query.key is not None or query.keys is not None or query.key_from is not None:
@@ -140,33 +143,34 @@ def _path(query: Query, numbered: bool) -> str:
     return f"facts f INDEXED BY {'facts_kind' if query.by is None else 'facts_by'}"
 
 
-def _dated(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+def _numbers_by_date(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.since is None and query.until is None:
         return None
     where = ["kind = :kind"]
-    given: dict[str, Any] = {"kind": query.kind}
+    parameters: dict[str, Any] = {"kind": query.kind}
     if query.since is not None:
         where.append("at >= :since")
-        given["since"] = micros(query.since)
+        parameters["since"] = micros(query.since)
     if query.until is not None:
         where.append("at < :until")
-        given["until"] = micros(query.until)
-    path = dialect.pinned("facts INDEXED BY facts_at")
-    return _listed(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)}", given, FEW)
+        parameters["until"] = micros(query.until)
+    path = dialect.pin("facts INDEXED BY facts_at")
+    return _list_numbers(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)}", parameters, FEW)
 
 
-def _worded(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+def _contents_with_words(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
     if query.text is None:
         return None
-    given = {"words": dialect.all_of(words(query.text))}
-    return _listed(db, f"SELECT rowid FROM search WHERE {dialect.match}", given, max(MANY, _count(db) // 50))
+    parameters = {"words": dialect.match_all(words(query.text))}
+    most = max(MANY, _count(db) // 50)
+    return _list_numbers(db, f"SELECT rowid FROM search WHERE {dialect.match}", parameters, most)
 
 
-def _about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
-    path = dialect.pinned("content c CROSS JOIN facts f INDEXED BY facts_subject")
+def _numbers_about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
+    path = dialect.pin("content c CROSS JOIN facts f INDEXED BY facts_subject")
     where = f"c.id {dialect.numbers.format('contents')} AND f.subject = c.digest AND f.kind = :kind"
-    given = {"kind": query.kind, "contents": dialect.given(contents)}
-    return _listed(db, f"SELECT f.number FROM {path} WHERE {where}", given, FEW)
+    parameters = {"kind": query.kind, "contents": dialect.list_parameter(contents)}
+    return _list_numbers(db, f"SELECT f.number FROM {path} WHERE {where}", parameters, FEW)
 
 
 def _count(db: Connection) -> int:
@@ -174,7 +178,7 @@ def _count(db: Connection) -> int:
     return db.scalar(text("SELECT max(number) FROM facts")) or 0
 
 
-def _listed(db: Connection, statement: str, given: dict[str, Any], most: int) -> list[int] | None:
-    """The numbers that a statement gives; None if there are more than `most`."""
-    numbers = list(db.scalars(text(f"{statement} LIMIT :most"), {**given, "most": most + 1}))
+def _list_numbers(db: Connection, statement: str, parameters: dict[str, Any], most: int) -> list[int] | None:
+    """The numbers that a statement selects; None if there are more than `most`."""
+    numbers = list(db.scalars(text(f"{statement} LIMIT :most"), {**parameters, "most": most + 1}))
     return numbers if len(numbers) <= most else None

@@ -1,13 +1,43 @@
-"""What the rows of a database say: facts, refs and content, or that they were damaged."""
+"""Facts, refs and content as rows of a database, and back. A row that cannot be read is StoreDamaged."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from seedbed.errors import StoreDamaged, StoreError, shown
-from seedbed.storage.store import Content, Digest, Fact, Json, Ref, from_micros, short
+from seedbed.storage.store import EPOCH, Content, Digest, Fact, Json, Ref, canonical, from_micros, micros, short
+
+SqlRow: TypeAlias = tuple[Any, ...]
+
+CONTENT = ("digest", "kind", "body", "at")
+FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
+REF = ("name", "target", "version", "at", "by", "because")
+
+
+def to_rows(facts: Sequence[Fact]) -> list[SqlRow]:
+    """The `FACT` columns of each fact."""
+    rows: list[SqlRow] = []
+    at, moment = EPOCH, 0
+    for fact in facts:
+        if fact.at is not at:  # many happened at once
+            at, moment = fact.at, micros(fact.at)
+        rows.append(
+            (
+                fact.kind,
+                fact.key,
+                fact.subject,
+                moment,
+                fact.by,
+                fact.value,
+                canonical(fact.body),
+                canonical(fact.parents) if fact.parents else None,
+                canonical(fact.tags) if fact.tags else None,
+                fact.link or None,
+            )
+        )
+    return rows
 
 
 def to_fact(row: Any) -> Fact:
@@ -44,11 +74,6 @@ def to_content(name: Digest, kind: str, body: str) -> Content:
         return Content(kind, name, _object(body))
     except (ValueError, TypeError):
         raise StoreDamaged(f"{kind} {short(name)} is no longer a JSON object. Restore it from a copy") from None
-
-
-def digest_of(kind: str, body: str) -> Digest:
-    """The digest of content whose text is canonical."""
-    return "b2:" + hashlib.blake2b(f"{kind}\n{body}".encode(), digest_size=32).hexdigest()
 
 
 def _object(body: str) -> Json:

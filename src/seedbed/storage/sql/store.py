@@ -1,7 +1,7 @@
 """SqlStore: content, facts and refs in SQLite or PostgreSQL.
 
-One table each, and a SQL view per kind of fact. Nothing is held open between two calls: an iterator reads
-page by page, so no writer waits for a reader, and a lost connection costs one page.
+One table each, and a SQL view per kind of fact. Nothing stays open between two calls: an iterator reads page by page,
+so no writer waits for a reader, and a lost connection costs one page.
 """
 
 from __future__ import annotations
@@ -22,35 +22,33 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
-from seedbed.storage.paths import missing
-from seedbed.storage.search_words import words
-from seedbed.storage.sql.dialects import FACT, Row, dialect
-from seedbed.storage.sql.migrations import migrate, possible, version
-from seedbed.storage.sql.query import Narrowed, beginning, narrowed, selection
-from seedbed.storage.sql.rows import digest_of, to_content, to_fact, to_ref
+from seedbed.storage.content import digest_of_text, words
+from seedbed.storage.paths import missing, without_password
+from seedbed.storage.sql.dialects import dialect
+from seedbed.storage.sql.migrations import migrate, target_version, version
+from seedbed.storage.sql.query import NarrowedQuery, narrow, prefix_condition, select_facts
+from seedbed.storage.sql.rows import FACT, REF, to_content, to_fact, to_ref, to_rows
 from seedbed.storage.store import (
     CHAINED,
-    EPOCH,
     GENESIS,
+    BriefFact,
     Content,
     Digest,
     Fact,
     Json,
+    Move,
     Query,
     Ref,
     Target,
-    Told,
     canonical,
-    checked,
+    check_facts,
     digest,
+    is_name,
     link,
     micros,
-    moved,
-    nameable,
-    next_move,
     now,
+    ref_after,
     short,
-    without_password,
 )
 
 PAGE = 1_000
@@ -69,13 +67,13 @@ _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
 
 _GET = text("SELECT kind, body FROM content WHERE digest = :digest")
-_REF = "name, target, version, at, by, because"
+_REF = ", ".join(REF)
 
 
 class SqlStore:
     """A store in a database at `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
-    Made if it is not there yet; without `create`, NotFound is raised then.
+    Created if there is none; without `create`, NotFound is raised instead.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], datetime] = now, create: bool = True) -> None:
@@ -90,7 +88,7 @@ class SqlStore:
             migrate(self._engine, self._dialect)
         except DBAPIError as error:
             self.close()
-            raise self._dialect.explained(error, self._name) from error
+            raise self._dialect.explain(error, self._name) from error
         except StoreError:
             self.close()
             raise
@@ -104,52 +102,51 @@ class SqlStore:
     def put_all(self, kind: str, bodies: Sequence[Json]) -> list[Digest]:
         at = micros(self._clock())
         texts = [canonical(body) for body in bodies]
-        rows = [(digest_of(kind, body), kind, body, at) for body in texts]
+        rows = [(digest_of_text(kind, body), kind, body, at) for body in texts]
         if rows:
             self._write(lambda db: self._dialect.add_contents(db, rows))
         return [row[0] for row in rows]
 
     def get(self, digest: Digest) -> Json:
-        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first()) if nameable(digest) else None
+        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first()) if is_name(digest) else None
         if row is None:
             raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
         kind, body = row
         content = to_content(digest, kind, body)
-        if digest_of(kind, body) != digest and not content.intact:
+        if digest_of_text(kind, body) != digest and not content.intact:
             raise StoreDamaged(f"{kind} {short(digest)} is not what was put there. Restore it from a copy")
         return content.body
 
     def append(self, facts: Iterable[Fact]) -> int:
-        batch = checked(facts)
+        batch = check_facts(facts)
         if len(batch) == 1 and not batch[0].tags and batch[0].kind not in CHAINED:
-            # One statement is a transaction of its own, and to repeat this one is harmless.
-            return self._read(lambda db: self._dialect.add_facts(db, _rows(batch)))
+            # A single statement is a transaction of its own, and repeating this one is harmless.
+            return self._read(lambda db: self._dialect.add_facts(db, to_rows(batch)))
         return self._write(lambda db: self._add(db, batch)) if batch else 0
 
     def facts(self, query: Query) -> Iterator[Fact]:
         return map(to_fact, islice(chain.from_iterable(self._pages(query, FACT)), query.limit))
 
-    def brief(self, query: Query) -> Iterator[Told]:
+    def brief(self, query: Query) -> Iterator[BriefFact]:
         rows = chain.from_iterable(self._pages(query, ("key", "value", "body")))
         return map(itemgetter(0, 1, 2), islice(rows, query.limit))
 
     def ref(self, name: str) -> Ref | None:
-        return next(iter(self._refs("name = :name", {"name": name})), None) if nameable(name) else None
+        return next(iter(self._refs("name = :name", {"name": name})), None) if is_name(name) else None
 
     def refs(self, prefix: str = "") -> list[Ref]:
-        return self._refs(*beginning("name", prefix)) if nameable(prefix) else []
+        return self._refs(*prefix_condition("name", prefix)) if is_name(prefix) else []
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        at = self._clock()
+        move, at = Move(name=name, to=to, expected=expected, because=because, by=by), self._clock()
 
         def work(db: Connection) -> Ref:
             self._dialect.lock_chain(db)
             row = db.execute(text(f"SELECT {_REF} FROM refs WHERE name = :name"), {"name": name}).first()
             current = to_ref(row) if row and row.target is not None else None
-            version = row.version if row else 0
-            ref, fact = next_move(name, current, version, to, expected=expected, because=because, by=by, at=at)
+            ref, fact = move.apply(current, row.version if row else 0, at)
             self._add(db, [fact])
-            _point(db, [fact])
+            _update_refs(db, [fact])
             return ref
 
         return self._write(work)
@@ -169,7 +166,7 @@ class SqlStore:
             self._write(partial(self._load_facts, facts=many))
             loaded += len(many)
         if loaded >= CHUNK:
-            self._read(lambda db: self._dialect.learn(db, loaded))
+            self._read(lambda db: self._dialect.analyze(db, loaded))
 
     def discard(self, digests: Iterable[Digest]) -> int:
         names = list(digests)
@@ -180,7 +177,7 @@ class SqlStore:
 
     @property
     def identity(self) -> str:
-        """What tells this store from every other, from one that was at its place before, and from copies elsewhere."""
+        """Differs from that of every other store, of an earlier one at the same place, and of copies elsewhere."""
         made = self._read(lambda db: db.exec_driver_sql("SELECT at FROM migrations WHERE number = 1").scalar_one())
         url = self._engine.url
         place = os.path.realpath(url.database or "") if self._dialect.name == "sqlite" else self._name
@@ -195,32 +192,32 @@ class SqlStore:
     def _add(self, db: Connection, facts: Sequence[Fact]) -> int:
         if any(fact.kind in CHAINED for fact in facts):
             self._dialect.lock_chain(db)
-            facts = list(self._chained(db, facts))
-        return sum(self._dialect.add_facts(db, _rows(some)) for some in _chunks(facts))
+            facts = list(self._link(db, facts))
+        return sum(self._dialect.add_facts(db, to_rows(some)) for some in _chunks(facts))
 
-    def _chained(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
-        """The facts without the chained ones already known, each of the others bound to the one before."""
+    def _link(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
+        """The facts without chained ones already known, and each new chained one linked to the one before."""
         last = db.scalar(text("SELECT link FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")) or GENESIS
-        seen = self._seen(db, [(fact.kind, fact.key) for fact in facts if fact.kind in CHAINED])
+        known = self._known(db, [(fact.kind, fact.key) for fact in facts if fact.kind in CHAINED])
         for fact in facts:
             if fact.kind in CHAINED:
                 name = (fact.kind, fact.key)
-                if name in seen:
+                if name in known:
                     continue
-                seen.add(name)
+                known.add(name)
                 last = link(last, fact)
                 fact = replace(fact, link=last)
             yield fact
 
-    def _seen(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of the names, by kind and key, of which there is a fact."""
+    def _known(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+        """The names, kind and key, that have a fact."""
         sql = text(f"SELECT kind, key FROM facts WHERE kind = :kind AND key {self._dialect.texts.format('keys')}")
-        seen: set[tuple[str, str]] = set()
+        known: set[tuple[str, str]] = set()
         for kind in {kind for kind, _ in names}:
             for some in _chunks(key for each, key in names if each == kind):
-                rows = db.execute(sql, {"kind": kind, "keys": self._dialect.given(some)})
-                seen |= {(row.kind, row.key) for row in rows}
-        return seen
+                rows = db.execute(sql, {"kind": kind, "keys": self._dialect.list_parameter(some)})
+                known |= {(row.kind, row.key) for row in rows}
+        return known
 
     def _load_contents(self, db: Connection, contents: Sequence[Content]) -> None:
         at = micros(self._clock())
@@ -230,36 +227,36 @@ class SqlStore:
     def _load_facts(self, db: Connection, facts: Sequence[Fact]) -> None:
         if any(fact.kind in CHAINED for fact in facts):
             self._dialect.lock_chain(db)
-        self._dialect.add_facts(db, _rows(facts))
-        _point(db, [fact for fact in facts if fact.kind == "move"])
+        self._dialect.add_facts(db, to_rows(facts))
+        _update_refs(db, [fact for fact in facts if fact.kind == "move"])
 
     def _bodies(self, kind: str | None) -> Iterator[tuple[Digest, str, str]]:
         only = "AND kind = :kind" if kind else ""
         sql = text(f"SELECT id, digest, kind, body FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}")
-        given = {"last": 0, "kind": kind}
-        while rows := self._read(lambda db: db.execute(sql, given).all()):
+        parameters = {"last": 0, "kind": kind}
+        while rows := self._read(lambda db: db.execute(sql, parameters).all()):
             for row in rows:
                 yield row.digest, row.kind, row.body
-            given["last"] = rows[-1].id
+            parameters["last"] = rows[-1].id
 
     def _pages(self, query: Query, columns: Sequence[str]) -> Iterator[Sequence[Any]]:
-        """Those columns and the numbers of the facts a query asks for; the last page may exceed its limit."""
+        """These columns and the numbers of the facts of a query; the last page may exceed its limit."""
         names = (query.kind, query.key, query.key_from, query.subject, query.by, query.tag)
-        if not all(name is None or nameable(name) for name in names):
+        if not all(name is None or is_name(name) for name in names):
             return
         if query.text is not None and not words(query.text):
             return
         if query.keys is not None:
-            query = replace(query, keys=[key for key in query.keys if nameable(key)])
-        left = Narrowed(query)
+            query = replace(query, keys=[key for key in query.keys if is_name(key)])
+        left = NarrowedQuery(query)
         if query.since or query.until or query.text:
-            left = self._read(lambda db: narrowed(db, self._dialect, query))
+            left = self._read(lambda db: narrow(db, self._dialect, query))
         if left.numbers is not None:
             for some in _chunks(left.numbers, PAGE):
                 if page := self._page(replace(left, numbers=some), columns, PAGE):
                     yield page
             return
-        # Each page of an ancestry would walk it anew.
+        # Each page of an ancestry walks it from the start.
         size = WALK if query.follow else min(PAGE, PAGE if query.limit is None else query.limit)
         while page := self._page(left, columns, size):
             yield page
@@ -267,21 +264,21 @@ class SqlStore:
                 return
             left = replace(left, query=replace(left.query, after=page[-1].number))
 
-    def _page(self, left: Narrowed, columns: Sequence[str], size: int) -> Sequence[Any]:
-        statement, given = selection(self._dialect, left, columns, size)
-        return self._read(lambda db: db.execute(statement, given).all())
+    def _page(self, left: NarrowedQuery, columns: Sequence[str], size: int) -> Sequence[Any]:
+        statement, parameters = select_facts(self._dialect, left, columns, size)
+        return self._read(lambda db: db.execute(statement, parameters).all())
 
-    def _refs(self, where: str, given: Mapping[str, str]) -> list[Ref]:
+    def _refs(self, where: str, parameters: Mapping[str, str]) -> list[Ref]:
         sql = text(f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name")
-        return [to_ref(row) for row in self._read(lambda db: db.execute(sql, given).all())]
+        return [to_ref(row) for row in self._read(lambda db: db.execute(sql, parameters).all())]
 
     def _write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Do the work in one transaction, and once only, even if the connection is lost while it commits."""
+        """Do the work in one transaction, exactly once, even if the connection is lost during the commit."""
         tried: list[tuple[str, _Result]] = []
 
         def transaction(db: Connection) -> _Result:
             for ticket, result in tried:
-                if self._dialect.committed(db, ticket):
+                if self._dialect.was_committed(db, ticket):
                     return result
             tried.clear()
             db.exec_driver_sql(self._dialect.begin)
@@ -294,7 +291,7 @@ class SqlStore:
         return self._read(transaction)
 
     def _read(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Do the work, and again on a new connection if the old one was lost."""
+        """Do the work, and repeat it on a new connection if the old one was lost."""
         pauses = iter(PAUSES)
         while True:
             try:
@@ -302,28 +299,28 @@ class SqlStore:
                     return work(db)
             except DBAPIError as error:
                 pause = next(pauses, None)
-                if pause is None or not self._dialect.passing(error):
-                    raise self._dialect.explained(error, self._name) from error
+                if pause is None or not self._dialect.is_transient(error):
+                    raise self._dialect.explain(error, self._name) from error
                 time.sleep(pause)
             except UnicodeEncodeError:
                 raise StoreError(f"{self._name}: found a lone surrogate; expected valid Unicode text") from None
 
 
 def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tuple[int, int]:
-    """Bring a database to a schema version, the newest unless told, and say from which to which.
+    """Migrate a database to a schema version, by default the newest. Returns the versions before and after.
 
-    Not by opening it as a store, which would bring it to the newest first.
+    Opening it as a store would migrate it to the newest first.
     """
-    goal = possible(to)
-    speech, parsed = dialect(url)
-    engine = speech.engine(parsed, create=not dry_run)
+    goal = target_version(to)
+    spoken, parsed = dialect(url)
+    engine = spoken.engine(parsed, create=not dry_run)
     try:
         with engine.connect() as db:
             before = version(db)
         if not dry_run:
-            migrate(engine, speech, goal)
+            migrate(engine, spoken, goal)
     except DBAPIError as error:
-        raise speech.explained(error, without_password(url)) from error
+        raise spoken.explain(error, without_password(url)) from error
     finally:
         engine.dispose()
     return before, goal
@@ -332,51 +329,28 @@ def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tup
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def _let_go() -> None:
-    """A forked child must not inherit connections: SQLite would lose its locks, PostgreSQL its place in the talk."""
+def _dispose() -> None:
+    """A forked child must not inherit connections: SQLite would lose its locks, PostgreSQL would mix up answers."""
     for engine in list(_engines):
         engine.dispose()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_let_go)
+    os.register_at_fork(before=_dispose)
 
 
-def _point(db: Connection, moves: Sequence[Fact]) -> None:
-    """Bring the refs up to their newest moves."""
+def _update_refs(db: Connection, moves: Sequence[Fact]) -> None:
+    """Update the refs to their newest moves."""
     upsert = text(
         f"INSERT INTO refs ({_REF}) VALUES (:name, :target, :version, :at, :by, :because)"
         " ON CONFLICT (name) DO UPDATE SET target = excluded.target, version = excluded.version, at = excluded.at,"
         " by = excluded.by, because = excluded.because WHERE excluded.version > refs.version"
     )
     for fact in moves:
-        ref = moved(fact)
+        ref = ref_after(fact)
         target = canonical(ref.target) if ref.target else None
-        given = {"name": ref.name, "target": target, "version": ref.version, "at": micros(ref.at)}
-        db.execute(upsert, {**given, "by": ref.by, "because": ref.because})
-
-
-def _rows(facts: Sequence[Fact]) -> list[Row]:
-    rows: list[Row] = []
-    at, moment = EPOCH, 0
-    for fact in facts:
-        if fact.at is not at:  # many happened at once
-            at, moment = fact.at, micros(fact.at)
-        rows.append(
-            (
-                fact.kind,
-                fact.key,
-                fact.subject,
-                moment,
-                fact.by,
-                fact.value,
-                canonical(fact.body),
-                canonical(fact.parents) if fact.parents else None,
-                canonical(fact.tags) if fact.tags else None,
-                fact.link or None,
-            )
-        )
-    return rows
+        columns = {"name": ref.name, "target": target, "version": ref.version, "at": micros(ref.at)}
+        db.execute(upsert, {**columns, "by": ref.by, "because": ref.because})
 
 
 def _chunks(items: Iterable[_Item], size: int = CHUNK) -> Iterator[list[_Item]]:

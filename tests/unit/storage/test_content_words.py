@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seedbed.storage.search_words import SEARCHED_CHARACTERS, words, words_of
+from seedbed.storage.content import SEARCHED_CHARACTERS, words, words_of
 
 
 def test_words_are_letters_and_digits_in_lower_case() -> None:

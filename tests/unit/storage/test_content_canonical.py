@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import StoreError
-from seedbed.storage import canonical as module
-from seedbed.storage.canonical import canonical, digest
+from seedbed.storage import content as module
+from seedbed.storage.content import canonical, digest
 
 values = st.recursive(
     st.none()

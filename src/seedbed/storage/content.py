@@ -1,14 +1,19 @@
-"""The one text of a JSON value, and the name that its hash gives it."""
+"""Content: a JSON document, its canonical text, the digest that names it, and the words it is found by."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from seedbed.errors import StoreError, shown
+
+Json: TypeAlias = dict[str, Any]
+Digest: TypeAlias = str
 
 
 def canonical(body: object) -> str:
@@ -32,13 +37,13 @@ def _encode(plain: object) -> str:
     return encode_basestring(plain) if type(plain) is str else "".join(_pieces(plain, 0))
 
 
-# What JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")) makes anew for each text, which takes as
-# long as the text itself: no markers, no default, no indent, and neither keys to skip nor NaN, as `_quick` found none.
+# JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")) builds this for every text, which takes as long
+# as the encoding: no markers, no default, no indent, and no keys to skip or NaN, as `_quick` lets none pass.
 _pieces = c_make_encoder(None, None, encode_basestring, None, ":", ",", True, False, False)
 
 
 def _quick(value: Any) -> Any:
-    """What `_plain` gives for nearly every value, without minding where it is; else it takes a closer look."""
+    """`_plain` without paths, which is faster. Raises TypeError or UnicodeEncodeError where `_plain` must explain."""
     kind = type(value)
     if kind is str:
         if not value.isascii():
@@ -60,14 +65,14 @@ def _quick(value: Any) -> Any:
         return value
     if kind is float and math.isfinite(value):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
-    return _odd()
+    return _give_up()
 
 
 def _key(key: Any) -> Any:
-    return _quick(key) if type(key) is str else _odd()
+    return _quick(key) if type(key) is str else _give_up()
 
 
-def _odd() -> NoReturn:
+def _give_up() -> NoReturn:
     raise TypeError
 
 
@@ -94,6 +99,68 @@ def _plain(value: object, path: str) -> object:
     raise StoreError(f"{path}: found {type(value).__name__}; expected a JSON value")
 
 
-def digest(kind: str, body: object) -> str:
+def digest(kind: str, body: object) -> Digest:
     """The name of content: its kind and canonical JSON under BLAKE2b, tagged with the algorithm."""
-    return "b2:" + hashlib.blake2b(f"{kind}\n{canonical(body)}".encode(), digest_size=32).hexdigest()
+    return digest_of_text(kind, canonical(body))
+
+
+def digest_of_text(kind: str, text: str) -> Digest:
+    """The name of content whose text is canonical already."""
+    return "b2:" + hashlib.blake2b(f"{kind}\n{text}".encode(), digest_size=32).hexdigest()
+
+
+def short(digest: Digest) -> str:
+    """A digest as people see it: ten characters."""
+    return digest.removeprefix("b2:")[:10]
+
+
+def is_sealed(body: object) -> bool:
+    """Whether a body is encrypted, so that its digest cannot be derived without the key."""
+    return isinstance(body, dict) and body.keys() == {"sealed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One piece of content with its name."""
+
+    kind: str
+    digest: Digest
+    body: Json
+
+    @property
+    def intact(self) -> bool:
+        """Whether the body matches the digest. A sealed body passes, as nobody can tell without the key."""
+        try:
+            return is_sealed(self.body) or digest(self.kind, self.body) == self.digest
+        except StoreError:
+            return False
+
+
+# Search: every store splits and folds texts in the same way, so that all find the same content.
+
+SEARCHED_CHARACTERS = 100_000
+"""How much of a text is searched."""
+
+# Longer words are split: PostgreSQL takes none of more than 2,046 bytes.
+_WORD = re.compile(r"[^\W_]{1,200}")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order and in lower case."""
+    return _WORD.findall(text[:SEARCHED_CHARACTERS].casefold())
+
+
+def words_of(body: object) -> list[str]:
+    """The words in all texts of a body, without its keys. A sealed body has none."""
+    return [] if is_sealed(body) else words("\n".join(filter(None, _texts(body))))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
