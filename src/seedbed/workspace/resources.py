@@ -21,7 +21,7 @@ from seedbed.stage.confirmation import Confirm, Person
 from seedbed.stage.runner import Runner
 from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
-from seedbed.storage.encryption import Encrypted, MasterKey, expect_plain
+from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
 from seedbed.storage.redis import redis_at
 from seedbed.storage.store import Digest, Store, Upkeep
 from seedbed.telemetry import switch_on
@@ -63,7 +63,7 @@ class Resources:
             if redis and settings.store.startswith("postgresql:"):  # a file of this machine answers sooner than Redis
                 store = with_cache(store, redis)
             if key:
-                return cls(settings, Encrypted(store, key))
+                return cls(settings, EncryptedStore(store, key))
             expect_plain(store)
         except StoreError:
             store.close()

@@ -24,8 +24,7 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.recorded import recorded
 from seedbed.stage.stage import Stage
-from seedbed.storage.feed import Feed
-from seedbed.storage.store import Fact, Json, Query, now
+from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import Resources, new_seed
 
 T = TypeVar("T")

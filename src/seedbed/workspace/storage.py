@@ -10,11 +10,12 @@ from pathlib import Path
 from seedbed.errors import Problem, SettingsError, StoreError
 from seedbed.settings import Settings
 from seedbed.storage import open_store, upkeep
-from seedbed.storage.encryption import Encrypted, MasterKey
+from seedbed.storage.encryption import EncryptedStore, MasterKey
+from seedbed.storage.paths import without_password
 from seedbed.storage.sql.migrations import MIGRATIONS
 from seedbed.storage.sql.store import migrate_to
-from seedbed.storage.store import Digest, Upkeep, UpkeptStore, without_password
-from seedbed.storage.upkeep import Report, Stats
+from seedbed.storage.store import Digest, Upkeep, UpkeptStore
+from seedbed.storage.upkeep import Stats, Verification
 from seedbed.workspace.resources import Resources, store_url
 
 NEW_KEY = "SEEDBED_NEW_KEY"
@@ -33,7 +34,7 @@ class Storage:
             raise StoreError(f"{type(store).__name__} offers no upkeep; expected one of seedbed's own stores")
         return store
 
-    def verify(self) -> Report:
+    def verify(self) -> Verification:
         """Re-derive every digest, link and ref, and list what does not fit."""
         return upkeep.verify(self._store)
 
@@ -48,7 +49,7 @@ class Storage:
     def rotate(self, *, dry_run: bool = False) -> None:
         """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY."""
         new, store = MasterKey(os.environ.get(NEW_KEY, ""), NEW_KEY), self._resources.store
-        if not isinstance(store, Encrypted):
+        if not isinstance(store, EncryptedStore):
             remedy = "Copy it into an encrypted one: seedbed store copy … --seal, and set encrypted: true."
             raise SettingsError([Problem("encrypted", "a store that is not encrypted", "an encrypted one", remedy)])
         if not dry_run:
@@ -92,4 +93,4 @@ def copy(
 
 def _opened(url: str, sealed: bool) -> UpkeptStore:
     store: UpkeptStore = open_store(url)
-    return Encrypted(store, MasterKey.from_environment()) if sealed else store
+    return EncryptedStore(store, MasterKey.from_environment()) if sealed else store

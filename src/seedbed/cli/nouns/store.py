@@ -11,8 +11,9 @@ from rich.console import RenderableType
 from seedbed.cli import output, progress
 from seedbed.cli.command import Call, command
 from seedbed.cli.output import BLOCKED, PASS, counted, line
-from seedbed.storage.store import short, without_password
-from seedbed.storage.upkeep import Report
+from seedbed.storage.paths import without_password
+from seedbed.storage.store import short
+from seedbed.storage.upkeep import Verification
 from seedbed.workspace import storage
 from seedbed.workspace.resources import find_file
 
@@ -58,7 +59,7 @@ def verify(call: Call) -> None:
     raise typer.Exit(PASS if report.clean else BLOCKED)
 
 
-def _report(report: Report) -> Iterator[RenderableType]:
+def _report(report: Verification) -> Iterator[RenderableType]:
     checked = (
         f"{counted(report.contents, 'content')}, {counted(report.facts, 'fact')} ({report.chained:,} of them chained), "
         f"{counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
