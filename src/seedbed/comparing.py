@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.replay.replay import ReplayableTasks
     from seedbed.experiments.verdict import Ranking, Verdict
     from seedbed.release.live import Live
-    from seedbed.stats.rule import Answer
+    from seedbed.stats.sequential.rule import Answer
 
 
 class Comparing(Premises):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from seedbed.evaluation.cells import Cell
-    from seedbed.stats.rule import Answer
+    from seedbed.stats.sequential.rule import Answer
 
 
 def _bar(*columns: str) -> Progress:
