@@ -24,7 +24,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.estimates import exact_rate
-from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import now
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from seedbed.stats.betting import Bet, bets, evidence
 from seedbed.stats.multiplicity import ELond, Lord, benjamini_hochberg, e_bh
+from seedbed.stats.sequential.betting import Bet, bets, evidence
 
 ALPHA, CANDIDATES, BETTER, EFFECT, DIFFER, TASKS = 0.05, 500, 0.1, 0.1, 0.3, 400
 Found = NDArray[np.bool_]

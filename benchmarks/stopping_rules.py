@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.gsprt import Gsprt, Sprt
 from seedbed.stats.monitors import SampleRatio
-from seedbed.stats.rule import Ends, StoppingRule
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.gsprt import Gsprt, Sprt
+from seedbed.stats.sequential.rule import Ends, StoppingRule
 
 Rows = NDArray[np.float64]
 ALPHA, EFFECT, DISCORDANCE = 0.05, 0.10, 0.3

@@ -19,7 +19,7 @@ from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, rec
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import NOT_STORED, Verdict
-from seedbed.stats.rule import Answer
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 

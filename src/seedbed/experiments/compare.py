@@ -33,7 +33,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
 from seedbed.spending.ledger import Ledger, dollars
-from seedbed.stats.rule import Answer
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest, short
 
 AnswerWatcher = Callable[[Answer], None]

@@ -11,8 +11,8 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.experiments.evidence import facts_by_key
 from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.verdict import Verdict
-from seedbed.stats.betting import Betting
 from seedbed.stats.multiplicity import ELond, ErrorBudget, Lord, e_from_p, p_for_e
+from seedbed.stats.sequential.betting import Betting
 from seedbed.storage.store import Fact, Query, Store
 
 

@@ -12,11 +12,11 @@ from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better, Metric, better
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.gsprt import Gsprt
-from seedbed.stats.rule import StoppingRule
 from seedbed.stats.sequential import RULES, rule_from_state
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.gsprt import Gsprt
+from seedbed.stats.sequential.rule import StoppingRule
 from seedbed.storage.store import Digest, Json, canonical, digest, short
 
 Unit = tuple[Task, ...]

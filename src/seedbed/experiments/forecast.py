@@ -13,7 +13,7 @@ from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size
-from seedbed.stats.sequential import SamplePlan, plan, power_curve
+from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
 from seedbed.storage.store import Json, Query, Store
 
 USUAL_DISCORDANCE = 0.3

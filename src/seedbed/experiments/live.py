@@ -25,9 +25,9 @@ from seedbed.experiments.evidence import facts_by_key, line_of
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict, begin, kept
-from seedbed.stats.betting import Betting
 from seedbed.stats.monitors import SampleRatio
-from seedbed.stats.rule import Answer
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}

@@ -10,11 +10,11 @@ from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.verdict import Finding, Verdict
-from seedbed.stats.betting import Betting
 from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, paired_interval
-from seedbed.stats.exact import ExactMcNemar, Futility
-from seedbed.stats.gsprt import Gsprt, Sprt
-from seedbed.stats.rule import SIGNS, Answer
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar, Futility
+from seedbed.stats.sequential.gsprt import Gsprt, Sprt
+from seedbed.stats.sequential.rule import SIGNS, Answer
 from seedbed.storage.store import Digest, Json
 
 UNSCORED = 0.05

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.betting import Bet, bets
-from seedbed.stats.rule import check_between
+from seedbed.stats.sequential.betting import Bet, bets
+from seedbed.stats.sequential.rule import check_between
 
 CONCENTRATION = 300.0
 """How near wrong shares are to the planned ones, by the prior: as near as those of 300 units would be by chance."""

@@ -1,7 +1,7 @@
 """What a comparison of two playbooks on pass or fail tasks can show, worked out before it is paid for.
 
 `discordance` is the share of tasks on which the two differ, `effect` by how much more often the candidate passes.
-For sequential tests see `sequential.plan`.
+For sequential tests see `sequential.planning`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
 from seedbed.experiments.replay.replay import ReplayableTasks
 from seedbed.experiments.verdict import Finding, RankedCandidate, Ranking, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
-from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.sequential.exact import ExactMcNemar
 
 OLD, NEW = f"b2:{'a' * 64}", f"b2:{'b' * 64}"
 VERDICT = Verdict(

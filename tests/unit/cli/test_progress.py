@@ -7,7 +7,7 @@ import pytest
 from seedbed.cli import output, progress
 from seedbed.evaluation.cells import Cell
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.sequential.exact import ExactMcNemar
 
 START = Playbook.from_document({"parameters": {"warmth": {"value": 0.5, "low": 0, "high": 1}}})
 

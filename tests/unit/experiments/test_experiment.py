@@ -15,7 +15,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.verdict import Verdict, verdicts
-from seedbed.stats.exact import ExactMcNemar
+from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import short

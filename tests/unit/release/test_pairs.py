@@ -10,7 +10,7 @@ import pytest
 
 from seedbed.release.monitor.guards import Guard
 from seedbed.release.monitor.pairs import Pairs
-from seedbed.stats.betting import bets, interval
+from seedbed.stats.sequential.betting import bets, interval
 
 RATING = Guard("rating", -0.05)
 

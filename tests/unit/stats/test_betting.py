@@ -14,7 +14,7 @@ from ville.means import BettingCS
 from ville.sequential import BettingTest
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.betting import Bet, BetSide, Betting, bets, evidence
+from seedbed.stats.sequential.betting import Bet, BetSide, Betting, bets, evidence
 
 graded = st.lists(st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 3)), min_size=1, max_size=40)
 

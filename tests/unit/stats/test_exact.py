@@ -16,8 +16,8 @@ from rule_samples import draw, told
 from scipy import special, stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.exact import LEVELS, SPENDING, ExactMcNemar
-from seedbed.stats.rule import Answer
+from seedbed.stats.sequential.exact import LEVELS, SPENDING, ExactMcNemar
+from seedbed.stats.sequential.rule import Answer
 
 differences = st.lists(st.sampled_from([-1, 0, 1]), max_size=60)
 

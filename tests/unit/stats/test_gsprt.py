@@ -10,7 +10,7 @@ from rule_samples import draw, told
 from scipy import optimize
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.gsprt import UNSEEN, Gsprt, Sprt, log_likelihood_ratio
+from seedbed.stats.sequential.gsprt import UNSEEN, Gsprt, Sprt, log_likelihood_ratio
 
 
 def reference(counts: NDArray[np.float64], d0: float, d1: float) -> float:

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.betting import bets
 from seedbed.stats.monitors import CONCENTRATION, Drift, SampleRatio
+from seedbed.stats.sequential.betting import bets
 
 HALVES = {"control": 0.5, "candidate": 0.5}
 

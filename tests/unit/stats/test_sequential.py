@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from rule_samples import draw, told
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.gsprt import Gsprt, Sprt
-from seedbed.stats.rule import StoppingRule
 from seedbed.stats.sequential import RULES, rule_from_state
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.gsprt import Gsprt, Sprt
+from seedbed.stats.sequential.rule import StoppingRule
 
 EVERY: list[dict[str, Any]] = [
     ExactMcNemar(at_most=60).state(),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.rule import Ends
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.rule import Ends
 
 
 def test_ends_count_the_share_of_any_of_several_verdicts() -> None:

@@ -18,7 +18,7 @@ from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.patterns.slices import Bools, Figures, Half, Level, Slice, beyond, suggested, tested
 from seedbed.experiments.patterns.traits import Scored, conditions
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
-from seedbed.stats.rule import check_rate
+from seedbed.stats.sequential.rule import check_rate
 from seedbed.storage.store import Json
 
 FEWEST = 20

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from seedbed.release.monitor.guards import Guard
-from seedbed.stats.betting import Bet, bets, evidence, interval
 from seedbed.stats.monitors import Drift
+from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
 
 Side: TypeAlias = Literal["newer", "older"]
 

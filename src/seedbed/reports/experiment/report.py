@@ -27,10 +27,10 @@ from seedbed.reports.page import (
     section,
 )
 from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
-from seedbed.stats.betting import Betting
 from seedbed.stats.estimates import Interval
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.rule import Answer
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Store
 
 FIGURES = ("figure", "value", "what it means")

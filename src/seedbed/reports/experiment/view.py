@@ -13,12 +13,12 @@ from seedbed.experiments.certificate import CLAIMS, Certificate
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, plus, shortened
-from seedbed.stats.betting import Betting
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
 from seedbed.stats.estimates import Interval, paired_interval
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.rule import Answer
 from seedbed.stats.sequential import RULES
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Json, canonical, short
 
 SHORTLY = {

@@ -1,39 +1,24 @@
-"""Sequential tests: the stopping rules by name, and what to expect of one before anything is paid for.
-
-A sequential test looks after every task, stops as soon as the answer is known, and keeps the promised error rates. Its
-rule is registered by name with its settings, as content, before anything is run.
-"""
+"""What to expect of a sequential test before anything is paid for: power, false alarms, numbers of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import Boundary, ExactMcNemar, Futility, toss
-from seedbed.stats.gsprt import Gsprt, Sprt
-from seedbed.stats.rule import Conclusion, StoppingRule
-
-RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in (ExactMcNemar, Betting, Gsprt, Sprt)}
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import Boundary, ExactMcNemar, Futility, toss
+from seedbed.stats.sequential.gsprt import Gsprt
+from seedbed.stats.sequential.rule import Conclusion, StoppingRule
 
 PATTERNS = 200
 """How many draws of which tasks differ a plan of the exact test averages over."""
 
 SIMULATED = 4000
 """How many sequences of tasks a plan of another rule tries."""
-
-
-def rule_from_state(state: Mapping[str, Any]) -> StoppingRule:
-    """Restore the rule that a state names. From a state without outcomes, as registered, a new rule."""
-    name = state.get("rule", ExactMcNemar.name)
-    if name not in RULES:
-        raise SeedbedError(f"rule: found {shown(name)}; expected one of {', '.join(RULES)}")
-    return RULES[name].from_state({"outcomes": [], **state})
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +154,4 @@ def _check(discordance: float) -> None:
         raise SeedbedError(f"discordance: found {shown(discordance)}; expected a share of tasks above 0 and at most 1")
 
 
-__all__ = ["RULES", "SamplePlan", "plan", "power_curve", "rule_from_state"]
+__all__ = ["SamplePlan", "plan", "power_curve"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers
-from seedbed.stats.rule import (
+from seedbed.stats.sequential.rule import (
     SIGNS,
     Answer,
     Conclusion,

@@ -10,12 +10,12 @@ from rule_samples import draw, told
 from scipy import stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats import sequential
-from seedbed.stats.betting import Betting
-from seedbed.stats.exact import ExactMcNemar
-from seedbed.stats.gsprt import Gsprt, Sprt
-from seedbed.stats.rule import StoppingRule
-from seedbed.stats.sequential import plan, power_curve
+from seedbed.stats.sequential import planning
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.exact import ExactMcNemar
+from seedbed.stats.sequential.gsprt import Gsprt, Sprt
+from seedbed.stats.sequential.planning import plan, power_curve
+from seedbed.stats.sequential.rule import StoppingRule
 
 
 def test_the_test_of_three_hundred_tasks_has_the_designed_power_and_length() -> None:
@@ -65,7 +65,7 @@ def test_plan_agrees_with_every_sequence_of_a_short_test(
     looking_for: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a short test much depends on where the tasks are that differ.
-    monkeypatch.setattr(sequential, "PATTERNS", 4_000)
+    monkeypatch.setattr(planning, "PATTERNS", 4_000)
     at_most, discordance, effect = 8, 0.6, 0.4
     settings: dict[str, Any] = {"alpha": 0.2, "at_most": at_most, "effect": looking_for, "beta": 0.3}
     power = missed = false_alarm = 0.0

@@ -11,8 +11,8 @@ import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers
-from seedbed.stats.betting import Bet, bets, evidence
-from seedbed.stats.rule import (
+from seedbed.stats.sequential.betting import Bet, bets, evidence
+from seedbed.stats.sequential.rule import (
     Answer,
     Conclusion,
     Ends,
