@@ -96,7 +96,7 @@ def progress_view(summary: SearchView) -> RenderableType:
 
     from seedbed.reports.numbers import score_text
 
-    best, start, found = summary.standing(summary.best), summary.standing(0), summary.found
+    best, start, found = summary.standing(summary.best), summary.standing(0), summary.evolution
     skipped = summary.skipped.candidates if summary.skipped else 0
     lines = [
         f"best {score_text(best)} on {best.n} of {len(summary.pool.select)} tasks | start {score_text(start)} | "
@@ -203,7 +203,7 @@ def ending(summary: SearchView) -> list[str]:
     from seedbed.reports.numbers import gain_text, number
     from seedbed.storage.store import short
 
-    found, told = summary.found, [summary.sentence]
+    found, told = summary.evolution, [summary.sentence]
     if found.improved:
         doubt = "" if summary.optimism is None else f", of which about {number(summary.optimism)} is optimism"
         told.append(f"in the search: {number(summary.standing(summary.best).mean)}{doubt}")
