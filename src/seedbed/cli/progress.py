@@ -15,7 +15,7 @@ from seedbed.cli import output
 from seedbed.cli.output import money
 from seedbed.evaluation.cells import Cell
 from seedbed.stats.estimates import mean_interval
-from seedbed.stats..py import Answer
+from seedbed.stats.sequential.rule import Answer
 
 
 def _bar(*columns: str) -> Progress:

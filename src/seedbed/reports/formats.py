@@ -31,9 +31,9 @@ def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to:
     ending = path.suffix.lower().removeprefix(".")
     format_name = ALIASES.get(ending, ending)
     if format_name not in writers:
-        found = ending or str(to)
+        name = ending or str(to)
         expected = f"one of: {', '.join(writers)}, or a file that ends in one of them"
-        raise SettingsError([Problem("format", found, expected, suggestion(found, writers))])
+        raise SettingsError([Problem("format", name, expected, suggestion(name, writers))])
     content = writers[format_name](noun)
     if isinstance(content, bytes):
         path.write_bytes(content)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from seedbed.experiments.front import Front
 from seedbed.reports import markdown, page
 from seedbed.reports.numbers import TableRow
-from seedbed.reports.page import PagePart, Prose, ReportPage, Section, Table, picture, section
+from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, ReportPage, picture, section
 from seedbed.reports.plots import Figure, ScatterPoint, scatter
 from seedbed.stats.estimates import Interval
 
@@ -34,13 +34,13 @@ def page_of(front: Front, title: str = TITLE) -> ReportPage:
     return ReportPage(title=title, subtitle=", ".join(front.better), answer=answer, parts=sections(front))
 
 
-def sections(front: Front) -> list[Section]:
+def sections(front: Front) -> list[PageSection]:
     """The front as a part of a page."""
     first = next(iter(front.better))
     pictures: list[PagePart] = []
     for other, figure in figures(front).items():
         pictures += picture(f"{first} and {other}", figure, LEGEND)
-    return section("Front", *pictures, Table(heads(front), rows(front)), Prose(MEANING))
+    return section("Front", *pictures, PageTable(heads(front), rows(front)), Prose(MEANING))
 
 
 def rows(front: Front) -> list[TableRow]:

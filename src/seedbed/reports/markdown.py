@@ -11,12 +11,12 @@ from seedbed.reports.page import (
     Bullets,
     Fold,
     PagePart,
+    PageSection,
+    PageTable,
     Picture,
     Prose,
     ReportPage,
-    Section,
     SideBySide,
-    Table,
     Verbatim,
     WordChanges,
 )
@@ -41,7 +41,7 @@ def _parts(parts: Iterable[PagePart], level: int) -> list[str]:
 
 def _part(part: PagePart, level: int) -> list[str]:
     match part:
-        case Section(heading, parts) | Fold(heading, parts):
+        case PageSection(heading, parts) | Fold(heading, parts):
             inner = _parts(parts, level + 1)
             return [f"{'#' * level} {inert(heading)}", *inner] if inner else []
         case Prose(text):
@@ -50,7 +50,7 @@ def _part(part: PagePart, level: int) -> list[str]:
             return [_bullets(texts)]
         case Verbatim(text, language):
             return [fenced(text, language or "text")]
-        case Table():
+        case PageTable():
             more = [f"and {part.more:,} more"] if part.more > 0 else []
             return [table(part.heads, part.rows), *more]
         case Picture():

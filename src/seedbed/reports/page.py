@@ -43,7 +43,7 @@ class Verbatim:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Rows of texts under their heads. Of `numbers` no line may break; `more` rows were left out."""
 
     kind: ClassVar = "table"
@@ -61,7 +61,7 @@ class Picture:
     name: str
     figure: Figure
     caption: str = ""
-    instead: Table | Verbatim | None = None
+    instead: PageTable | Verbatim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """Parts under a heading."""
 
     kind: ClassVar = "section"
@@ -98,7 +98,7 @@ class Section:
     parts: Sequence[PagePart]
 
 
-PagePart: TypeAlias = "Prose | Bullets | Verbatim | Table | Picture | SideBySide | WordChanges | Fold | Section"
+PagePart: TypeAlias = "Prose | Bullets | Verbatim | PageTable | Picture | SideBySide | WordChanges | Fold | PageSection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +137,15 @@ class ReportPage:
 
 
 def picture(
-    name: str, figure: Figure | None, caption: str = "", instead: Table | Verbatim | None = None
+    name: str, figure: Figure | None, caption: str = "", instead: PageTable | Verbatim | None = None
 ) -> list[Picture]:
     """The figure as a part of a page; nothing if there is nothing to draw."""
     return [Picture(name, figure, caption, instead)] if figure else []
 
 
-def section(heading: str, *parts: PagePart) -> list[Section]:
+def section(heading: str, *parts: PagePart) -> list[PageSection]:
     """A section of these parts; nothing if there are none."""
-    return [Section(heading, parts)] if parts else []
+    return [PageSection(heading, parts)] if parts else []
 
 
 def to_html(page: ReportPage) -> str:

@@ -11,7 +11,7 @@ from seedbed import documents
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, page, pdf
 from seedbed.reports.numbers import TableRow, counted
-from seedbed.reports.page import Badge, Fold, PagePart, Prose, ReportPage, Table, Tile, Verbatim, section
+from seedbed.reports.page import Badge, Fold, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
 from seedbed.runs.run import Child, Failure, Run, Turn
 from seedbed.storage.store import Json, Query, Store, canonical, short
@@ -107,7 +107,7 @@ def page_of(view: RunView) -> ReportPage:
             *_table("Tools", CALLS, calls(run)),
             *_table("Decisions", DECISIONS, decisions(run)),
             *_table("Runs it opened", CHILDREN, children(run)),
-            *section("Costs", Table(COSTS, costs(run), numbers=True)),
+            *section("Costs", PageTable(COSTS, costs(run), numbers=True)),
             *_table("Routing", ROUTING, choices(view.routing)),
         ],
     )
@@ -115,7 +115,7 @@ def page_of(view: RunView) -> ReportPage:
 
 def _task(run: Run) -> list[PagePart]:
     rows = [(name, _text(value)) for name, value in run.inputs.items()]
-    return [Table(("input", "value"), rows)] if rows else [Prose("No inputs.")]
+    return [PageTable(("input", "value"), rows)] if rows else [Prose("No inputs.")]
 
 
 def _turn(turn: Turn) -> list[PagePart]:
@@ -129,7 +129,7 @@ def _turn(turn: Turn) -> list[PagePart]:
 
 
 def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:
-    return [*section(heading, Table(heads, rows))] if rows else []
+    return [*section(heading, PageTable(heads, rows))] if rows else []
 
 
 # Rows of tables

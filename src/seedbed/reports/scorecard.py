@@ -18,11 +18,11 @@ from seedbed.reports.page import (
     Bullets,
     Fold,
     PagePart,
+    PageTable,
     Picture,
     Prose,
     ReportPage,
     SideBySide,
-    Table,
     Tile,
     picture,
     section,
@@ -216,24 +216,24 @@ def _scores(report: Report) -> list[PagePart]:
         ]
         better = "lower is better" if any(metric in card.lower for card in report.cards.values()) else ""
         parts += picture(metric, forest(rows, f"{metric} with 95 % intervals"), better)
-    return [*parts, Table(SCORES, scores(report), numbers=True)]
+    return [*parts, PageTable(SCORES, scores(report), numbers=True)]
 
 
 def _details(card: Scorecard, series: int) -> Iterable[PagePart]:
     for kind, rows in strata(card):
         cards = card.strata[kind]
         drawn: list[ForestRow] = [(name, part.interval, series) for name, part in list(cards.items())[:IN_FIGURE]]
-        table = Table((kind, *card.metrics, "tasks"), rows, numbers=True)
+        table = PageTable((kind, *card.metrics, "tasks"), rows, numbers=True)
         several = len(card.metrics) > 1
         plot = picture(card.metric, forest(drawn, f"{card.metric} by {kind}"), "", None if several else table)
         yield from section(f"By {KINDS[kind]}", *plot, *([table] if several else []))
     if spreads := _spreads(card, series):
         yield from section("Spread", SideBySide(spreads))
     if rows := worst(card, SHOWN):
-        yield from section(f"Worst by {card.metric}", Table(WORST, rows))
+        yield from section(f"Worst by {card.metric}", PageTable(WORST, rows))
     if rows := unscored(card):
         note = Prose("A cell without a score does not count as zero. The means leave it out.")
-        yield from section("Not scored", note, Table(NOT_SCORED, rows))
+        yield from section("Not scored", note, PageTable(NOT_SCORED, rows))
 
 
 def _spreads(card: Scorecard, series: int) -> list[Picture]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from seedbed.evaluation.specialisation import Across
 from seedbed.reports import formats, markdown, page, scorecard
 from seedbed.reports.numbers import TableRow, interval_texts, plus
-from seedbed.reports.page import PagePart, Prose, ReportPage, Table, section
+from seedbed.reports.page import PagePart, PageTable, Prose, ReportPage, section
 from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
 
@@ -53,11 +53,11 @@ def to_html(across: Across) -> str:
 def page_of(across: Across) -> ReportPage:
     """Scores and gains by corpus first, then each scorecard."""
     parts: list[PagePart] = [
-        *section(f"Scores by {across.metric}", Table(("playbook", *across.corpora), score_rows(across))),
+        *section(f"Scores by {across.metric}", PageTable(("playbook", *across.corpora), score_rows(across))),
         *section(
-            "Gains over the base", Table(("playbook", "base", *across.corpora), gain_rows(across)), Prose(MEANING)
+            "Gains over the base", PageTable(("playbook", "base", *across.corpora), gain_rows(across)), Prose(MEANING)
         ),
-        *section("Hardest first", Table(DIFFICULTY, difficulty_rows(across))),
+        *section("Hardest first", PageTable(DIFFICULTY, difficulty_rows(across))),
     ]
     whole = scorecard.page_of(replace(report_of(across), notes=tuple(across.notes)), *parts)
     return replace(whole, subtitle=f"{across.metric} on {', '.join(across.corpora)}", answer=_answer(across))

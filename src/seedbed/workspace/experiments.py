@@ -34,7 +34,7 @@ from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live import Asked, Live, live, live_among
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
-from seedbed.stats..py import Answer
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Query, now
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import Resources

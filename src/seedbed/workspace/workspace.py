@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
     from seedbed.stage.confirmation import Confirm, Person
-    from seedbed.stats..py import Answer
+    from seedbed.stats.sequential.rule import Answer
     from seedbed.workspace.channels import Channels
     from seedbed.workspace.datasets import Datasets
     from seedbed.workspace.execution import Metrics, Tasks

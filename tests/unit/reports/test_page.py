@@ -14,12 +14,12 @@ from seedbed.reports.page import (
     Bullets,
     Fold,
     PagePart,
+    PageSection,
+    PageTable,
     Picture,
     Prose,
     ReportPage,
-    Section,
     SideBySide,
-    Table,
     Tile,
     Verbatim,
     WordChanges,
@@ -34,7 +34,7 @@ def whole(text: str) -> ReportPage:
     """A page with every kind of part, and this text wherever a text can be."""
     figure = bars([(text, 0.5, text)], text)
     assert figure
-    table = Table((text, "n"), [(text, "1"), (f"seedbed {text}", "2")], more=1234)
+    table = PageTable((text, "n"), [(text, "1"), (f"seedbed {text}", "2")], more=1234)
     picture = Picture(text, figure, text, table)
     changes = WordChanges([Change(text, f"{text} old", f"{text} new"), Change(text, None, text)])
     parts: list[PagePart] = [Prose(text), Bullets([text]), Verbatim(text), Verbatim(text, "yaml"), table, picture]
@@ -47,7 +47,10 @@ def whole(text: str) -> ReportPage:
         alarm=text,
         problems=[text],
         tiles=[Tile(text, text, text)],
-        parts=[Section(text, [*parts, changes, SideBySide([picture]), Section(text, parts)]), Fold(text, parts)],
+        parts=[
+            PageSection(text, [*parts, changes, SideBySide([picture]), PageSection(text, parts)]),
+            Fold(text, parts),
+        ],
     )
 
 

@@ -44,7 +44,7 @@ async def test_the_page_tells_all_that_the_report_does() -> None:
     for line in summary.lineage:
         assert line in text
     for name, each in summary.arms.items():
-        assert f"{name} {each.turns} {each.found} {each.gain:+.3f}" in " ".join(text.split())
+        assert f"{name} {each.turns} {each.new_bests} {each.gain:+.3f}" in " ".join(text.split())
     headings = re.findall("<h2>(.*?)</h2>", page)
     assert headings == [
         *("What changed", "How it came about", "Scores in the search and on new tasks", "Lineage of the best"),

@@ -50,9 +50,9 @@ def test_a_gain_belongs_to_whoever_brought_the_new_best() -> None:
         SearchStep(3, (START.digest,), 3, two, 0.875, 0.1),
     ]
     assert arm_totals(steps, pool) == {
-        "sample": ArmTotals(turns=2, found=1, gain=0.5, runs=15, candidates=2),
-        "breed": ArmTotals(turns=1, found=1, gain=0.25, runs=20, candidates=1),
-        NO_ARM: ArmTotals(turns=1, found=0, gain=0.0, runs=3, candidates=0),
+        "sample": ArmTotals(turns=2, new_bests=1, gain=0.5, runs=15, candidates=2),
+        "breed": ArmTotals(turns=1, new_bests=1, gain=0.25, runs=20, candidates=1),
+        NO_ARM: ArmTotals(turns=1, new_bests=0, gain=0.0, runs=3, candidates=0),
     }
 
 
@@ -97,7 +97,7 @@ def confirmed(low: float, mean: float, high: float) -> Confirmation:
 )
 async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, float], answer: str) -> None:
     summary = await of_set()
-    found = SearchView(replace(summary.found, confirmed=confirmed(*bounds)))
+    found = SearchView(replace(summary.evolution, confirmed=confirmed(*bounds)))
     assert found.answer == answer
     assert found.sentence.startswith({"yes": "Yes", "no": "No:", "open": "Not known"}[answer])
     assert "inf" not in found.sentence
@@ -105,7 +105,7 @@ async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, fl
 
 async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
     summary = await of_set(confirm=NO_TASKS)
-    assert summary.found.improved
+    assert summary.evolution.improved
     assert summary.answer == "open"
     assert "proves little" in summary.sentence
     assert summary.unconfirmed == "Nothing is confirmed: no tasks were set aside for that."
@@ -121,11 +121,11 @@ async def test_a_search_that_found_nothing_says_so() -> None:
 async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
     summary = await of_set()
     told = {name: value for name, value, _ in summary.figures}
-    assert float(told["selection bias (optimism)"]) == pytest.approx(summary.found.optimism, abs=5e-4)
-    less = summary.standing(summary.best).mean - summary.found.optimism
+    assert float(told["selection bias (optimism)"]) == pytest.approx(summary.evolution.optimism, abs=5e-4)
+    less = summary.standing(summary.best).mean - summary.evolution.optimism
     assert float(told["score less bias"]) == pytest.approx(less, abs=5e-4)
     pool, _ = pool_of("a")
-    nobody = SearchView(replace(summary.found, pool=pool, best=START.digest, steps=()))
+    nobody = SearchView(replace(summary.evolution, pool=pool, best=START.digest, steps=()))
     assert nobody.optimism is None
     assert {name: value for name, value, _ in nobody.figures}["selection bias (optimism)"] == "–"
 
@@ -165,7 +165,7 @@ async def test_with_one_metric_there_is_no_front() -> None:
 async def test_those_told_first_are_the_best_and_the_start_is_never_left_out() -> None:
     summary = SearchView(await searched())
     members = summary.candidates(5)
-    assert members[0].playbook == summary.found.best
+    assert members[0].playbook == summary.evolution.best
     means = [member.scores["score"].mean for member in members[:5]]
     assert means == sorted(means, reverse=True)
     assert [member.place for member in members].count(0) == 1
@@ -197,12 +197,12 @@ async def test_no_range_leaves_what_scores_can_be() -> None:
 
 async def test_a_score_above_what_scores_can_be_is_shown_at_the_most() -> None:
     summary = await of_set()
-    high = replace(summary.found.steps[-1], score=1.048, deviation=0.1)
-    last = SearchView(replace(summary.found, steps=(*summary.found.steps[:-1], high))).curve[-1][1]
+    high = replace(summary.evolution.steps[-1], score=1.048, deviation=0.1)
+    last = SearchView(replace(summary.evolution, steps=(*summary.evolution.steps[:-1], high))).curve[-1][1]
     assert (last.mean, last.low, last.high) == (1.0, pytest.approx(0.848), 1.0)
-    assert summary.found.confirmed is not None
-    wide = replace(summary.found.confirmed, best=Interval(0.95, 0.8, 1.1, 0.95, 40))
-    rows = {name: value for name, value, _ in SearchView(replace(summary.found, confirmed=wide)).figures}
+    assert summary.evolution.confirmed is not None
+    wide = replace(summary.evolution.confirmed, best=Interval(0.95, 0.8, 1.1, 0.95, 40))
+    rows = {name: value for name, value, _ in SearchView(replace(summary.evolution, confirmed=wide)).figures}
     assert rows["best, confirmed"] == "0.950 [0.800, 1.000]"
 
 
@@ -216,9 +216,9 @@ async def test_diversity_is_the_mean_distance_between_the_newest() -> None:
 
 async def test_of_very_many_steps_only_some_are_looked_at() -> None:
     summary = await of_set()
-    (step,) = summary.found.steps
+    (step,) = summary.evolution.steps
     many = [replace(step, number=number) for number in range(20 * LOOKS + 7)]
-    looked = SearchView(replace(summary.found, steps=tuple(many))).diversity
+    looked = SearchView(replace(summary.evolution, steps=tuple(many))).diversity
     assert len(looked) <= LOOKS + 1
     assert looked[-1][0] == len(many)
 
@@ -237,7 +237,7 @@ def family(*parents: tuple[int, ...]) -> tuple[Pool, list[Playbook]]:
 
 
 async def lineage(pool: Pool, best: Playbook) -> list[str]:
-    return SearchView(replace((await of_set()).found, pool=pool, best=best.digest)).lineage
+    return SearchView(replace((await of_set()).evolution, pool=pool, best=best.digest)).lineage
 
 
 async def test_the_family_tree_has_every_parent_and_how_each_was_made() -> None:
@@ -278,7 +278,7 @@ async def test_what_was_there_before_the_search_is_named() -> None:
 
 async def test_few_tasks_that_confirm_give_no_range() -> None:
     summary = await of_set(confirm=tasks(2, "c"))
-    assert summary.found.confirmed is not None
-    one = replace(summary.found.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
-    told = {name: value for name, value, _ in SearchView(replace(summary.found, confirmed=one)).figures}
+    assert summary.evolution.confirmed is not None
+    one = replace(summary.evolution.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
+    told = {name: value for name, value, _ in SearchView(replace(summary.evolution, confirmed=one)).figures}
     assert told["gain, confirmed"] == "+1.000"

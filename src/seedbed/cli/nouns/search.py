@@ -55,7 +55,7 @@ def show(
     with call.open() as space:
         past, view = space.searches.get(name), space.searches.view(name)
         if report:
-            view.found.export(report, store=space.store)
+            view.evolution.export(report, store=space.store)
     call.show({**to_document(view), "begun": past.begun.at, "by": past.begun.by}, views.view(view))
     views.say_written(call, report)
 

@@ -83,7 +83,7 @@ def so_far(progress: SearchProgress) -> SearchView:
 def progress_view(summary: SearchView) -> RenderableType:
     """A search so far in a few lines: its best, its budget, its arms, its front."""
 
-    best, start, found = summary.standing(summary.best), summary.standing(0), summary.found
+    best, start, found = summary.standing(summary.best), summary.standing(0), summary.evolution
     skipped = summary.skipped.candidates if summary.skipped else 0
     lines = [
         f"best {score_text(best)} on {best.n} of {len(summary.pool.select)} tasks | start {score_text(start)} | "
@@ -161,7 +161,7 @@ def _candidates(summary: SearchView) -> RenderableType:
 
 def ending(summary: SearchView) -> list[str]:
     """What a search found, what it cost and how it ended, in words."""
-    evolution, lines = summary.found, [summary.sentence]
+    evolution, lines = summary.evolution, [summary.sentence]
     if evolution.improved:
         bias = "" if summary.optimism is None else f" (about {number(summary.optimism)} of it is selection bias)"
         lines.append(f"Score in the search: {number(summary.standing(summary.best).mean)}{bias}")

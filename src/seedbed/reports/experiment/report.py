@@ -18,9 +18,9 @@ from seedbed.reports.numbers import difference_texts, number
 from seedbed.reports.page import (
     Badge,
     PagePart,
+    PageTable,
     Prose,
     ReportPage,
-    Table,
     Tile,
     Verbatim,
     picture,
@@ -159,15 +159,15 @@ def _parts(view: ExperimentView) -> list[PagePart]:
     parts: list[PagePart] = [*section("How it came about", *_charts(view)), *_order(view)]
     for heading, flips in view.flips.items():
         sign = "▼" if heading == "Got worse" else "▲"
-        table = Table(view.flip_heads, flips[:SHOWN], more=len(flips) - SHOWN)
+        table = PageTable(view.flip_heads, flips[:SHOWN], more=len(flips) - SHOWN)
         parts += section(f"{sign} {heading} ({len(flips):,})", table if flips else Prose("None."))
-    parts += [*section("By tag", *_tags(view)), *section("Figures", Table(FIGURES, view.figures))]
-    claims = [Table(("holds", "claim"), view.flags)] if view.flags else []
+    parts += [*section("By tag", *_tags(view)), *section("Figures", PageTable(FIGURES, view.figures))]
+    claims = [PageTable(("holds", "claim"), view.flags)] if view.flags else []
     parts += section("Integrity", *claims, Prose(view.failures))
     if known and known.coverage:
-        replays = Table(REGISTERED, summary(known.coverage)), Table(STEPS, rows(known.coverage), numbers=True)
+        replays = PageTable(REGISTERED, summary(known.coverage)), PageTable(STEPS, rows(known.coverage), numbers=True)
         parts += section("Replays", *replays)
-    return [*parts, *section("Registered before anything was run", Table(REGISTERED, view.registered))]
+    return [*parts, *section("Registered before anything was run", PageTable(REGISTERED, view.registered))]
 
 
 def _charts(view: ExperimentView) -> Iterator[PagePart]:
@@ -221,6 +221,6 @@ def _tags(view: ExperimentView) -> list[PagePart]:
         return []
     drawn = [("all", view.plain, 0), *((tag, interval, 1) for tag, interval in view.strata[:TAGS])]
     lines = [(name, *difference_texts(each), f"{each.n}") for name, each in view.strata]
-    table = Table(("tag", "difference", "95 % interval", "tasks"), lines, numbers=True)
+    table = PageTable(("tag", "difference", "95 % interval", "tasks"), lines, numbers=True)
     figure = forest(drawn, "difference by tag", line=0.0, texts=difference_texts)
     return [*picture("Difference", figure, "candidate minus control", table), Prose(BY_TAG)]

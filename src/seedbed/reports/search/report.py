@@ -19,9 +19,9 @@ from seedbed.reports.numbers import TableRow, counted, difference_texts, number,
 from seedbed.reports.page import (
     Badge,
     PagePart,
+    PageTable,
     Prose,
     ReportPage,
-    Table,
     Tile,
     Verbatim,
     WordChanges,
@@ -29,7 +29,7 @@ from seedbed.reports.page import (
     section,
 )
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
-from seedbed.reports.search.view import CandidateView, SearchView
+from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
@@ -98,7 +98,7 @@ def arm_rows(view: SearchView) -> list[TableRow]:
         (
             name,
             f"{each.turns:,}",
-            f"{each.found:,}",
+            f"{each.new_bests:,}",
             f"{each.gain:+.3f}",
             f"{each.runs:,}",
             f"{each.candidates:,}",
@@ -122,7 +122,7 @@ def spending_rows(view: SearchView) -> list[TableRow]:
 
 def course_rows(view: SearchView) -> list[TableRow]:
     """The search step by step, or some of very many steps."""
-    apart, steps = dict(view.diversity), view.found.steps
+    apart, steps = dict(view.diversity), view.evolution.steps
     every = max(1, -(-len(steps) // STEPS))
     return [
         (
@@ -174,12 +174,16 @@ def _called(view: SearchView, each: CandidateView) -> str:
 
 def registered_rows(view: SearchView) -> list[TableRow]:
     """What was fixed before anything was run, as far as it is at hand."""
-    lines: list[TableRow] = [("search", view.found.search), ("start", view.found.start), ("best", view.found.best)]
+    lines: list[TableRow] = [
+        ("search", view.evolution.search),
+        ("start", view.evolution.start),
+        ("best", view.evolution.best),
+    ]
     for name, value in view.plan.items():
         if name not in ("start", "budget") and value is not None:
             lines.append((name, value if isinstance(value, str) else canonical(value)))
-    again = f"seedbed search show {short(view.found.search)}"
-    return [*lines, ("budget", str(view.found.budget)), ("to see it again", again)]
+    again = f"seedbed search show {short(view.evolution.search)}"
+    return [*lines, ("budget", str(view.evolution.budget)), ("to see it again", again)]
 
 
 def _gain_tile(name: str, interval: Interval) -> Tile:
@@ -199,24 +203,24 @@ def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -
 
 def to_document(view: SearchView) -> Json:
     """A whole search as JSON can hold it. Scores are as the metrics give them; gains are positive where better."""
-    found, pool = view.found, view.pool
+    evolution, pool = view.evolution, view.pool
     sign = pool.signs[0]
     return {
-        "search": found.search,
+        "search": evolution.search,
         "optimizer": view.plan.get("optimizer"),
         "metric": view.metric,
         "better": view.better,
         "tasks": {"reflect": len(pool.reflect), "select": len(pool.select)},
-        "start": found.start,
-        "best": found.best,
-        "improved": found.improved,
+        "start": evolution.start,
+        "best": evolution.best,
+        "improved": evolution.improved,
         "score": sign * pool.standing(view.best).mean,
         "start_score": sign * pool.standing(0).mean,
         "optimism": view.optimism,
-        "confirmed": found.confirmed.body() if found.confirmed else None,
+        "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
         "answer": view.answer,
         "changes": [asdict(change) for change in view.changes],
-        "arms": {name: asdict(each) for name, each in view.arms.items()},
+        "arms": {name: _arm_document(each) for name, each in view.arms.items()},
         "skipped": _skipped_document(view.skipped) if view.skipped else None,
         "front": [pool.playbooks[place].digest for place, on_front in view.front.items() if on_front],
         "diversity": [{"step": step, "distance": apart} for step, apart in view.diversity],
@@ -229,12 +233,17 @@ def to_document(view: SearchView) -> Json:
                 "score": sign * step.score,
                 "deviation": step.deviation,
             }
-            for step, (runs, _) in zip(found.steps, view.curve, strict=True)
+            for step, (runs, _) in zip(evolution.steps, view.curve, strict=True)
         ],
-        "spent": found.spent,
-        "budget": found.budget.body(),
-        "ended": found.ended or None,
+        "spent": evolution.spent,
+        "budget": evolution.budget.body(),
+        "ended": evolution.ended or None,
     }
+
+
+def _arm_document(arm: ArmTotals) -> Json:
+    totals = asdict(arm)
+    return {"turns": totals.pop("turns"), "found": totals.pop("new_bests"), **totals}
 
 
 def _skipped_document(skipped: SkippedCandidates) -> Json:
@@ -269,19 +278,19 @@ def page_of(view: SearchView) -> ReportPage:
 
 
 def _tiles(view: SearchView) -> list[Tile]:
-    sure, runs = view.found.confirmed, view.found.spent["runs"]
+    sure, runs = view.evolution.confirmed, view.evolution.spent["runs"]
     start, best = view.standing(0), view.standing(view.best)
     doubt = "selection bias not known" if view.optimism is None else f"about {number(view.optimism)} selection bias"
     tiles = [Tile(f"{view.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
     if sure:
         tiles.append(_gain_tile("gain, confirmed", sure.gain))
         tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
-    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.found.spent['usd']:.4f}"
+    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.evolution.spent['usd']:.4f}"
     return [*tiles, Tile("runs", f"{runs:,}", tried)]
 
 
 def _parts(view: SearchView) -> list[PagePart]:
-    arms = Table(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
+    arms = PageTable(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
     return [
         *section("What changed", *_changes(view)),
         *section("How it came about", *_course(view)),
@@ -292,15 +301,15 @@ def _parts(view: SearchView) -> list[PagePart]:
         *section("Spending", *_spending(view)),
         *section("Front", *_front(view)),
         *section("Candidates", _candidates(view)),
-        *section("Figures", Table(FIGURES, view.figures)),
-        *section("Registered before anything was run", Table(REGISTERED, registered_rows(view))),
+        *section("Figures", PageTable(FIGURES, view.figures)),
+        *section("Registered before anything was run", PageTable(REGISTERED, registered_rows(view))),
     ]
 
 
 def _changes(view: SearchView) -> list[PagePart]:
     if not view.changes:
         return [Prose("Nothing: the best is the start.")]
-    name = view.names.get(view.found.best, "")
+    name = view.names.get(view.evolution.best, "")
     heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
     whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
     return [WordChanges(view.changes), *section(heading, whole)]
@@ -310,17 +319,17 @@ def _course(view: SearchView) -> list[PagePart]:
     """The best score over the runs that were spent, and how different candidates were from each other."""
     if not view.curve:
         return [Prose("No step was taken.")]
-    spent, stairs = view.found.spent["runs"], _stairs(view.curve)
+    spent, stairs = view.evolution.spent["runs"], _stairs(view.curve)
     lines = [
         Series("best so far", [(runs, each.mean) for runs, each in stairs], "path"),
         _level("start", view.standing(0), spent, "bound"),
     ]
-    if view.found.confirmed:
-        lines.append(_level("best, confirmed", view.cut(view.found.confirmed.best), spent, "limit"))
+    if view.evolution.confirmed:
+        lines.append(_level("best, confirmed", view.cut(view.evolution.confirmed.best), spent, "limit"))
     band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
     sure = "with two standard errors of its difference from the start" if band else "its uncertainty is not recorded"
     drawn = chart(lines, "best score over runs", Axes("runs", zero=False), band)
-    table = Table(COURSE, course_rows(view), numbers=True)
+    table = PageTable(COURSE, course_rows(view), numbers=True)
     pictures = picture(f"Best {view.metric}", drawn, f"over runs spent, {sure}", table)
     if not view.diversity:
         return [*pictures, Prose("Diversity is not known: there were fewer than two candidates.")]
@@ -330,7 +339,7 @@ def _course(view: SearchView) -> list[PagePart]:
 
 
 def _levels(view: SearchView) -> list[PagePart]:
-    sure = view.found.confirmed
+    sure = view.evolution.confirmed
     searched: list[ForestRow] = [
         ("start, in the search", view.standing(0), 1),
         ("best, in the search", view.standing(view.best), 1),
@@ -359,7 +368,7 @@ def _spending(view: SearchView) -> list[PagePart]:
         for row, (name, spent, limit) in zip(lines, view.spending, strict=True)
         if limit
     ]
-    return [*picture("Budget", bars(limited, "spent of the budget")), Table(SPENDING, lines, numbers=True)]
+    return [*picture("Budget", bars(limited, "spent of the budget")), PageTable(SPENDING, lines, numbers=True)]
 
 
 def _front(view: SearchView) -> list[PagePart]:
@@ -371,7 +380,7 @@ def _front(view: SearchView) -> list[PagePart]:
         x, y = (f"{name}, {view.better[name]} is better" for name in (other, first))
         drawn = scatter(_points(view, other, first), x, y, f"{first} and {other}")
         pictures += picture(f"{first} and {other}", drawn, front.LEGEND)
-    return [*pictures, Table(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
+    return [*pictures, PageTable(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
 
 
 def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
@@ -381,5 +390,5 @@ def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
         yield ScatterPoint(name, each.scores[across], each.scores[up], view.front[place])
 
 
-def _candidates(view: SearchView) -> Table:
-    return Table(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)
+def _candidates(view: SearchView) -> PageTable:
+    return PageTable(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)

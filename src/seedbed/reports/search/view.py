@@ -40,7 +40,7 @@ class ArmTotals:
     the runs that they took, and the candidates that they made."""
 
     turns: int = 0
-    found: int = 0
+    new_bests: int = 0
     gain: float = 0.0
     runs: int = 0
     candidates: int = 0
@@ -72,7 +72,7 @@ def arm_totals(steps: Sequence[SearchStep], pool: Pool) -> dict[str, ArmTotals]:
         arm.candidates += len({*tried} - known)
         known |= {*tried}
         if step.best != best and step.best in tried:
-            arm.found += 1
+            arm.new_bests += 1
             arm.gain += max(0.0, step.score - score)
         best, score = step.best, step.score
     return arms
@@ -86,13 +86,13 @@ class SearchView:
     the metrics give them: where lower is better, low.
     """
 
-    found: Evolution
+    evolution: Evolution
     plan: Json = field(default_factory=dict)
     names: Mapping[Digest, str] = field(default_factory=dict)
 
     @property
     def pool(self) -> Pool:
-        return self.found.pool
+        return self.evolution.pool
 
     @property
     def metric(self) -> str:
@@ -113,28 +113,28 @@ class SearchView:
 
     @property
     def title(self) -> str:
-        start, best = self.names.get(self.found.start), self.names.get(self.found.best)
-        if best and self.found.improved:
+        start, best = self.names.get(self.evolution.start), self.names.get(self.evolution.best)
+        if best and self.evolution.improved:
             return f"{best}, evolved from {start}" if start else f"{best}, the best of a search"
         return f"Search from {start}" if start else "Search for a better playbook"
 
     @property
     def subtitle(self) -> str:
         """What was searched by, on what, and the digests."""
-        sure = self.found.confirmed
+        sure = self.evolution.confirmed
         parts = [f"{len(self.pool.reflect)} tasks to read"] if self.pool.reflect else []
         parts.append(f"{len(self.pool.select)} to decide")
         parts += [f"{sure.tasks} to confirm"] if sure else []
         by = f" by {self.optimizer}" if self.optimizer else ""
-        digests = f"Start {short(self.found.start)}, best {short(self.found.best)}"
+        digests = f"Start {short(self.evolution.start)}, best {short(self.evolution.best)}"
         return f"{self.metric}{by}: {', '.join(parts)}. {digests}"
 
     @property
     def answer(self) -> Literal["yes", "no", "open", "nothing"]:
         """Whether the best is better than the start, as far as new tasks tell."""
-        if not self.found.improved:
+        if not self.evolution.improved:
             return "nothing"
-        sure = self.found.confirmed
+        sure = self.evolution.confirmed
         if sure is None or not math.isfinite(sure.gain.low) or sure.gain.low <= 0 <= sure.gain.high:
             return "open"
         return "yes" if sure.gain.low > 0 else "no"
@@ -142,8 +142,8 @@ class SearchView:
     @property
     def sentence(self) -> str:
         """The answer for people who know no statistics."""
-        sure, tried = self.found.confirmed, len(self.pool) - 1
-        if not self.found.improved:
+        sure, tried = self.evolution.confirmed, len(self.pool) - 1
+        if not self.evolution.improved:
             return f"The search tried {counted(tried, 'candidate')} and found none better than the start."
         if sure is None:
             return (
@@ -169,7 +169,7 @@ class SearchView:
         start, best = self.standing(0), self.standing(self.best)
         of = f"of {len(self.pool.select)} tasks that decide"
         yield f"{self.metric} of the start", score_text(start), f"on {start.n} {of}"
-        if self.found.improved:
+        if self.evolution.improved:
             why = f"estimated from {best.n} {of}, with two standard errors of its difference from the start"
             yield f"{self.metric} of the best", score_text(best), f"{why}; too high, because they chose it"
         if self.optimism is None:
@@ -182,7 +182,7 @@ class SearchView:
         yield "score less bias", number(self._clip(raw, 0)), "what to expect of the best on other tasks like these"
 
     def _confirmed(self) -> Iterator[TableRow]:
-        sure = self.found.confirmed
+        sure = self.evolution.confirmed
         if sure is None:
             yield "gain, confirmed", "–", self.unconfirmed
             return
@@ -199,19 +199,19 @@ class SearchView:
         yield "gain over best of N", gain_text(sure.over_best_of_n), why
 
     def _counts(self) -> Iterator[TableRow]:
-        yield "candidates", f"{len(self.pool) - 1:,}", f"in {counted(len(self.found.steps), 'step')}"
+        yield "candidates", f"{len(self.pool) - 1:,}", f"in {counted(len(self.evolution.steps), 'step')}"
         if self.skipped:
             yield "skipped", f"{self.skipped.candidates:,}", self.skipped.sentence
-        yield "ended", self.found.ended or "not yet", "why the search came to an end"
+        yield "ended", self.evolution.ended or "not yet", "why the search came to an end"
 
     @property
     def unconfirmed(self) -> str:
         """Why nothing was confirmed, if nothing was."""
-        if self.found.confirmed:
+        if self.evolution.confirmed:
             return ""
-        if not self.found.ended:
+        if not self.evolution.ended:
             return "Nothing is confirmed yet: the search has not ended."
-        if not self.found.improved:
+        if not self.evolution.improved:
             return "There was nothing to confirm: the search found nothing better."
         return "Nothing is confirmed: no tasks were set aside for that."
 
@@ -219,14 +219,14 @@ class SearchView:
     def optimism(self) -> float | None:
         """By how much the score of the best is too high; None if it cannot be estimated."""
         whole = ~np.isnan(self.pool.table()).any(axis=1)
-        return self.found.optimism if whole.sum() > 1 else None
+        return self.evolution.optimism if whole.sum() > 1 else None
 
     # What it took
 
     @property
     def spending(self) -> list[tuple[str, float, float | None]]:
         """Each unit, how much of it was spent, and the limit; None is no limit."""
-        budget, spent = self.found.budget, self.found.spent
+        budget, spent = self.evolution.budget, self.evolution.spent
         return [
             (name, float(spent[name]), None if (limit := getattr(budget, name)) is None else float(limit))
             for name in ("runs", "tokens", "usd", "seconds")
@@ -235,15 +235,15 @@ class SearchView:
     @cached_property
     def skipped(self) -> SkippedCandidates | None:
         """What a surrogate has skipped, and how often that was wrong; None if there was no surrogate."""
-        in_use = self.found.skips or self.plan.get("surrogate")
-        return SkippedCandidates.of(self.found.skips, self.pool) if in_use else None
+        in_use = self.evolution.skips or self.plan.get("surrogate")
+        return SkippedCandidates.of(self.evolution.skips, self.pool) if in_use else None
 
     @cached_property
     def arms(self) -> dict[str, ArmTotals]:
         """What each of several ways of searching brought; empty where there was one, or none was recorded."""
         if not any(self.pool.arms):
             return {}
-        return {name: each for name, each in arm_totals(self.found.steps, self.pool).items() if name}
+        return {name: each for name, each in arm_totals(self.evolution.steps, self.pool).items() if name}
 
     @property
     def gains(self) -> str:
@@ -267,9 +267,9 @@ class SearchView:
     def curve(self) -> list[tuple[int, Interval]]:
         """The estimate for the best after so many runs."""
         runs, points = 0, []
-        for step in self.found.steps:
+        for step in self.evolution.steps:
             runs += step.runs
-            unsure = step.deviation if step.best != self.found.start else 0.0
+            unsure = step.deviation if step.best != self.evolution.start else 0.0
             points.append((runs, self._interval(step.score, unsure, len(self.pool.select), 0)))
         return points
 
@@ -277,15 +277,15 @@ class SearchView:
     def diversity(self) -> list[tuple[int, float]]:
         """The mean distance between the newest candidates after each step, or after some of very many."""
         seen: dict[Digest, None] = {}
-        every = max(1, math.ceil(len(self.found.steps) / LOOKS))
+        every = max(1, math.ceil(len(self.evolution.steps) / LOOKS))
         points = []
-        for count, step in enumerate(self.found.steps, 1):
+        for count, step in enumerate(self.evolution.steps, 1):
             for each in step.offered:
-                if each != self.found.start:
+                if each != self.evolution.start:
                     seen.pop(each, None)
                     seen[each] = None
             newest = [self.pool.playbooks[self.pool.place(each)] for each in list(seen)[-NEWEST:]]
-            if len(newest) > 1 and (count % every == 0 or count == len(self.found.steps)):
+            if len(newest) > 1 and (count % every == 0 or count == len(self.evolution.steps)):
                 apart = [distance(one, other) for place, one in enumerate(newest) for other in newest[:place]]
                 points.append((count, math.fsum(apart) / len(apart)))
         return points
@@ -294,7 +294,7 @@ class SearchView:
 
     @cached_property
     def best(self) -> int:
-        return self.pool.place(self.found.best)
+        return self.pool.place(self.evolution.best)
 
     def name(self, playbook: Digest) -> str:
         """The name that somebody gave to a playbook, or its digest."""
@@ -348,7 +348,7 @@ class SearchView:
         of several parents begins a branch."""
         lines: list[str] = []
         seen: set[Digest] = set()
-        waiting = [(self.found.best, "", "")]
+        waiting = [(self.evolution.best, "", "")]
         while waiting:
             playbook, first, rest = waiting.pop()
             lines.append(first + self._ancestor(playbook, playbook in seen))
