@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.replay.history import History
     from seedbed.experiments.replay.replay import ReplayableTasks
     from seedbed.experiments.verdict import Ranking, Verdict
-    from seedbed.release.live import Live
+    from seedbed.release.live_comparison import LiveComparison
     from seedbed.stats.sequential.rule import Answer
 
 
@@ -161,7 +161,7 @@ class Comparing(Premises):
 
     async def compare_live(
         self, channel: str, *, metric: str = "rating", alpha: float | None = None, conclude: bool = False
-    ) -> Live:
+    ) -> LiveComparison:
         """How the canary of a channel does beside its control, by the feedback of those who met them.
 
         Registered at the first look; when it is decided, the verdict is recorded and part of the answer, and what comes
@@ -170,23 +170,23 @@ class Comparing(Premises):
         invalid if the two are not met, or not rated, as often as each other. Raises NotFound if there is no canary, and
         nobody looked while there was.
         """
-        from seedbed.release.live import Asked, live
+        from seedbed.release.live_comparison import LiveOptions, compare_canary
 
         name = channel.removeprefix("channels/")
-        return live(self.library, name, Asked(metric, alpha, self._paid(name, alpha), conclude))
+        return compare_canary(self.library, name, LiveOptions(metric, alpha, self._paid(name, alpha), conclude))
 
     async def compare_channels(
         self, channel: str, *others: str, metric: str = "rating", alpha: float | None = None, conclude: bool = False
-    ) -> list[Live]:
+    ) -> list[LiveComparison]:
         """How each other channel does beside the first, by those whom `choose` sent to one of them. See `compare_live`.
 
         All of them together are wrong with a chance of at most `alpha`, or each is paid from the error budget of the
         first. When one of them comes to serve something else, it begins anew.
         """
-        from seedbed.release.live import Asked, live_among
+        from seedbed.release.live_comparison import LiveOptions, compare_channels
 
         names = [each.removeprefix("channels/") for each in (channel, *others)]
-        return live_among(self.library, names, Asked(metric, alpha, self._paid(names[0], alpha), conclude))
+        return compare_channels(self.library, names, LiveOptions(metric, alpha, self._paid(names[0], alpha), conclude))
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if what is released there has to be paid from it."""

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.training import TrainingStep
     from seedbed.experiments.verdict import Verdict
-    from seedbed.release.assignment import Choice
+    from seedbed.release.assignment import Choice, Reader
     from seedbed.release.gates.gate import Gate
-    from seedbed.release.monitor.loop import Attended
+    from seedbed.release.monitor.loop import WatchResult
     from seedbed.release.monitor.monitor import Monitor
-    from seedbed.release.readers import Reader
     from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
     from seedbed.stage.stage import Stage
@@ -87,7 +86,7 @@ class Workspace(Comparing):
         return await choose(self._reader(channel), key, run=run)
 
     def _reader(self, channel: str) -> Reader:
-        from seedbed.release.readers import Reader
+        from seedbed.release.assignment import Reader
 
         name = channel.removeprefix("channels/")
         return self._readers.get(name) or self._readers.setdefault(name, Reader(self.library, name))
@@ -300,7 +299,7 @@ class Workspace(Comparing):
         from seedbed.release.gates.registry import build_gates
         from seedbed.release.gates.review import Review
         from seedbed.release.gates.risk import Risk
-        from seedbed.release.monitor.loop import calm
+        from seedbed.release.monitor.loop import no_alarm_gate
         from seedbed.release.ramp import build_ramp
 
         protection = self.settings.channel(channel)
@@ -308,7 +307,7 @@ class Workspace(Comparing):
         gates: list[Gate] = [gate for gate in asked if isinstance(gate, Risk | Review)]
         steps, monitor = build_ramp(protection), self._watching(channel)
         with suppress(NotFound):  # of which promote tells more
-            gates.append(calm(monitor.look()))
+            gates.append(no_alarm_gate(monitor.look()))
         kept = monitor.watch.kept_back(self.library.clock())
         told: Any = {"because": because, "share": share, "ramp": steps, "keep_back": kept}
         return await promote(self.library, channel, gates, **told)
@@ -321,12 +320,12 @@ class Workspace(Comparing):
         guards = build_watch(self.settings.channel(channel))
         return Monitor(self.store, channel, guards, clock=self.library.clock)
 
-    async def watch(self, channel: str, *, tell: bool = True) -> Attended:
+    async def watch(self, channel: str, *, tell: bool = True) -> WatchResult:
         """Look at a channel once: take back what does harm, and `tell` people as `alerts` in the settings says."""
         from seedbed.release.alerts.senders.registry import build_senders
-        from seedbed.release.monitor.loop import attend
+        from seedbed.release.monitor.loop import watch_once
 
-        return await attend(self.library, self._watching(channel), build_senders(self.settings) if tell else [])
+        return await watch_once(self.library, self._watching(channel), build_senders(self.settings) if tell else [])
 
     def _watching(self, channel: str) -> Monitor:
         """The monitor that has read what there was to read."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from seedbed.errors import Problem
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.changes import Change
-    from seedbed.release.review.outputs import Sample
-    from seedbed.release.review.review import Item
+    from seedbed.release.review.outputs import OutputSample
+    from seedbed.release.review.review import ReviewItem
     from seedbed.storage.store import Digest, Fact, Json
     from seedbed.workspace import Workspace
 
@@ -66,7 +66,7 @@ def _channels(space: Workspace) -> list[str]:
     return [ref.name.removeprefix("channels/") for ref in space.store.refs("channels/")]
 
 
-def _item(item: Item) -> Json:
+def _item(item: ReviewItem) -> Json:
     return {
         "channel": item.channel,
         "playbook": item.candidate,
@@ -100,14 +100,14 @@ def show(
     from seedbed.playbooks.changes import diff
     from seedbed.release.channels import stable
     from seedbed.release.review.panel import answers
-    from seedbed.release.review.review import evidence
+    from seedbed.release.review.review import newest_verdict
     from seedbed.storage.store import short
 
     with options.opened(workspace, dry_run=True) as space:
         library = space.library
         digest = options.kept(space, playbook, "looked at")
         incumbent = stable(space.store, channel)
-        verdict = evidence(library, digest, incumbent)
+        verdict = newest_verdict(library, digest, incumbent)
         changes = diff(library.get(incumbent), library.get(digest)) if incumbent else []
         refusals = _refusals(space, channel, digest, incumbent, verdict)
         drawn, missing = _samples(space, digest, verdict, count)
@@ -150,21 +150,21 @@ def _refusals(
     return options.complete(ask())
 
 
-def _samples(space: Workspace, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[Sample], str]:
+def _samples(space: Workspace, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[OutputSample], str]:
     """Some outputs, and why there are none if so."""
     from seedbed.errors import NotFound
-    from seedbed.release.review.outputs import pairs, samples
+    from seedbed.release.review.outputs import draw_samples, read_output_pairs
 
     if verdict is None:
         return [], "none: nobody has compared the two"
     try:
-        found = samples(pairs(space.store, verdict), digest, space.by, count)
+        found = draw_samples(read_output_pairs(space.store, verdict), digest, space.by, count)
     except NotFound as missing:
         return [], str(missing)
     return found, "" if found or not count else "the same at every task"
 
 
-def _sample(sample: Sample, reveal: bool) -> Json:
+def _sample(sample: OutputSample, reveal: bool) -> Json:
     return {
         "task": sample.task.id,
         "inputs": dict(sample.task.inputs),
@@ -180,7 +180,11 @@ def _answer(fact: Fact) -> Json:
 
 
 def _pages(
-    changes: Sequence[Change], refusals: Sequence[Problem], drawn: Sequence[Sample], said: Sequence[Fact], reveal: bool
+    changes: Sequence[Change],
+    refusals: Sequence[Problem],
+    drawn: Sequence[OutputSample],
+    said: Sequence[Fact],
+    reveal: bool,
 ) -> list[RenderableType]:
     from seedbed.cli.views import run as views
 

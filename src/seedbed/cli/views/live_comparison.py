@@ -14,7 +14,7 @@ from seedbed.cli.views import verdict as verdicts
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.release.live import Live
+    from seedbed.release.live_comparison import LiveComparison
     from seedbed.workspace import Workspace
 
 
@@ -38,7 +38,7 @@ def compare_live(
     raise typer.Exit(PASS if "superior" in findings else BLOCKED if findings == {"inferior"} else INCONCLUSIVE)
 
 
-def _view(space: Workspace, found: Live, names: verdicts.Names) -> list[RenderableType]:
+def _view(space: Workspace, found: LiveComparison, names: verdicts.Names) -> list[RenderableType]:
     from seedbed.storage.store import short
 
     rows = [

@@ -223,13 +223,12 @@ def assign(
 
     JSON: channel, key, arm, playbook, share, propensity, version. The arm is stable, control or canary.
     """
-    from seedbed.release.assignment import assigned
-    from seedbed.release.readers import Reader
+    from seedbed.release.assignment import Reader, assign
     from seedbed.storage.store import short
 
     with options.opened(workspace) as space:
         serving = options.complete(Reader(space.library, channel).read())
-    found = assigned(serving, key)
+    found = assign(serving, key)
     document = {
         "channel": channel,
         "key": key,

@@ -17,9 +17,9 @@ from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seedbed.release.monitor.loop import Attended
+    from seedbed.release.monitor.guard_evidence import GuardStatus
+    from seedbed.release.monitor.loop import WatchResult
     from seedbed.release.monitor.monitor import Health
-    from seedbed.release.monitor.pairs import Row
     from seedbed.storage.store import Json, Ref
     from seedbed.workspace import Workspace
 
@@ -83,7 +83,7 @@ def watch(
         raise typer.Exit(CODES[seen.health.reaction])
 
 
-def _promoted(space: Workspace, seen: Attended) -> Ref | None:
+def _promoted(space: Workspace, seen: WatchResult) -> Ref | None:
     """The next step of the ramp, if it may be taken. One that wants an approval is for a person."""
     from seedbed.errors import RefMoved, ReleaseRefused
     from seedbed.release.ramp import build_ramp
@@ -99,7 +99,7 @@ def _promoted(space: Workspace, seen: Attended) -> Ref | None:
     return None
 
 
-def _document(seen: Attended, stepped: Ref | None) -> Json:
+def _document(seen: WatchResult, stepped: Ref | None) -> Json:
     moved = seen.moved or stepped
     return {
         **seen.health.document(),
@@ -138,7 +138,7 @@ def _screen(plain: bool) -> Iterator[_Screen]:
         yield Drawn()
 
 
-def _view(seen: Attended, stepped: Ref | None) -> RenderableType:
+def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
     from rich.console import Group
 
     from seedbed.cli.views import lineage
@@ -176,7 +176,7 @@ def _guards(health: Health) -> RenderableType:
     return output.table(*columns, rows=[_row(row) for row in health.rows])
 
 
-def _row(row: Row) -> tuple[RenderableType, ...]:
+def _row(row: GuardStatus) -> tuple[RenderableType, ...]:
     full = min(round(WIDE * row.evidence), WIDE)
     bar = line(("█" * full, STYLES[row.guard.action] if row.breached else "green"), ("░" * (WIDE - full), "dim"))
     interval = "" if row.low is None else f"{row.low:+.3g} to {row.high:+.3g}"
