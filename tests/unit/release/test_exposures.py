@@ -94,11 +94,11 @@ def test_an_exposure_without_an_outcome_is_not_waited_for_without_end(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exposures, "WAITING", 2)
-    exposures = [met(NEW) for _ in range(3)]
-    store.append(exposures)
+    meeting = [met(NEW) for _ in range(3)]
+    store.append(meeting)
     found = reading(store)
     assert len(meetings(found)) == 3
-    store.append([said(one, 0.5) for one in exposures])
+    store.append([said(one, 0.5) for one in meeting])
     assert len(outcomes(found)) == 2
 
 
