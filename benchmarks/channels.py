@@ -23,9 +23,8 @@ from pathlib import Path
 
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.assignment import choose
+from seedbed.release.assignment import Reader, choose
 from seedbed.release.channels import release, rollback, settled
-from seedbed.release.readers import Reader
 from seedbed.storage import open_store
 
 READERS = 10

@@ -25,7 +25,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.monitor.guards import Guard, Watch
 from seedbed.release.monitor.monitor import Monitor
-from seedbed.release.states import Release, State, after, document
+from seedbed.release.states import Release, State, apply_event, document
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, now
 
@@ -42,7 +42,7 @@ def channel() -> MemoryStore:
         library.keep(playbook, because="written")
     state, ref = State(), None
     for event in (Release(OLD.digest), Release(NEW.digest, 0.5)):
-        then = after(state, event)
+        then = apply_event(state, event)
         assert isinstance(then, State)
         state = then
         ref = store.move("channels/live", document(state, event), expected=ref, because="try", by="ada")

@@ -18,9 +18,8 @@ from seedbed.evolution.variation.operators import demonstrated, reworded
 from seedbed.experiments import certificate
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
-from seedbed.release.assignment import assigned
+from seedbed.release.assignment import Reader, assign
 from seedbed.release.channels import state
-from seedbed.release.readers import Reader
 from seedbed.release.review.review import approve
 from seedbed.release.states import Canary, State
 from seedbed.runs.recorder import recall
@@ -240,7 +239,7 @@ async def come(space: Workspace, tasks: Dataset, count: int) -> None:
     """So many people come who are compared with others, and each says whether the answer was right."""
     serving = await Reader(space.library, "production").read()
     keys = (f"{serving.version}/{number}" for number in itertools.count())
-    compared = (key for key in keys if assigned(serving, key).compared)
+    compared = (key for key in keys if assign(serving, key).compared)
     for key, task in zip(itertools.islice(compared, count), itertools.cycle(tasks), strict=False):
         run = await space.run("production", key=key, **task.inputs)
         space.feedback(run, float(run.output.strip() == task.expected))

@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.readers import Reader, Serving
-from seedbed.storage.store import A_NAME, Digest, Fact, Query, Store, is_name, now
+from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
+from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, now
 
 Arm = Literal["stable", "control", "canary", "held"]
 
@@ -44,6 +44,91 @@ class Choice:
     compared: bool = False
     """Whether it is set against what others meet: as many of the one side are as there are on the other."""
     stale: bool = False
+
+
+# What a channel serves
+
+
+PATIENCE_SECONDS = 1.0
+"""How long a store may take to say what a channel serves. Its own attempts to be reached again go on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a channel serves: the version of its ref, since when, and the playbooks themselves."""
+
+    channel: str
+    version: int
+    at: datetime
+    stable: Digest
+    canary: Canary | None
+    playbooks: dict[Digest, Playbook]
+    frozen: bool = False
+    stale: bool = False
+    held: Held | None = None
+
+
+class Reader:
+    """Reads one channel, again and again. Many may; none waits for another."""
+
+    def __init__(self, library: Library, channel: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.library = library
+        self.channel = channel.removeprefix("channels/")
+        self.held: Serving | None = None
+        """The last that was read in full."""
+        self._patience = patience_seconds
+        self._late: asyncio.Future[Serving | None] | None = None
+
+    async def read(self) -> Serving:
+        """What the channel serves. Raises NotFound if there is no such channel, StoreError if nothing was ever read."""
+        loop = asyncio.get_running_loop()
+        if self._late and self._late.get_loop() is loop and not self._late.done():
+            return self.stale("no answer yet")
+        self._late = None
+        look = loop.run_in_executor(None, self._look)
+        try:
+            found = await _within(look, self._patience)
+        except TimeoutError:
+            self._late = look
+            return self.stale(f"no answer within {self._patience:g} seconds")
+        except (StoreError, OSError) as wrong:
+            return self.stale(str(wrong), wrong)
+        if found is None:
+            known = await loop.run_in_executor(None, self.library.store.refs, "channels/")
+            names = ", ".join(ref.name.removeprefix("channels/") for ref in known) or "none yet"
+            raise NotFound(f"no channel {shown(self.channel)}. Channels: {names}")
+        if self.held is None or found.version >= self.held.version:  # a slow look may come after a later one
+            self.held = found
+        return self.held
+
+    def stale(self, why: str, wrong: Exception | None = None) -> Serving:
+        """What was held, for when the store does not answer. Raises StoreError if that is nothing."""
+        if self.held is None:
+            found = f"a store that cannot be read ({why}), and nothing read before"
+            raise StoreError(f"channel {shown(self.channel)}: found {found}; expected what to serve") from wrong
+        return replace(self.held, canary=None, held=None, stale=True)
+
+    def _look(self) -> Serving | None:
+        ref = self.library.store.ref(f"channels/{self.channel}")
+        return self._serving(ref) if ref else None
+
+    def _serving(self, ref: Ref) -> Serving:
+        if self.held and self.held.version == ref.version:
+            return self.held
+        stable, canary, held = stable_of(ref.target), canary_of(ref.target), held_of(ref.target)
+        known = self.held.playbooks if self.held else {}
+        wanted = [stable, *(each.playbook for each in (canary, held) if each)]
+        playbooks = {name: known.get(name) or self.library.get(name) for name in wanted}
+        frozen = isinstance(ref.target, dict) and bool(ref.target.get("frozen"))
+        return Serving(self.channel, ref.version, ref.at, stable, canary, playbooks, frozen, held=held)
+
+
+async def _within(look: Awaitable[Any], seconds: float) -> Any:
+    """Wait for a look as long as there is patience. It goes on by itself: a thread cannot be stopped."""
+    return await asyncio.wait_for(asyncio.shield(look), seconds)
+
+
+# Who meets it
 
 
 def place(channel: str, candidate: Digest, key: str) -> float:
@@ -94,10 +179,10 @@ async def choose(reader: Reader, key: str, *, run: str = "") -> Choice:
     """
     _check(key)
     exposure = run or uuid.uuid4().hex
-    choice = assigned(await reader.read(), key, exposure)
+    choice = assign(await reader.read(), key, exposure)
     if choice.stale or await _written(choice, f"channels/{reader.channel}", reader.library, is_run=bool(run)):
         return choice
-    return assigned(reader.stale("it takes no exposure"), key, exposure)
+    return assign(reader.stale("it takes no exposure"), key, exposure)
 
 
 async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
@@ -112,14 +197,14 @@ async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
         name = split_name([serving.channel for serving in servings])
         met = servings[int(place(name, "", key) * len(servings))]
         choice = replace(
-            assigned(replace(met, canary=None, held=None), key, exposure),
+            assign(replace(met, canary=None, held=None), key, exposure),
             arm=met.channel,
             propensity=1 / len(servings),
             compared=True,
         )
         if await _written(choice, name, first.library):
             return choice
-    return assigned(first.stale("it takes no exposure"), key, exposure)
+    return assign(first.stale("it takes no exposure"), key, exposure)
 
 
 def split_name(channels: Sequence[str]) -> str:
@@ -142,7 +227,7 @@ async def _written(choice: Choice, subject: str, library: Library, *, is_run: bo
     return True
 
 
-def assigned(serving: Serving, key: str, exposure: str = "") -> Choice:
+def assign(serving: Serving, key: str, exposure: str = "") -> Choice:
     """What a unit meets of what is served. Nothing is written down."""
     split = split_of(serving, now())
     at = place(serving.channel, split.newer, key) if split else 0.0

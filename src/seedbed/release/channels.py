@@ -14,7 +14,7 @@ from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, checked_ref
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
-from seedbed.release.live import verdict_on
+from seedbed.release.live_comparison import find_live_verdict
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import (
     Canary,
@@ -26,10 +26,10 @@ from seedbed.release.states import (
     Rollback,
     State,
     Unfreeze,
-    after,
+    apply_event,
     canary_of,
     document,
-    replayed,
+    replay_moves,
     stable_of,
 )
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
@@ -45,7 +45,7 @@ def stable(store: Store, channel: str) -> Digest | None:
 
 def state(store: Store, channel: str) -> State:
     """What a channel serves, what is tried beside it, and what it could return to."""
-    return replayed(moves(store, channel))
+    return replay_moves(moves(store, channel))
 
 
 def settled(store: Store, channel: str) -> list[Digest]:
@@ -78,7 +78,7 @@ async def release(
     current, now = store.ref(f"channels/{channel}"), state(store, channel)
     first = ramp.first(share) if now.standing else 1.0 if share is None else share
     event = Release(candidate, 1.0 if isinstance(first, Problem) else first, keep_back)
-    then = first if isinstance(first, Problem) else after(now, event)
+    then = first if isinstance(first, Problem) else apply_event(now, event)
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
         request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share)
@@ -107,18 +107,18 @@ async def promote(
     """
     store = library.store
     current, past = _known(store, channel), moves(store, channel)
-    now = replayed(past)
+    now = replay_moves(past)
     canary = now.canary
     step = ramp.after(canary.share, share) if canary else 1.0
     event = Promote(1.0 if isinstance(step, Problem) else step, keep_back)
-    then = step if isinstance(step, Problem) else after(now, event)
+    then = step if isinstance(step, Problem) else apply_event(now, event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
     assert canary  # or it had been refused
     came, grew = _began(past, canary)
     request = ReleaseRequest(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
     refusals = [refusal for gate in gates if (refusal := await gate(request))]
-    if (live := verdict_on(store, channel)) and live.finding == "inferior":
+    if (live := find_live_verdict(store, channel)) and live.finding == "inferior":
         told = f"worse by {live.metric}, experiment {short(live.experiment)}"
         refusals.append(Refusal("live", told, "a canary that is not worse", "Roll it back."))
     seen = _exposed(store, channel, canary, grew, ramp.hold) if ramp.hold else 0
@@ -160,13 +160,13 @@ def unfreeze(library: Library, channel: str, *, because: str) -> Ref:
 def seen_by_canary(store: Store, channel: str) -> int:
     """How many were given the canary since it has the share that it has now."""
     past = moves(store, channel)
-    canary = replayed(past).canary
+    canary = replay_moves(past).canary
     return _exposed(store, channel, canary, _began(past, canary)[1], None) if canary else 0
 
 
 def _happen(library: Library, channel: str, event: Event, because: str, current: Ref | None = None) -> Ref:
     current = current or _known(library.store, channel)
-    then = after(state(library.store, channel), event)
+    then = apply_event(state(library.store, channel), event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
     return _move(library, current, then, event, because)

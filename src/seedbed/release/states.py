@@ -109,7 +109,7 @@ class Unfreeze: ...
 Event: TypeAlias = Release | Promote | Rollback | Freeze | Unfreeze
 
 
-def after(state: State, event: Event) -> State | Problem:
+def apply_event(state: State, event: Event) -> State | Problem:
     """The state after an event, or why it cannot happen."""
     match event:
         case Rollback():
@@ -204,7 +204,7 @@ def serves(target: Target | None, playbook: Digest) -> bool:
     return playbook in (stable_of(target), canary.playbook if canary else "")
 
 
-def replayed(moves: Iterable[Fact]) -> State:
+def replay_moves(moves: Iterable[Fact]) -> State:
     """The state that the moves of a channel, oldest first, lead to."""
     state = State()
     for move in moves:

@@ -33,8 +33,7 @@ def rate(good: dict[str, float], users: int = 60, *channels: str) -> None:
     """So many people are served, and say how it was."""
     import asyncio
 
-    from seedbed.release.assignment import choose, choose_among
-    from seedbed.release.readers import Reader
+    from seedbed.release.assignment import Reader, choose, choose_among
 
     with closing(open_store("sqlite:///seedbed.db")) as store:
         library = Library(store, "ann")

@@ -12,8 +12,7 @@ from loop_samples import agent
 
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import choose, feedback
-from seedbed.release.readers import Reader
+from seedbed.release.assignment import Reader, choose, feedback
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest, Fact, Store, now

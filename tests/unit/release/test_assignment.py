@@ -14,9 +14,8 @@ from loop_samples import agent
 from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import Split, assigned, choose, choose_among, feedback, place
+from seedbed.release.assignment import Reader, Split, assign, choose, choose_among, feedback, place
 from seedbed.release.ramp import Ramp
-from seedbed.release.readers import Reader
 from seedbed.release.states import KeepBack
 from seedbed.stats.monitors import SampleRatio
 from seedbed.storage.memory import MemoryStore
@@ -80,7 +79,7 @@ async def test_as_many_who_meet_the_canary_are_compared_as_there_are_in_its_cont
 ) -> None:
     await canary(library, share)
     serving = await Reader(library, "live").read()
-    compared = [choice.arm for key in KEYS[:20_000] if (choice := assigned(serving, key)).compared]
+    compared = [choice.arm for key in KEYS[:20_000] if (choice := assign(serving, key)).compared]
     counts = Counter(compared)
     assert counts.keys() == {"canary", "control"}
     assert not SampleRatio({"canary": 0.5, "control": 0.5}).update(counts)
@@ -94,10 +93,10 @@ async def test_those_at_the_end_of_the_control_are_kept_back_and_nobody_who_met_
     await canary(library, 0.9)
     reader, keys = Reader(library, "live"), KEYS[:5000]
     serving = await reader.read()
-    before = {key: assigned(serving, key) for key in keys}
+    before = {key: assign(serving, key) for key in keys}
     await channels.promote(library, "live", because="well", keep_back=KeepBack(0.05, now() + timedelta(days=1)))
     serving = await reader.read()
-    after = {key: assigned(serving, key) for key in keys}
+    after = {key: assign(serving, key) for key in keys}
     kept = {key for key in keys if after[key].playbook.digest == OLD}
     assert kept == {key for key in keys if place("live", NEW, key) >= 0.95}
     assert {after[key].arm for key in kept} == {"held"}
@@ -113,10 +112,10 @@ async def test_whoever_met_the_new_one_stays_with_it_however_many_shall_be_kept_
     await canary(library, 0.9)
     reader, keys = Reader(library, "live"), KEYS[:5000]
     serving = await reader.read()
-    newer = {key for key in keys if assigned(serving, key).playbook.digest == NEW}
+    newer = {key for key in keys if assign(serving, key).playbook.digest == NEW}
     await channels.promote(library, "live", because="well", keep_back=KeepBack(0.5, now() + timedelta(days=1)))
     serving = await reader.read()
-    assert {key for key in keys if assigned(serving, key).playbook.digest == NEW} == newer
+    assert {key for key in keys if assign(serving, key).playbook.digest == NEW} == newer
 
 
 async def test_when_the_time_is_over_nobody_is_kept_back_any_more(library: Library) -> None:

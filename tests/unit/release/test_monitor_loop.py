@@ -21,7 +21,7 @@ from seedbed.release import channels
 from seedbed.release.alerts.delivery import history
 from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.monitor.guards import Guard, Watch
-from seedbed.release.monitor.loop import Attended, attend, calm
+from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import MONITOR, Monitor
 from seedbed.settings import Settings
 from seedbed.storage import open_store
@@ -54,7 +54,7 @@ async def test_what_does_harm_is_taken_back_and_people_are_told_once(post: Post)
     library = await rolled_out()
     library.store.append(both(POOR, 40, random.Random(1)))
     monitor = Monitor(library.store, "live", WATCH)
-    seen = await attend(library, monitor, [post.sender])
+    seen = await watch_once(library, monitor, [post.sender])
     assert seen.moved
     assert seen.health.reaction == "roll back"
     assert post.told() == [("rolled back", "critical", False)]
@@ -62,7 +62,7 @@ async def test_what_does_harm_is_taken_back_and_people_are_told_once(post: Post)
     assert alert.message == f"rolled back: {seen.moved.because}"
     assert alert.details["from"]["canary"]["playbook"] == NEW
     for _ in range(3):
-        assert (await attend(library, monitor, [post.sender])).alerts == ()
+        assert (await watch_once(library, monitor, [post.sender])).alerts == ()
     assert len(post.told()) == 1
 
 
@@ -71,7 +71,7 @@ async def test_an_alarm_is_told_when_it_begins_when_it_is_over_and_when_it_comes
     monitor = Monitor(library.store, "live", WATCH, clock=lambda: at)
 
     async def look() -> None:
-        await attend(library, monitor, [post.sender])
+        await watch_once(library, monitor, [post.sender])
 
     await look()
     assert post.told() == []
@@ -92,14 +92,14 @@ async def test_what_held_a_canary_is_over_when_the_canary_is_gone(post: Post) ->
     library = await rolled_out()
     library.store.append(both(POOR, 40, random.Random(1)))
     monitor = Monitor(library.store, "live", HOLDING)
-    seen = await attend(library, monitor, [post.sender])
+    seen = await watch_once(library, monitor, [post.sender])
     assert (seen.moved, post.told()) == (None, [("worse", "warning", False)])
     (alert,) = seen.alerts
     assert (alert.details["metric"], alert.details["limit"], alert.details["newer"]) == ("rating", -0.05, NEW)
     channels.rollback(library, "live", because="held too long")
-    await attend(library, monitor, [post.sender])
+    await watch_once(library, monitor, [post.sender])
     assert post.told()[1:] == [("worse", "warning", True)]
-    await attend(library, monitor, [post.sender])
+    await watch_once(library, monitor, [post.sender])
     assert len(post.told()) == 2
 
 
@@ -111,7 +111,7 @@ async def test_what_is_known_against_the_stable_one_is_not_over_because_a_canary
     monitor = Monitor(library.store, "live", WATCH)
 
     async def look() -> list[tuple[str, str, bool]]:
-        await attend(library, monitor, [post.sender])
+        await watch_once(library, monitor, [post.sender])
         return post.told()
 
     regression = ("regression", "warning", False)
@@ -130,9 +130,9 @@ async def test_people_are_told_of_what_one_who_died_took_back(post: Post) -> Non
     dying = Monitor(library.store, "live", WATCH)
     assert dying.react(dying.look())  # and that was the last he did
     await channels.release(library, "live", NEW, [], verdict=None, because="again", share=0.5)
-    await attend(library, Monitor(library.store, "live", WATCH), [post.sender])
+    await watch_once(library, Monitor(library.store, "live", WATCH), [post.sender])
     assert post.told() == [("rolled back", "critical", False)]
-    await attend(library, Monitor(library.store, "live", WATCH), [post.sender])
+    await watch_once(library, Monitor(library.store, "live", WATCH), [post.sender])
     assert len(post.told()) == 1
 
 
@@ -140,7 +140,7 @@ async def test_that_nobody_can_be_told_keeps_nothing_from_being_taken_back(tmp_p
     library = await rolled_out()
     library.store.append(both(POOR, 40, random.Random(1)))
     nowhere = LogSender(name="log", at_least="info", file=tmp_path)  # a folder
-    seen = await attend(library, Monitor(library.store, "live", WATCH), [nowhere])
+    seen = await watch_once(library, Monitor(library.store, "live", WATCH), [nowhere])
     assert seen.moved
     assert channels.state(library.store, "live").canary is None
     (told,) = history(library.store, "live")
@@ -170,10 +170,10 @@ async def test_of_two_who_watch_at_once_one_moves_and_one_alert_is_sent(store: S
     store.append(both(POOR, 40, random.Random(1)))
     all_have = asyncio.Barrier(2)
 
-    async def watch(by: str) -> Attended:
+    async def watch(by: str) -> WatchResult:
         monitor = Together(store, "live", WATCH)
         monitor.all_have, monitor.loop = all_have, asyncio.get_running_loop()
-        return await attend(Library(store, by), monitor, [post.sender])
+        return await watch_once(Library(store, by), monitor, [post.sender])
 
     seen = await asyncio.gather(watch("ann"), watch("ben"))
     assert sorted(each.moved is None for each in seen) == [False, True]
@@ -184,7 +184,7 @@ async def test_of_two_who_watch_at_once_one_moves_and_one_alert_is_sent(store: S
 async def test_two_who_see_an_alarm_tell_it_once(store: Store, post: Post) -> None:
     library = await rolled_out(store)
     store.append(both(POOR, 40, random.Random(1)))
-    await asyncio.gather(*(attend(library, Monitor(store, "live", HOLDING), [post.sender]) for _ in range(3)))
+    await asyncio.gather(*(watch_once(library, Monitor(store, "live", HOLDING), [post.sender]) for _ in range(3)))
     assert post.told() == [("worse", "warning", False)]
 
 
@@ -197,7 +197,7 @@ async def test_nobody_is_told_that_somebody_should_look_at_what_was_taken_back_m
             channels.rollback(library, "live", because="complaints")
             return super().react(health)
 
-    seen = await attend(library, Slow(library.store, "live", WATCH), [post.sender])
+    seen = await watch_once(library, Slow(library.store, "live", WATCH), [post.sender])
     assert (seen.moved, post.told()) == (None, [])
 
 
@@ -209,12 +209,12 @@ async def test_nothing_goes_further_while_the_monitor_is_alarmed_and_goes_on_whe
     monitor, chance = Monitor(library.store, "live", HOLDING), random.Random(1)
     library.store.append(both(POOR, 40, chance))
     with pytest.raises(ReleaseRefused) as refused:
-        await channels.promote(library, "live", [calm(monitor.look())], because="well", share=0.6)
+        await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", share=0.6)
     (refusal,) = refused.value.refusals
     assert refusal.path == "watch"
     assert refusal.found.startswith(f"rating of {NEW[3:13]} is -1 beside its control")
     library.store.append(both(GOOD, 600, chance))
-    await channels.promote(library, "live", [calm(monitor.look())], because="well", share=0.6)
+    await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", share=0.6)
 
 
 def agent(system: str) -> Playbook:

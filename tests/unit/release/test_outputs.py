@@ -6,38 +6,38 @@ import pytest
 from release_samples import NEW, OLD, TASKS, compared, kept
 
 from seedbed.errors import NotFound
-from seedbed.release.review.outputs import pairs, samples, tools
+from seedbed.release.review.outputs import draw_samples, read_output_pairs, read_tool_calls
 
 
 async def test_the_outputs_of_both_stand_side_by_side() -> None:
     library = kept()
     verdict = await compared(library)
-    found = pairs(library.store, verdict)
+    found = read_output_pairs(library.store, verdict)
     assert len(found) == verdict.tasks
     for pair in found:
         assert (pair.control, pair.candidate) == ("hm", pair.task.expected)
         assert pair.differs
-    assert tools(library.store, verdict) == ({}, {})
+    assert read_tool_calls(library.store, verdict) == ({}, {})
 
 
 async def test_runs_that_are_elsewhere_are_missing_and_not_forgotten() -> None:
     library, elsewhere = kept(), kept()
     verdict = await compared(elsewhere)
     with pytest.raises(NotFound):
-        pairs(library.store, verdict)
+        read_output_pairs(library.store, verdict)
     library.store.put("experiment", elsewhere.store.get(verdict.experiment))
     library.store.put("dataset", TASKS.content())
     with pytest.raises(NotFound, match=f"no score of {OLD.digest[3:13]}"):
-        pairs(library.store, verdict)
+        read_output_pairs(library.store, verdict)
 
 
 async def test_samples_are_swapped_by_chance_and_stay_the_same_for_a_reviewer() -> None:
     library = kept()
-    found = pairs(library.store, await compared(library, tasks=TASKS, rule="betting"))
-    ann, again = (samples(found, NEW.digest, "ann", 10) for _ in range(2))
+    found = read_output_pairs(library.store, await compared(library, tasks=TASKS, rule="betting"))
+    ann, again = (draw_samples(found, NEW.digest, "ann", 10) for _ in range(2))
     assert ann == again
-    assert ann != samples(found, NEW.digest, "ben", 10)
-    assert ann != samples(found, OLD.digest, "ann", 10)
+    assert ann != draw_samples(found, NEW.digest, "ben", 10)
+    assert ann != draw_samples(found, OLD.digest, "ann", 10)
     assert {each.swapped for each in ann} == {True, False}
     for each in ann:
         assert (each.left if each.swapped else each.right) == each.task.expected
@@ -45,6 +45,6 @@ async def test_samples_are_swapped_by_chance_and_stay_the_same_for_a_reviewer() 
 
 async def test_outputs_that_are_the_same_are_no_samples() -> None:
     library = kept()
-    found = pairs(library.store, await compared(library, OLD, OLD))
+    found = read_output_pairs(library.store, await compared(library, OLD, OLD))
     assert found
-    assert samples(found, OLD.digest, "ann") == []
+    assert draw_samples(found, OLD.digest, "ann") == []

@@ -29,7 +29,7 @@ from seedbed.release.states import (
     Rollback,
     State,
     Unfreeze,
-    after,
+    apply_event,
     held_of,
 )
 from seedbed.storage import open_store
@@ -78,7 +78,7 @@ SEQUENCES = int(os.environ.get("SEEDBED_TEST_SEQUENCES", "1000"))
     ],
 )
 def test_a_channel_goes_from_state_to_state(before: State, event: Any, then: State) -> None:
-    assert after(before, event) == then
+    assert apply_event(before, event) == then
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_channel_goes_from_state_to_state(before: State, event: Any, then: Sta
     ],
 )
 def test_what_may_not_happen_is_refused_with_what_to_do(state: State, event: Any, told: str) -> None:
-    refused = after(state, event)
+    refused = apply_event(state, event)
     assert isinstance(refused, Problem)
     assert told in str(refused)
 
@@ -324,14 +324,14 @@ def test_whatever_is_done_a_channel_has_one_stable_a_way_back_and_a_record_of_ev
 
 
 def test_a_channel_is_read_as_its_moves_say_also_those_that_an_older_seedbed_wrote() -> None:
-    from seedbed.release.states import replayed
+    from seedbed.release.states import replay_moves
 
     with closing(open_store("memory:")) as store:
         ref = None
         for target in (A, {"stable": B}, {"stable": C, "how": "release"}, {"stable": B, "how": "rollback"}):
             ref = store.move("channels/x", target, expected=ref, because="so", by="ann")
         moves: list[Fact] = list(store.facts(Query(kind="move")))
-        assert replayed(moves) == State((A, B))
+        assert replay_moves(moves) == State((A, B))
         store.move("channels/x", None, expected=ref, because="gone", by="ann")
         store.move("channels/x", {"stable": D}, expected=None, because="anew", by="ann")
-        assert replayed(store.facts(Query(kind="move"))) == State((D,))
+        assert replay_moves(store.facts(Query(kind="move"))) == State((D,))

@@ -32,8 +32,7 @@ from seedbed.playbooks.specialised import specialise
 from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import send
 from seedbed.release.alerts.senders.log import LogSender
-from seedbed.release.assignment import choose, feedback
-from seedbed.release.readers import Reader
+from seedbed.release.assignment import Reader, choose, feedback
 from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder

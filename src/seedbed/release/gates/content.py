@@ -16,7 +16,7 @@ from seedbed.evaluation.metrics.metric import bare
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
-from seedbed.release.review.outputs import Pair, pairs
+from seedbed.release.review.outputs import OutputPair, read_output_pairs
 from seedbed.settings.gates import TextHazard
 from seedbed.storage.store import canonical
 
@@ -79,7 +79,7 @@ class ContentGate:
         """What is wrong with the outputs of the candidate, if anything."""
         assert request.verdict
         try:
-            found = pairs(request.library.store, request.verdict)
+            found = read_output_pairs(request.library.store, request.verdict)
         except NotFound as missing:
             return str(missing)
         if not found:
@@ -90,7 +90,7 @@ class ContentGate:
             return f"{count} speak to whoever gives the scores, as at task {shown(flattering[0].task.id)}"
         return self._repeats(found)
 
-    def _repeats(self, found: Sequence[Pair]) -> str:
+    def _repeats(self, found: Sequence[OutputPair]) -> str:
         if len({canonical(dict(pair.task.inputs)) for pair in found}) < ENOUGH:
             return ""
         said = _commonest(bare(pair.candidate) for pair in found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from seedbed.errors import NotFound, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
-from seedbed.release.review.outputs import pairs, tools
+from seedbed.release.review.outputs import read_output_pairs, read_tool_calls
 from seedbed.release.review.panel import Panel
 from seedbed.stats.estimates import Interval, exact_rate
 
@@ -27,10 +27,10 @@ def impact(request: ReleaseRequest) -> Impact:
     assert request.incumbent
     assert request.verdict
     before, after = library.get(request.incumbent), library.get(request.candidate)
-    found = pairs(library.store, request.verdict)
+    found = read_output_pairs(library.store, request.verdict)
     if not found:
         raise NotFound("no task at which both were scored")
-    called = tools(library.store, request.verdict)
+    called = read_tool_calls(library.store, request.verdict)
     hazards = (*_tools(*called), *_models(before, after), *_autonomy(before, after), *_code(before, after))
     rate = exact_rate(sum(pair.differs for pair in found), len(found))
     share = request.share

@@ -25,7 +25,7 @@ WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
 
 
 @dataclass(frozen=True, slots=True)
-class Attended:
+class WatchResult:
     """What was seen at one look, the move by which it was taken back, if it was, and what people were told."""
 
     health: Health
@@ -33,17 +33,17 @@ class Attended:
     alerts: tuple[Alert, ...]
 
 
-async def attend(library: Library, monitor: Monitor, senders: Sequence[Sender]) -> Attended:
+async def watch_once(library: Library, monitor: Monitor, senders: Sequence[Sender]) -> WatchResult:
     """Look once, and do what has to be done. That people cannot be told keeps nothing from being taken back."""
     health = await asyncio.to_thread(monitor.look)
     moved = await asyncio.to_thread(monitor.react, health)
     alerts = await asyncio.to_thread(_alerts, library.store, health)
     await asyncio.gather(*(send(library, senders, alert) for alert in alerts))
     await resend(library, senders)
-    return Attended(health, moved, tuple(alerts))
+    return WatchResult(health, moved, tuple(alerts))
 
 
-def calm(health: Health) -> Gate:
+def no_alarm_gate(health: Health) -> Gate:
     """A gate that lets nothing go further while there is an alarm."""
 
     async def watch(request: ReleaseRequest) -> Refusal | None:

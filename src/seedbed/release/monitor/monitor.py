@@ -17,14 +17,14 @@ from typing import Literal, TypeAlias
 from seedbed.errors import NotFound, RefMoved, ReleaseRefused, shown
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import moves, rollback
+from seedbed.release.monitor.exposures import Exposure, ExposureFeed, ExposureOutcome
+from seedbed.release.monitor.guard_evidence import GuardEvidence, GuardStatus, PairSide
 from seedbed.release.monitor.guards import Guard, Watch
-from seedbed.release.monitor.pairs import Pairs, Row, Side
-from seedbed.release.monitor.readings import Met, Reading, Readings
-from seedbed.release.states import State, percent, replayed, serves, stable_of
+from seedbed.release.states import State, percent, replay_moves, serves, stable_of
 from seedbed.stats.monitors import Drift, SampleRatio
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
 
-Phase: TypeAlias = Literal["canary", "kept back", "settled"]
+MonitorPhase: TypeAlias = Literal["canary", "kept back", "settled"]
 Reaction: TypeAlias = Literal["roll back", "hold", "tell"]
 
 RUN_LENGTH = 10_000
@@ -54,14 +54,14 @@ class Health:
 
     channel: str
     at: datetime
-    phase: Phase
+    phase: MonitorPhase
     newer: Digest
     older: Digest | None
     share: float
     since: Fact
     units: tuple[int, int]
     """How many met the newer and the older one, of those who are compared."""
-    rows: tuple[Row, ...]
+    rows: tuple[GuardStatus, ...]
     alarms: tuple[Alarm, ...]
 
     @property
@@ -114,7 +114,7 @@ class Monitor:
         """How the channel does now. Raises NotFound if nothing was ever released to it."""
         at = self._clock()
         past = moves(self.store, self.channel)
-        state = replayed(past)
+        state = replay_moves(past)
         if state.stable is None:
             raise NotFound(f"channel {shown(self.channel)}: found nothing released; expected something to watch")
         case = _case(state, past, at)
@@ -137,7 +137,7 @@ class Monitor:
 class _Case:
     """What is watched: which playbooks, since which move."""
 
-    phase: Phase
+    phase: MonitorPhase
     newer: Digest
     older: Digest | None
     since: Fact
@@ -179,7 +179,9 @@ class _Watched:
         acting = {action: sum(guard.action == action for guard in guards) for action in ("roll back", "hold")}
         run_length = {action: None if case.phase == "canary" else RUN_LENGTH * acting[action] for action in acting}
         self._pairs = {
-            guard.metric: Pairs(guard, error=watch.error / acting[guard.action], run_length=run_length[guard.action])
+            guard.metric: GuardEvidence(
+                guard, error=watch.error / acting[guard.action], run_length=run_length[guard.action]
+            )
             for guard in guards
         }
         self._answers = {
@@ -188,7 +190,7 @@ class _Watched:
         self._levels = {guard.metric: _Level(guard, RUN_LENGTH * len(guards)) for guard in guards}
         metrics = [guard.metric for guard in guards]
         playbooks = [case.newer, *([case.older] if case.older else [])]
-        self._readings = Readings(store, channel, playbooks, metrics, after=case.since.number)
+        self._readings = ExposureFeed(store, channel, playbooks, metrics, after=case.since.number)
         if case.phase == "settled" and case.older:
             self._recall(store, channel, case.older, metrics)
 
@@ -197,14 +199,16 @@ class _Watched:
         query = Query(kind="exposure", subject=f"channels/{channel}", tag=older, newest=True, limit=EARLIER)
         numbers = [fact.number for fact in store.facts(query)]
         if numbers:
-            earlier = Readings(store, channel, [older], metrics, after=numbers[-1] - 1, until=self.case.since.number)
+            earlier = ExposureFeed(
+                store, channel, [older], metrics, after=numbers[-1] - 1, until=self.case.since.number
+            )
             for event in earlier.read():
-                if isinstance(event, Reading):
+                if isinstance(event, ExposureOutcome):
                     self._pairs[event.metric].take("older", event.value)
 
     def look(self, at: datetime, share: float) -> Health:
         for event in self._readings.read():
-            if isinstance(event, Met):
+            if isinstance(event, Exposure):
                 self._met(event)
             else:
                 self._read(event)
@@ -223,10 +227,10 @@ class _Watched:
             tuple(self._alarms(at, share, rows)),
         )
 
-    def _side(self, playbook: Digest) -> Side:
+    def _side(self, playbook: Digest) -> PairSide:
         return "newer" if playbook == self.case.newer else "older"
 
-    def _met(self, met: Met) -> None:
+    def _met(self, met: Exposure) -> None:
         side = self._side(met.playbook)
         if side == "newer":
             self._last_met = max(met.at, self._last_met or met.at)
@@ -234,7 +238,7 @@ class _Watched:
             self._units[side] += 1
             self._ratio.update(self._units)
 
-    def _read(self, reading: Reading) -> None:
+    def _read(self, reading: ExposureOutcome) -> None:
         side, metric = self._side(reading.playbook), reading.metric
         if side == "newer":
             self._levels[metric].take(reading.value)
@@ -245,7 +249,7 @@ class _Watched:
             self._pairs[metric].take(side, reading.value)
             self._answers[metric].update(self._pairs[metric].known)
 
-    def _alarms(self, at: datetime, share: float, rows: Sequence[Row]) -> list[Alarm]:
+    def _alarms(self, at: datetime, share: float, rows: Sequence[GuardStatus]) -> list[Alarm]:
         phase, concurrent = self.case.phase, self.case.phase != "settled"
         found = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
         if concurrent:
@@ -306,7 +310,7 @@ class _Level:
         return Alarm("drift", "tell", told, guard.metric)
 
 
-def _breach(row: Row, phase: Phase, newer: Digest) -> Alarm:
+def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
     guard, reaction = row.guard, row.guard.action
     beside = {"canary": "its control", "kept back": "what was served before", "settled": "the one before it"}[phase]
     told = (

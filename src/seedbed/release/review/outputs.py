@@ -19,7 +19,7 @@ from seedbed.storage.store import Digest, Query, Store, canonical, short
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OutputPair:
     """What the control and the candidate made of one task."""
 
     task: Task
@@ -31,7 +31,7 @@ class Pair:
         return canonical(self.control) != canonical(self.candidate)
 
 
-def pairs(store: Store, verdict: Verdict) -> list[Pair]:
+def read_output_pairs(store: Store, verdict: Verdict) -> list[OutputPair]:
     """The outputs at every task that was read, in registered order; a task that one of the two failed is left out.
 
     Raises NotFound if what the verdict rests on is not in this store.
@@ -46,11 +46,11 @@ def pairs(store: Store, verdict: Verdict) -> list[Pair]:
         if control not in ended or candidate not in ended:
             raise NotFound(f"no run {(control if control not in ended else candidate)[:10]} in this store")
         before, after = (ended[run][-1].body["output"] for run in (control, candidate))
-        found.append(Pair(task, before, after))
+        found.append(OutputPair(task, before, after))
     return found
 
 
-def tools(store: Store, verdict: Verdict) -> tuple[dict[str, bool], dict[str, bool]]:
+def read_tool_calls(store: Store, verdict: Verdict) -> tuple[dict[str, bool], dict[str, bool]]:
     """The tools that the control and the candidate called at the tasks of a verdict, also in runs that failed; each
     with whether it may change the world. Raises NotFound as `pairs` does."""
     tasks, arms = _read(store, verdict)
@@ -108,7 +108,7 @@ def _called(store: Store, runs: Sequence[str]) -> dict[str, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class OutputSample:
     """Two outputs for one task, in an order that does not tell whose they are. `swapped` does."""
 
     task: Task
@@ -118,7 +118,7 @@ class Sample:
     """Whether the candidate is on the left."""
 
 
-def samples(found: Sequence[Pair], candidate: Digest, reviewer: str, count: int = 5) -> list[Sample]:
+def draw_samples(found: Sequence[OutputPair], candidate: Digest, reviewer: str, count: int = 5) -> list[OutputSample]:
     """Some tasks at which the outputs differ, drawn and swapped by chance: for one reviewer always the same."""
     chance = random.Random(f"{reviewer} {candidate}")
     differing = [pair for pair in found if pair.differs]
@@ -126,11 +126,11 @@ def samples(found: Sequence[Pair], candidate: Digest, reviewer: str, count: int 
     return list(_swapped(chosen, chance))
 
 
-def _swapped(chosen: Sequence[Pair], chance: random.Random) -> Iterator[Sample]:
+def _swapped(chosen: Sequence[OutputPair], chance: random.Random) -> Iterator[OutputSample]:
     for pair in chosen:
         swapped = chance.random() < 0.5
         left, right = (pair.candidate, pair.control) if swapped else (pair.control, pair.candidate)
-        yield Sample(pair.task, left, right, swapped)
+        yield OutputSample(pair.task, left, right, swapped)
 
 
-__all__ = ["Pair", "Sample", "pairs", "samples", "tools"]
+__all__ = ["OutputPair", "OutputSample", "draw_samples", "read_output_pairs", "read_tool_calls"]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from seedbed.errors import Problem
 from seedbed.playbooks.library import Library
-from seedbed.release.states import replayed
+from seedbed.release.states import replay_moves
 from seedbed.storage.store import Digest, Fact, Query, now, short
 
 
@@ -134,7 +134,7 @@ def involved(library: Library, channel: str, candidate: Digest) -> dict[str, str
 def last_reviewed(library: Library, channel: str, panel: Panel) -> Digest | None:
     """Of the releases of a channel that stand, the newest that was reviewed, or else the first."""
     always = replace(panel, expires=None)  # what has expired since was reviewed all the same
-    standing = replayed(library.store.facts(Query(kind="move", subject=f"channels/{channel}"))).standing
+    standing = replay_moves(library.store.facts(Query(kind="move", subject=f"channels/{channel}"))).standing
     reviewed = (each for each in reversed(standing) if always.opinion(library, channel, each).approved)
     return next(reviewed, standing[0] if standing else None)
 

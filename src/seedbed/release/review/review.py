@@ -13,7 +13,7 @@ from seedbed.playbooks.library import Library
 from seedbed.release.review.panel import Opinion, Panel, answers, involved, requests
 from seedbed.storage.store import Digest, Fact, Query
 
-Status: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
+ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
 
 
 # What people do
@@ -79,17 +79,17 @@ def _said(library: Library, kind: str, channel: str, candidate: Digest, because:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReviewItem:
     """A candidate whose review was asked for, and how that stands."""
 
     channel: str
     candidate: Digest
     request: Fact
-    status: Status
+    status: ReviewStatus
     opinion: Opinion
 
 
-def queue(library: Library, panels: dict[str, Panel]) -> Iterator[Item]:
+def queue(library: Library, panels: dict[str, Panel]) -> Iterator[ReviewItem]:
     """Every candidate whose review was asked for, the one that waits for longest first. `panels` are by channel."""
     seen: set[tuple[str, Digest]] = set()
     for fact in library.store.facts(Query(kind="request")):
@@ -99,10 +99,10 @@ def queue(library: Library, panels: dict[str, Panel]) -> Iterator[Item]:
         seen.add((channel, candidate))
         panel = panels.get(channel) or Panel()
         opinion = panel.opinion(library, channel, candidate)
-        yield Item(channel, candidate, fact, _status(library, channel, candidate, opinion), opinion)
+        yield ReviewItem(channel, candidate, fact, _status(library, channel, candidate, opinion), opinion)
 
 
-def _status(library: Library, channel: str, candidate: Digest, opinion: Opinion) -> Status:
+def _status(library: Library, channel: str, candidate: Digest, opinion: Opinion) -> ReviewStatus:
     ref = library.store.ref(f"channels/{channel}")
     target = ref.target if ref else None
     if candidate == (target if isinstance(target, str) else (target or {}).get("stable")):
@@ -114,19 +114,19 @@ def _status(library: Library, channel: str, candidate: Digest, opinion: Opinion)
     return "expired" if any("expired" in why for _, why in opinion.void) else "waiting"
 
 
-def evidence(library: Library, candidate: Digest, incumbent: Digest | None) -> Verdict | None:
+def newest_verdict(library: Library, candidate: Digest, incumbent: Digest | None) -> Verdict | None:
     """The newest verdict about exactly these two, if there is one."""
     known = [each for each in verdicts(library.store, candidate) if each.control == incumbent]
     return known[-1] if known else None
 
 
 __all__ = [
-    "Item",
     "Panel",
-    "Status",
+    "ReviewItem",
+    "ReviewStatus",
     "answers",
     "approve",
-    "evidence",
+    "newest_verdict",
     "queue",
     "refuse",
     "request",

@@ -24,7 +24,7 @@ RUN_TIME = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class Exposure:
     """That a unit met a playbook. `compared` says whether it is set against what others met."""
 
     playbook: Digest
@@ -33,7 +33,7 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ExposureOutcome:
     """What came of an exposure by one metric."""
 
     playbook: Digest
@@ -42,17 +42,17 @@ class Reading:
     compared: bool
 
 
-Event: TypeAlias = Met | Reading
+ExposureEvent: TypeAlias = Exposure | ExposureOutcome
 
 
 @dataclass(slots=True)
 class _Open:
-    met: Met
+    met: Exposure
     missing: set[str]
     denied: bool = field(default=False)
 
 
-class Readings:
+class ExposureFeed:
     """Follows the exposures of a channel to some playbooks, and what comes of them by some metrics."""
 
     def __init__(
@@ -77,10 +77,10 @@ class Readings:
         self._units: set[str] = set()
         self._open: dict[str, _Open] = {}
         self._lines: dict[Digest, deque[tuple[str, datetime]]] = {playbook: deque() for playbook in playbooks}
-        self._ended: dict[str, list[Reading] | None] = {}
+        self._ended: dict[str, list[ExposureOutcome] | None] = {}
         """What came of the runs in a line; None of those that go on."""
 
-    def read(self) -> Iterator[Event]:
+    def read(self) -> Iterator[ExposureEvent]:
         """What has happened since it was read last, in its order."""
         for fact in self._news.read():
             if fact.kind == "exposure":
@@ -92,7 +92,7 @@ class Readings:
             else:
                 yield from self._over(fact)
 
-    def _over(self, fact: Fact) -> Iterator[Reading]:
+    def _over(self, fact: Fact) -> Iterator[ExposureOutcome]:
         run = fact.key.partition("@")[0]
         if run not in self._open:
             return
@@ -103,20 +103,20 @@ class Readings:
         else:
             yield from readings
 
-    def _next(self, playbook: Digest, at: datetime) -> Iterator[Reading]:
+    def _next(self, playbook: Digest, at: datetime) -> Iterator[ExposureOutcome]:
         """What came of those in the line whose turn it is."""
         line = self._lines[playbook]
         while line and (self._ended[line[0][0]] is not None or at - line[0][1] > RUN_TIME):
             yield from self._ended.pop(line.popleft()[0]) or ()
 
-    def _met(self, fact: Fact) -> Iterator[Event]:
+    def _met(self, fact: Fact) -> Iterator[ExposureEvent]:
         told = fact.body
         if told["playbook"] not in self._playbooks or (self._until is not None and fact.number >= self._until):
             return
         compared = bool(told.get("compared")) and told["unit"] not in self._units
         if compared:
             self._units.add(told["unit"])
-        met = Met(told["playbook"], fact.at, compared)
+        met = Exposure(told["playbook"], fact.at, compared)
         self._open[fact.key] = _Open(met, set(self._metrics))
         if len(self._open) > WAITING:
             del self._open[next(iter(self._open))]
@@ -131,13 +131,13 @@ class Readings:
             told = (fact.body["point"].partition(" ")[0], fact.body["action"])
             self._open[fact.subject].denied |= told in {("may", "forbidden"), ("confirm", "no")}
 
-    def _told(self, exposure: str, values: dict[str, float | None]) -> Iterator[Reading]:
+    def _told(self, exposure: str, values: dict[str, float | None]) -> Iterator[ExposureOutcome]:
         if (waiting := self._open.get(exposure)) is None:
             return
         for metric, value in values.items():
             if metric in waiting.missing and value is not None:
                 waiting.missing.remove(metric)
-                yield Reading(waiting.met.playbook, metric, value, waiting.met.compared)
+                yield ExposureOutcome(waiting.met.playbook, metric, value, waiting.met.compared)
         if not waiting.missing:
             del self._open[exposure]
 

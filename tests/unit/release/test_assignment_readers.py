@@ -14,8 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from seedbed.errors import NotFound, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import choose, place
-from seedbed.release.readers import Reader
+from seedbed.release.assignment import Reader, choose, place
 from seedbed.release.states import Canary, Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore

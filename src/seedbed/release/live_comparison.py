@@ -24,7 +24,7 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class LiveArm:
     """One of the two: how many units met it, of how many an outcome is known, and the mean of those."""
 
     playbook: Digest
@@ -34,13 +34,13 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveComparison:
     """How it stands. The difference lies between `low` and `high` with 95 % confidence, however often one looks."""
 
     channel: str
     metric: str
-    control: Side
-    canary: Side
+    control: LiveArm
+    canary: LiveArm
     finding: Finding
     pairs: int
     wins: int
@@ -75,7 +75,7 @@ class _Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LiveOptions:
     """What is asked of a live experiment: which feedback counts, and how often luck may win.
 
     Without an `alpha` it is the one that was registered, or else 0.05. With `terms` it is paid from an error budget,
@@ -89,10 +89,10 @@ class Asked:
     """Whether there is to be a verdict now, decided or not."""
 
 
-ASKED = Asked()
+DEFAULTS = LiveOptions()
 
 
-def live(library: Library, channel: str, asked: Asked = ASKED) -> Live:
+def compare_canary(library: Library, channel: str, asked: LiveOptions = DEFAULTS) -> LiveComparison:
     """How the canary of a channel does, or did if it is gone. Raises NotFound if none was, or nobody looked in time."""
     found = _rollout(library.store, channel)
     plan = found and _begun(library.store, found.source, found.candidate, asked, 1)
@@ -102,7 +102,7 @@ def live(library: Library, channel: str, asked: Asked = ASKED) -> Live:
     return _standing(library, channel, found.source, plan, asked)
 
 
-def live_among(library: Library, channels: Sequence[str], asked: Asked = ASKED) -> list[Live]:
+def compare_channels(library: Library, channels: Sequence[str], asked: LiveOptions = DEFAULTS) -> list[LiveComparison]:
     """How what each other channel serves does beside what the first does, by those who were sent to one of them.
 
     All together are wrong with a chance of at most `alpha`. When any of them comes to serve something else, it begins
@@ -120,7 +120,7 @@ def live_among(library: Library, channels: Sequence[str], asked: Asked = ASKED) 
     return found
 
 
-def verdict_on(store: Store, channel: str) -> Verdict | None:
+def find_live_verdict(store: Store, channel: str) -> Verdict | None:
     """What was found live of the canary that is on a channel, if there is one: that it is worse before all else."""
     rollout = _rollout(store, channel)
     if rollout is None or rollout.is_over:
@@ -163,7 +163,7 @@ def _comparisons(store: Store, source: Source, candidate: Digest) -> list[Fact]:
     return [fact for fact in begun if fact.body["dataset"] == source.digest]
 
 
-def _begun(store: Store, source: Source, candidate: Digest, asked: Asked, arms: int) -> Experiment | None:
+def _begun(store: Store, source: Source, candidate: Digest, asked: LiveOptions, arms: int) -> Experiment | None:
     """What was registered first of what is asked, if it was. Several arms share the error rate."""
     for fact in _comparisons(store, source, candidate):
         plan = Experiment.from_content(store.get(fact.key))
@@ -179,7 +179,7 @@ def _register(
     source: Source,
     control: Digest,
     candidate: Digest,
-    asked: Asked,
+    asked: LiveOptions,
     channel: str,
     arms: int,
 ) -> Experiment:
@@ -198,7 +198,7 @@ def _register(
     return plan
 
 
-def _standing(library: Library, channel: str, source: Source, plan: Experiment, asked: Asked) -> Live:
+def _standing(library: Library, channel: str, source: Source, plan: Experiment, asked: LiveOptions) -> LiveComparison:
     store = library.store
     with suppress(NotFound):
         return _shown(channel, Verdict.recall(store, plan.digest), final=True)
@@ -209,13 +209,13 @@ def _standing(library: Library, channel: str, source: Source, plan: Experiment, 
     return _shown(channel, reading.verdict(), final=False)
 
 
-def _shown(channel: str, verdict: Verdict, *, final: bool) -> Live:
+def _shown(channel: str, verdict: Verdict, *, final: bool) -> LiveComparison:
     low, high = verdict.estimate_low, verdict.estimate_high
-    return Live(
+    return LiveComparison(
         channel,
         verdict.metric,
-        control=Side(verdict.control, **verdict.live["control"]),
-        canary=Side(verdict.candidate, **verdict.live["candidate"]),
+        control=LiveArm(verdict.control, **verdict.live["control"]),
+        canary=LiveArm(verdict.candidate, **verdict.live["candidate"]),
         finding=verdict.finding,
         pairs=verdict.tasks,
         wins=verdict.wins,
@@ -233,4 +233,4 @@ def _shown(channel: str, verdict: Verdict, *, final: bool) -> Live:
     )
 
 
-__all__ = ["Asked", "Live", "Side", "live", "live_among", "verdict_on"]
+__all__ = ["LiveArm", "LiveComparison", "LiveOptions", "compare_canary", "compare_channels", "find_live_verdict"]

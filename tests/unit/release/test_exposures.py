@@ -12,8 +12,8 @@ from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
 
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.monitor import readings
-from seedbed.release.monitor.readings import Met, Reading, Readings
+from seedbed.release.monitor import exposures
+from seedbed.release.monitor.exposures import Exposure, ExposureFeed, ExposureOutcome
 from seedbed.settings import Settings
 from seedbed.settings.channels import RUN_METRICS
 from seedbed.storage.memory import MemoryStore
@@ -26,17 +26,17 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def reading(store: Any, *metrics: str, **more: Any) -> Readings:
-    return Readings(store, "live", [OLD, NEW], metrics or ["rating"], **{"after": 0, **more})
+def reading(store: Any, *metrics: str, **more: Any) -> ExposureFeed:
+    return ExposureFeed(store, "live", [OLD, NEW], metrics or ["rating"], **{"after": 0, **more})
 
 
-def outcomes(found: Readings) -> list[tuple[str, str, float, bool]]:
-    read = [each for each in found.read() if isinstance(each, Reading)]
+def outcomes(found: ExposureFeed) -> list[tuple[str, str, float, bool]]:
+    read = [each for each in found.read() if isinstance(each, ExposureOutcome)]
     return [(each.playbook, each.metric, each.value, each.compared) for each in read]
 
 
-def meetings(found: Readings) -> list[tuple[str, bool]]:
-    return [(each.playbook, each.compared) for each in found.read() if isinstance(each, Met)]
+def meetings(found: ExposureFeed) -> list[tuple[str, bool]]:
+    return [(each.playbook, each.compared) for each in found.read() if isinstance(each, Exposure)]
 
 
 def test_everything_is_read_once_whenever_it_comes(store: MemoryStore) -> None:
@@ -93,12 +93,12 @@ def test_what_was_met_until_some_moment_is_read_with_what_came_of_it_later(store
 def test_an_exposure_without_an_outcome_is_not_waited_for_without_end(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readings, "WAITING", 2)
-    exposures = [met(NEW) for _ in range(3)]
-    store.append(exposures)
+    monkeypatch.setattr(exposures, "WAITING", 2)
+    meeting = [met(NEW) for _ in range(3)]
+    store.append(meeting)
     found = reading(store)
     assert len(meetings(found)) == 3
-    store.append([said(one, 0.5) for one in exposures])
+    store.append([said(one, 0.5) for one in meeting])
     assert len(outcomes(found)) == 2
 
 
@@ -122,9 +122,9 @@ def test_no_outcome_is_lost_that_comes_while_somebody_reads(store: MemoryStore) 
     """An exposure and its outcome are written between two questions: the one is not known without the other."""
     found = reading(Busy(store, lambda: store.append(rated(NEW, 0.5)) and None))
     events = [event for _ in range(5) for event in found.read()]
-    met_first = [each for each in events if isinstance(each, Met)]
+    met_first = [each for each in events if isinstance(each, Exposure)]
     assert len(met_first) == 9  # the last came after the last question
-    assert len([each for each in events if isinstance(each, Reading)]) == 8
+    assert len([each for each in events if isinstance(each, ExposureOutcome)]) == 8
 
 
 # Of runs
@@ -150,13 +150,13 @@ async def test_what_is_known_of_a_run_is_read_when_it_ends_also_of_one_that_fail
     with closing(Workspace.at(SETTINGS)) as space:
         playbook = agent("Answer.")
         await space.release(playbook, to="live", because="first")
-        found = Readings(space.store, "live", [playbook.digest], [*RUN_METRICS, "rating"], after=0)
+        found = ExposureFeed(space.store, "live", [playbook.digest], [*RUN_METRICS, "rating"], after=0)
 
         async def told(do: str) -> dict[str, float]:
             with suppress(RunError):
                 run = await space.run("live", key="anna", do=do)
                 space.feedback(run, 0.5)
-            return {each.metric: each.value for each in found.read() if isinstance(each, Reading)}
+            return {each.metric: each.value for each in found.read() if isinstance(each, ExposureOutcome)}
 
         await space.run("live", do="answer")  # without a key it is no exposure
         assert [*found.read()] == []
@@ -191,9 +191,9 @@ def test_a_run_waits_for_those_that_began_before_it_so_that_quick_failures_do_no
 def test_a_run_that_takes_very_long_keeps_nobody_waiting_and_is_read_when_it_ends(store: MemoryStore) -> None:
     found = reading(store, "error_rate")
     slow, quick = met(NEW, run=True), met(NEW, run=True)
-    store.append([slow, quick, ended(quick, failed=True, at=slow.at + readings.RUN_TIME)])
+    store.append([slow, quick, ended(quick, failed=True, at=slow.at + exposures.RUN_TIME)])
     assert outcomes(found) == []
-    store.append([met(NEW, run=True, at=slow.at + 1.01 * readings.RUN_TIME)])
+    store.append([met(NEW, run=True, at=slow.at + 1.01 * exposures.RUN_TIME)])
     assert [value for _, _, value, _ in outcomes(found)] == [1.0]
     store.append([ended(slow)])
     assert [value for _, _, value, _ in outcomes(found)] == [0.0]

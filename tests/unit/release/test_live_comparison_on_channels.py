@@ -17,9 +17,8 @@ from seedbed.experiments.error_budget import BudgetTerms, error_budget
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import choose, feedback
-from seedbed.release.live import Asked, Live, live, verdict_on
-from seedbed.release.readers import Reader
+from seedbed.release.assignment import Reader, choose, feedback
+from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, find_live_verdict
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, now
@@ -53,7 +52,7 @@ async def serve(library: Library, units: int, good: dict[str, float], answers: d
 
 async def test_a_better_canary_is_found_superior_and_a_worse_one_inferior(library: Library) -> None:
     await serve(library, 400, BETTER, ALL)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert (found.finding, found.because) == ("superior", "")
     assert (found.control.playbook, found.canary.playbook) == (OLD, NEW)
     assert found.difference is not None
@@ -63,15 +62,15 @@ async def test_a_better_canary_is_found_superior_and_a_worse_one_inferior(librar
     assert found.p <= 0.05
     channels.rollback(library, "live", because="try the other")
     await channels.release(library, "live", NEW, [], verdict=None, because="again", share=0.5)
-    assert live(library, "live").pairs == 0  # what was known of an earlier rollout does not count
+    assert compare_canary(library, "live").pairs == 0  # what was known of an earlier rollout does not count
     await serve(library, 400, WORSE, ALL, seed=2)
-    assert live(library, "live").finding == "inferior"
+    assert compare_canary(library, "live").finding == "inferior"
 
 
 @pytest.mark.parametrize("good", [BETTER, WORSE], ids=["better", "worse"])
 async def test_a_canary_that_people_found_worse_is_not_promoted(good: dict[str, float], library: Library) -> None:
     await serve(library, 400, good, ALL)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     if good is BETTER:
         assert (await channels.promote(library, "live", because="they like it")).target["stable"] == NEW
         return
@@ -88,7 +87,7 @@ async def test_equal_ones_are_called_better_no_more_often_than_promised() -> Non
         for number in range(40):
             choice = await choose(reader, f"user {seed}/{number}")
             feedback(library, choice.exposure, float(chance.random() < 0.6))
-        wrong += live(library, "live", Asked(alpha=0.2)).finding == "superior"
+        wrong += compare_canary(library, "live", LiveOptions(alpha=0.2)).finding == "superior"
     assert wrong <= 0.2 * runs
     assert wrong  # or this would not look at anything
 
@@ -101,10 +100,10 @@ async def test_only_the_first_outcome_of_a_units_first_exposure_counts(library: 
     feedback(library, first.exposure, 0.25)
     feedback(library, first.exposure, 1.0)
     feedback(library, first.exposure, 0.5, metric="other")
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     side = found.canary if first.arm == "canary" else found.control
     assert (side.units, side.known, side.mean) == (1, 1, 0.25)
-    other = live(library, "live", Asked("other"))
+    other = compare_canary(library, "live", LiveOptions("other"))
     assert 0.5 in (other.canary.mean, other.control.mean)
     assert other.experiment != found.experiment
 
@@ -125,7 +124,7 @@ async def test_units_that_go_missing_from_one_arm_make_it_invalid(library: Libra
         for n in range(300)
     ]
     library.store.append(lost)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert found.finding == "invalid"
     assert "units sent to the control" in found.because
     assert found.verdict
@@ -134,7 +133,7 @@ async def test_units_that_go_missing_from_one_arm_make_it_invalid(library: Libra
 
 async def test_an_arm_whose_people_answer_less_often_makes_it_invalid(library: Library) -> None:
     await serve(library, 900, {"canary": 0.6, "control": 0.6}, {"canary": 0.9, "control": 0.3})
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert found.finding == "invalid"
     assert "outcomes known of the control" in found.because
 
@@ -142,7 +141,7 @@ async def test_an_arm_whose_people_answer_less_often_makes_it_invalid(library: L
 async def test_above_a_half_only_as_many_of_the_canary_are_compared_as_there_are_of_the_control() -> None:
     library = await rolled_out(Library(MemoryStore(), "ada"), share=0.8)
     await serve(library, 600, {"canary": 0.6, "control": 0.6}, ALL)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert found.finding != "invalid"
     assert found.control.units + found.canary.units < 300
 
@@ -150,9 +149,9 @@ async def test_above_a_half_only_as_many_of_the_canary_are_compared_as_there_are
 async def test_without_a_canary_there_is_nothing_to_compare(library: Library) -> None:
     channels.rollback(library, "live", because="enough")
     with pytest.raises(NotFound, match='no canary on channel "live"'):
-        live(library, "live")
+        compare_canary(library, "live")
     with pytest.raises(NotFound, match='no canary on channel "nowhere"'):
-        live(library, "nowhere")
+        compare_canary(library, "nowhere")
 
 
 # The verdict
@@ -160,18 +159,18 @@ async def test_without_a_canary_there_is_nothing_to_compare(library: Library) ->
 
 async def test_a_verdict_is_stored_when_it_is_decided_and_stands_whatever_comes_later(library: Library) -> None:
     await serve(library, 10, BETTER, ALL)
-    early = live(library, "live")
+    early = compare_canary(library, "live")
     assert early.verdict is None
     assert not list(library.store.facts(Query(kind="verdict")))
     await serve(library, 300, BETTER, ALL, seed=2)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert found.verdict
     assert found.verdict == Verdict.recall(library.store, early.experiment)
     assert (found.verdict.finding, found.verdict.control, found.verdict.candidate) == ("superior", OLD, NEW)
     await serve(library, 300, WORSE, ALL, seed=3)
-    assert live(library, "live") == found
+    assert compare_canary(library, "live") == found
     channels.rollback(library, "live", because="enough")
-    assert live(library, "live") == found
+    assert compare_canary(library, "live") == found
 
 
 async def test_it_does_not_matter_when_somebody_looks() -> None:
@@ -185,8 +184,8 @@ async def test_it_does_not_matter_when_somebody_looks() -> None:
                 chance = random.Random(number)
                 feedback(library, choice.exposure, float(chance.random() < BETTER[choice.arm]))
             if every == 1 and start % 20 == 0:
-                live(library, "live")
-        found = live(library, "live")
+                compare_canary(library, "live")
+        found = compare_canary(library, "live")
         findings.append((found.finding, found.pairs, found.wins, found.control.units, found.canary.units, found.p))
     assert findings[0] == findings[1]
     assert findings[0][0] == "superior"
@@ -194,13 +193,13 @@ async def test_it_does_not_matter_when_somebody_looks() -> None:
 
 async def test_who_wants_no_more_of_it_has_a_verdict_that_says_so(library: Library) -> None:
     await serve(library, 10, BETTER, ALL)
-    live(library, "live")
+    compare_canary(library, "live")
     channels.rollback(library, "live", because="no time")
-    assert live(library, "live").verdict is None
-    found = live(library, "live", Asked(conclude=True))
+    assert compare_canary(library, "live").verdict is None
+    found = compare_canary(library, "live", LiveOptions(conclude=True))
     assert found.verdict
     assert found.verdict.finding == "inconclusive"
-    assert live(library, "live") == found
+    assert compare_canary(library, "live") == found
     proof = certificate(library.store, found.experiment)
     assert proof.problems == ()
     assert not proof.flags["ended_by_rule"]
@@ -208,53 +207,53 @@ async def test_who_wants_no_more_of_it_has_a_verdict_that_says_so(library: Libra
 
 async def test_what_is_stopped_by_hand_is_invalid_for_ever(library: Library) -> None:
     await serve(library, 10, BETTER, ALL)
-    experiment = live(library, "live").experiment
+    experiment = compare_canary(library, "live").experiment
     abort(library.store, experiment, because="wrong users", by="ada", clock=now)
     await serve(library, 300, BETTER, ALL, seed=2)
-    found = live(library, "live")
+    found = compare_canary(library, "live")
     assert (found.finding, found.because) == ("invalid", "stopped by hand: wrong users")
     assert not verify(library.store, [experiment])[experiment]
 
 
 async def test_an_error_rate_out_of_reach_is_refused(library: Library) -> None:
     with pytest.raises(SeedbedError, match="alpha"):
-        live(library, "live", Asked(alpha=1.5))
+        compare_canary(library, "live", LiveOptions(alpha=1.5))
 
 
 async def test_the_certificate_says_whether_outcomes_were_known_when_it_was_registered(library: Library) -> None:
     await serve(library, 200, BETTER, ALL)
-    late = live(library, "live")
+    late = compare_canary(library, "live")
     assert not certificate(library.store, late.experiment).flags["outcomes_came_after_that"]
     other = await rolled_out(Library(MemoryStore(), "ada"))
-    live(other, "live")
+    compare_canary(other, "live")
     await serve(other, 200, BETTER, ALL)
-    proof = certificate(other.store, live(other, "live").experiment)
+    proof = certificate(other.store, compare_canary(other, "live").experiment)
     assert proof.flags == dict.fromkeys(proof.flags, True)
     assert len(proof.path) == proof.verdict.tasks
 
 
 async def test_a_channel_with_a_budget_pays_once_for_each_canary(library: Library) -> None:
-    asked = Asked(terms=BudgetTerms(0.05))
-    first = live(library, "live", asked)
-    assert live(library, "live", asked).experiment == first.experiment
+    asked = LiveOptions(terms=BudgetTerms(0.05))
+    first = compare_canary(library, "live", asked)
+    assert compare_canary(library, "live", asked).experiment == first.experiment
     assert first.alpha < 0.05
     assert error_budget(library.store, "live", asked.terms).balance().waiting == 1
     await serve(library, 400, {"canary": 1.0, "control": 0.3}, ALL)
-    assert live(library, "live", asked).finding == "superior"
+    assert compare_canary(library, "live", asked).finding == "superior"
     assert error_budget(library.store, "live", asked.terms).balance().discoveries == 1
 
 
 async def test_what_was_found_of_the_canary_that_is_there_can_be_asked_for(library: Library) -> None:
-    assert verdict_on(library.store, "live") is None
+    assert find_live_verdict(library.store, "live") is None
     await serve(library, 400, WORSE, ALL)
-    live(library, "live", Asked("other", conclude=True))
-    found = live(library, "live").verdict
+    compare_canary(library, "live", LiveOptions("other", conclude=True))
+    found = compare_canary(library, "live").verdict
     assert found
-    live(library, "live", Asked("another", conclude=True))
-    assert verdict_on(library.store, "live") == found
+    compare_canary(library, "live", LiveOptions("another", conclude=True))
+    assert find_live_verdict(library.store, "live") == found
     assert found.finding == "inferior"
     channels.rollback(library, "live", because="worse")
-    assert verdict_on(library.store, "live") is None
+    assert find_live_verdict(library.store, "live") is None
 
 
 # Where it is kept
@@ -271,15 +270,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 async def test_of_two_who_conclude_at_once_both_have_the_same_verdict_and_there_is_one(url: str) -> None:
     store = open_store(url)
     library = await rolled_out(Library(store, "ada"))
-    live(library, "live")
+    compare_canary(library, "live")
     await serve(library, 120, {"canary": 1.0, "control": 0.2}, ALL)
-    found: list[Live] = []
+    found: list[LiveComparison] = []
     ready = Barrier(2)
 
     def look(name: str) -> None:
         with_own = Library(open_store(url), name)
         ready.wait()
-        found.append(live(with_own, "live"))
+        found.append(compare_canary(with_own, "live"))
         with_own.store.close()
 
     lookers = [Thread(target=look, args=(name,)) for name in ("ben", "cleo")]

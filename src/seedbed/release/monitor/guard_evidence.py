@@ -13,7 +13,7 @@ from seedbed.release.monitor.guards import Guard
 from seedbed.stats.monitors import Drift
 from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
 
-Side: TypeAlias = Literal["newer", "older"]
+PairSide: TypeAlias = Literal["newer", "older"]
 
 AT_ONCE = 0.8
 """Of the money, what is bet from the first pair on. The rest is bet on a change that comes later, at any pair."""
@@ -22,7 +22,7 @@ DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GuardStatus:
     """How it stands by one guard. `change` is newer less older, between `low` and `high` with 95 % confidence.
 
     `evidence` is how near the guard is to acting: at 1 it does.
@@ -39,7 +39,7 @@ class Row:
     breached: bool
 
 
-class Pairs:
+class GuardEvidence:
     """The next outcome of the newer one is set against the next of the older one, which is met as often.
 
     If the newer is never worse by more than the guard bears, it is ever breached with a chance of at most `error`.
@@ -50,8 +50,8 @@ class Pairs:
     def __init__(self, guard: Guard, *, error: float = 0.05, run_length: float | None = None) -> None:
         self.guard = guard
         self.known: dict[str, int] = {"newer": 0, "older": 0}
-        self._sums: dict[Side, float] = {"newer": 0.0, "older": 0.0}
-        self._waiting: dict[Side, deque[float]] = {"newer": deque(), "older": deque()}
+        self._sums: dict[PairSide, float] = {"newer": 0.0, "older": 0.0}
+        self._waiting: dict[PairSide, deque[float]] = {"newer": deque(), "older": deque()}
         self._pairs = 0
         self._differences: Counter[float] = Counter()
         self._difference = 0.0
@@ -61,7 +61,7 @@ class Pairs:
         self._money = np.full(len(bets()), -np.inf)
         self._most = 0.0
 
-    def take(self, side: Side, value: float) -> None:
+    def take(self, side: PairSide, value: float) -> None:
         """Take what came of meeting one of the two."""
         goodness = self.guard.goodness(value)
         self.known[side] += 1
@@ -90,12 +90,12 @@ class Pairs:
             now = float(evidence(self._money)) if self._pairs else 0.0
         return max(now, 0.0) / self._needed
 
-    def row(self) -> Row:
+    def row(self) -> GuardStatus:
         """How it stands. What rolls back stays breached; what only holds recovers when newer outcomes are good."""
         guard, read = self.guard, self._pairs
         low, high = sorted(map(guard.change, interval(self._differences, bets()))) if read else (None, None)
         found = self._most if guard.action == "roll back" else self.evidence
-        return Row(
+        return GuardStatus(
             guard,
             pairs=read,
             older=self._level("older"),
@@ -107,5 +107,5 @@ class Pairs:
             breached=found >= 1,
         )
 
-    def _level(self, side: Side) -> float | None:
+    def _level(self, side: PairSide) -> float | None:
         return self.guard.value(self._sums[side] / self.known[side]) if self.known[side] else None

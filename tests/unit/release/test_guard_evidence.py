@@ -8,14 +8,14 @@ import random
 import numpy as np
 import pytest
 
+from seedbed.release.monitor.guard_evidence import GuardEvidence
 from seedbed.release.monitor.guards import Guard
-from seedbed.release.monitor.pairs import Pairs
 from seedbed.stats.sequential.betting import bets, interval
 
 RATING = Guard("rating", -0.05)
 
 
-def give(pairs: Pairs, newer: float, older: float, times: int, chance: random.Random) -> int | None:
+def give(pairs: GuardEvidence, newer: float, older: float, times: int, chance: random.Random) -> int | None:
     """After how many pairs it is breached, if it is."""
     for number in range(1, times + 1):
         pairs.take("newer", float(chance.random() < newer))
@@ -28,29 +28,31 @@ def give(pairs: Pairs, newer: float, older: float, times: int, chance: random.Ra
 def test_one_that_is_just_borne_is_hardly_ever_breached_and_a_worse_one_soon() -> None:
     """The hardest case: worse by exactly what is borne. Looked at after every pair."""
     chance = random.Random(1)
-    wrong = sum(give(Pairs(RATING, error=0.1), 0.85, 0.9, 200, chance) is not None for _ in range(300))
+    wrong = sum(give(GuardEvidence(RATING, error=0.1), 0.85, 0.9, 200, chance) is not None for _ in range(300))
     assert wrong <= 45  # 30 are expected at most; more than 45 of 300 come once in a thousand times
-    found = [give(Pairs(RATING), 0.4, 0.9, 400, chance) for _ in range(30)]
+    found = [give(GuardEvidence(RATING), 0.4, 0.9, 400, chance) for _ in range(30)]
     assert None not in found
     assert np.mean([each for each in found if each]) < 40
 
 
 def test_a_small_error_takes_more_evidence() -> None:
-    after = {error: give(Pairs(RATING, error=error), 0.0, 1.0, 100, random.Random(1)) for error in (0.05, 0.0001)}
+    after = {
+        error: give(GuardEvidence(RATING, error=error), 0.0, 1.0, 100, random.Random(1)) for error in (0.05, 0.0001)
+    }
     assert 0 < (after[0.05] or 0) < (after[0.0001] or 0)
 
 
 def test_one_that_becomes_worse_after_thousands_of_good_pairs_is_found_soon_too() -> None:
-    chance, pairs = random.Random(1), Pairs(RATING)
+    chance, pairs = random.Random(1), GuardEvidence(RATING)
     assert give(pairs, 0.95, 0.95, 10_000, chance) is None
     assert (give(pairs, 0.5, 0.95, 1000, chance) or math.inf) < 200
 
 
 def test_what_should_be_low_is_breached_when_it_is_high_and_not_when_it_is_low() -> None:
     errors, chance = Guard("error_rate", 0.02), random.Random(1)
-    assert give(Pairs(errors), 0.5, 0.01, 200, chance)
-    assert give(Pairs(errors), 0.01, 0.5, 200, chance) is None
-    pairs = Pairs(Guard("latency_seconds", 1.0, most=20.0))
+    assert give(GuardEvidence(errors), 0.5, 0.01, 200, chance)
+    assert give(GuardEvidence(errors), 0.01, 0.5, 200, chance) is None
+    pairs = GuardEvidence(Guard("latency_seconds", 1.0, most=20.0))
     for _ in range(100):
         pairs.take("newer", 8.0)
         pairs.take("older", 2.0)
@@ -62,7 +64,7 @@ def test_what_should_be_low_is_breached_when_it_is_high_and_not_when_it_is_low()
 
 
 def test_one_that_takes_for_ever_counts_as_the_most() -> None:
-    pairs = Pairs(Guard("latency_seconds", 1.0, most=20.0))
+    pairs = GuardEvidence(Guard("latency_seconds", 1.0, most=20.0))
     for newer in (2.0, 2.0, 2.0, 1e9):
         pairs.take("newer", newer)
         pairs.take("older", 2.0)
@@ -71,7 +73,7 @@ def test_one_that_takes_for_ever_counts_as_the_most() -> None:
 
 
 def test_outcomes_wait_for_their_counterpart_in_the_order_in_which_they_came() -> None:
-    pairs = Pairs(RATING)
+    pairs = GuardEvidence(RATING)
     for value in (0.1, 0.2, 0.3):
         pairs.take("newer", value)
     assert pairs.row().pairs == 0
@@ -86,7 +88,7 @@ def test_outcomes_wait_for_their_counterpart_in_the_order_in_which_they_came() -
 def test_what_rolls_back_stays_breached_and_what_only_holds_recovers() -> None:
     rows = {}
     for action in ("roll back", "hold"):
-        pairs, chance = Pairs(Guard("rating", -0.05, action)), random.Random(1)  # type: ignore[arg-type]
+        pairs, chance = GuardEvidence(Guard("rating", -0.05, action)), random.Random(1)  # type: ignore[arg-type]
         assert give(pairs, 0.3, 0.9, 200, chance)
         assert pairs.row().breached
         for _ in range(300):
@@ -100,16 +102,16 @@ def test_what_rolls_back_stays_breached_and_what_only_holds_recovers() -> None:
 def test_without_end_a_false_alarm_is_as_rare_as_agreed_and_a_fall_is_found() -> None:
     chance, lengths = random.Random(1), []
     for _ in range(40):
-        pairs = Pairs(RATING, run_length=200)
+        pairs = GuardEvidence(RATING, run_length=200)
         lengths.append(give(pairs, 0.85, 0.9, 2000, chance) or 2000)
     assert np.mean(lengths) >= 200
-    pairs = Pairs(RATING, run_length=10_000)
+    pairs = GuardEvidence(RATING, run_length=10_000)
     assert give(pairs, 0.9, 0.9, 3000, chance) is None
     assert (give(pairs, 0.5, 0.9, 1000, chance) or math.inf) < 150
 
 
 def test_the_interval_is_that_of_all_differences_as_finely_as_people_read_it() -> None:
-    pairs, chance, taken = Pairs(RATING), random.Random(1), []
+    pairs, chance, taken = GuardEvidence(RATING), random.Random(1), []
     for _ in range(500):
         newer, older = chance.random(), chance.random()
         pairs.take("newer", newer)
@@ -122,7 +124,7 @@ def test_the_interval_is_that_of_all_differences_as_finely_as_people_read_it() -
 
 
 def test_what_there_is_to_show_does_not_grow_with_what_was_read() -> None:
-    pairs, chance = Pairs(RATING), random.Random(1)
+    pairs, chance = GuardEvidence(RATING), random.Random(1)
     for _ in range(20_000):
         pairs.take("newer", chance.random())
         pairs.take("older", chance.random())
