@@ -22,17 +22,16 @@ from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, resend, send, undelivered
 from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.release.alerts.senders.sender import Sender
-from seedbed.release.assignment import Choice, assigned, choose, choose_among, feedback
+from seedbed.release.assignment import Choice, Reader, assign, choose, choose_among, feedback
 from seedbed.release.gates.gate import Gate
 from seedbed.release.gates.registry import build_gates
 from seedbed.release.gates.review import Review
 from seedbed.release.gates.risk import Risk
 from seedbed.release.monitor.drill import Drill, drill
 from seedbed.release.monitor.guards import build_watch
-from seedbed.release.monitor.loop import Attended, attend, calm
+from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.ramp import build_ramp
-from seedbed.release.readers import Reader
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import Resources, new_seed
@@ -116,7 +115,7 @@ class Channels:
         gates: list[Gate] = [gate for gate in build_gates(channel, protection) if isinstance(gate, Risk | Review)]
         monitor = self._watching(channel)
         with suppress(NotFound):  # promote says more about it
-            gates.append(calm(monitor.look()))
+            gates.append(no_alarm_gate(monitor.look()))
         keep_back = monitor.watch.kept_back(self._resources.library.clock())
         return await channels.promote(
             self._resources.library,
@@ -159,7 +158,7 @@ class Channels:
 
     async def assignment(self, channel: str, key: str) -> Any:
         """Which playbook the user with that key gets on a channel. Nothing is recorded."""
-        return assigned(await Reader(self._resources.library, channel).read(), key)
+        return assign(await Reader(self._resources.library, channel).read(), key)
 
     def feedback(self, on: Run | Choice | str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
         """Attach an outcome from 0 to 1 to a run or a choice, such as a user's rating.
@@ -180,12 +179,12 @@ class Channels:
         guards = build_watch(self._resources.settings.channel(channel))
         return Monitor(self._resources.store, channel, guards, clock=self._resources.library.clock)
 
-    async def watch(self, channel: str, *, alert: bool = True) -> Attended:
+    async def watch(self, channel: str, *, alert: bool = True) -> WatchResult:
         """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
         everybody = build_senders(self._resources.settings) if alert else []
-        return await attend(self._resources.library, self._watching(channel), everybody)
+        return await watch_once(self._resources.library, self._watching(channel), everybody)
 
-    async def promote_if_quiet(self, seen: Attended) -> Ref | None:
+    async def promote_if_quiet(self, seen: WatchResult) -> Ref | None:
         """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""
         health = seen.health
         if health.phase != "canary" or health.alarms:

@@ -31,7 +31,7 @@ from seedbed.experiments.verdict import Standing, Verdict, found, standing, stan
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
-from seedbed.release.live import Asked, Live, live, live_among
+from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
@@ -92,7 +92,9 @@ class Experiments:
         """The options with the terms of the channel's error budget, if a channel pays."""
         return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
 
-    def compare_live(self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None) -> list[Live]:
+    def compare_live(
+        self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
+    ) -> list[LiveComparison]:
         """How a canary does beside its control, or each other channel beside the first, by users' feedback.
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
@@ -100,9 +102,13 @@ class Experiments:
         no canary and nobody looked while there was one.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
-        asked = Asked(metric, alpha, self._paid(names[0], alpha), on.conclude)
+        options = LiveOptions(metric, alpha, self._paid(names[0], alpha), on.conclude)
         library = self._resources.library
-        return [live(library, names[0], asked)] if len(names) == 1 else live_among(library, names, asked)
+        return (
+            [compare_canary(library, names[0], options)]
+            if len(names) == 1
+            else compare_channels(library, names, options)
+        )
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if releases there have to be paid from it."""

@@ -15,7 +15,7 @@ from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.registry import build_gates, build_panel
 from seedbed.release.gates.review import Review
 from seedbed.release.review import review
-from seedbed.release.review.outputs import Sample, pairs, samples
+from seedbed.release.review.outputs import OutputSample, draw_samples, read_output_pairs
 from seedbed.release.review.panel import answers
 from seedbed.storage.store import Digest, Fact
 from seedbed.workspace.resources import Resources
@@ -31,7 +31,7 @@ class ReviewPage:
     verdict: Verdict | None
     changes: Sequence[Change]
     refusals: Sequence[Problem]
-    samples: Sequence[Sample]
+    samples: Sequence[OutputSample]
     no_samples: str
     """Why there are no samples, if there are none."""
     answers: Sequence[Fact]
@@ -43,7 +43,7 @@ class Reviews:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    def queue(self, *, everything: bool = False) -> list[review.Item]:
+    def queue(self, *, everything: bool = False) -> list[review.ReviewItem]:
         """Candidates whose review was requested, the longest waiting first; without `everything`, those not answered."""
         channels = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
         names = dict.fromkeys([*self._resources.settings.channels, *channels])
@@ -56,7 +56,7 @@ class Reviews:
         library, store = self._resources.library, self._resources.store
         digest = self._resources.keep(playbook, "looked at")
         incumbent = stable(store, channel)
-        verdict = review.evidence(library, digest, incumbent)
+        verdict = review.newest_verdict(library, digest, incumbent)
         changes = diff(library.get(incumbent), library.get(digest)) if incumbent else []
         gates = [
             gate for gate in build_gates(channel, self._resources.protection(channel)) if not isinstance(gate, Review)
@@ -67,11 +67,11 @@ class Reviews:
         said = answers(library, channel, digest)
         return ReviewPage(channel, digest, incumbent, verdict, changes, refusals, drawn, missing, list(said))
 
-    def _samples(self, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[Sample], str]:
+    def _samples(self, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[OutputSample], str]:
         if verdict is None:
             return [], "none: nobody has compared the two"
         try:
-            drawn = samples(pairs(self._resources.store, verdict), digest, self._resources.by, count)
+            drawn = draw_samples(read_output_pairs(self._resources.store, verdict), digest, self._resources.by, count)
         except NotFound as missing:
             return [], str(missing)
         return drawn, "" if drawn or not count else "the same at every task"

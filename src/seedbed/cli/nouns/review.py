@@ -14,8 +14,8 @@ from seedbed.cli.options import Because, ChannelName, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import playbook as playbook_views
 from seedbed.cli.views import run as views
-from seedbed.release.review.outputs import Sample
-from seedbed.release.review.review import Item
+from seedbed.release.review.outputs import OutputSample
+from seedbed.release.review.review import ReviewItem
 from seedbed.storage.store import Fact, Json, short
 from seedbed.workspace.reviews import ReviewPage, Reviews
 
@@ -41,7 +41,7 @@ def list_reviews(
     call.list("reviews", reviews, COLUMNS, "Nobody waits for a review.")
 
 
-def _item(item: Item) -> Json:
+def _item(item: ReviewItem) -> Json:
     return {
         "channel": item.channel,
         "playbook": item.candidate,
@@ -90,7 +90,7 @@ def show(
     call.show(document, summary, *_parts(page, reveal))
 
 
-def _sample(sample: Sample, reveal: bool) -> Json:
+def _sample(sample: OutputSample, reveal: bool) -> Json:
     return {
         "task": sample.task.id,
         "inputs": dict(sample.task.inputs),

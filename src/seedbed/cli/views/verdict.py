@@ -15,7 +15,7 @@ from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
-from seedbed.release.live import Live
+from seedbed.release.live_comparison import LiveComparison
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
@@ -204,7 +204,7 @@ def finding(name: str) -> RenderableType:
     return line((name, FINDINGS[name]))
 
 
-def live_view(live: Live, rule: Json | None, names: NamePair) -> list[RenderableType]:
+def live_view(live: LiveComparison, rule: Json | None, names: NamePair) -> list[RenderableType]:
     """How a live comparison stands: its verdict, or what the feedback says so far."""
     rows = [
         (

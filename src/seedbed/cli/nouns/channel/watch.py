@@ -18,9 +18,9 @@ from seedbed.cli.options import ChannelName
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 from seedbed.cli.views import lineage
 from seedbed.errors import StoreError
-from seedbed.release.monitor.loop import Attended
+from seedbed.release.monitor.guard_evidence import GuardStatus
+from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
-from seedbed.release.monitor.pairs import Row
 from seedbed.release.states import percent
 from seedbed.storage.store import Json, Ref, short
 
@@ -78,7 +78,7 @@ def watch(
         raise typer.Exit(CODES[seen.health.reaction])
 
 
-def _document(seen: Attended, stepped: Ref | None) -> Json:
+def _document(seen: WatchResult, stepped: Ref | None) -> Json:
     moved = seen.moved or stepped
     return {
         **seen.health.document(),
@@ -112,7 +112,7 @@ def _screen(plain: bool) -> Iterator[_Screen]:
         yield Drawn()
 
 
-def _view(seen: Attended, stepped: Ref | None) -> RenderableType:
+def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
     health = seen.health
     parts: list[RenderableType] = [_title(health), _guards(health)]
     for alarm in health.alarms:
@@ -143,7 +143,7 @@ def _guards(health: Health) -> RenderableType:
     return output.table(*columns, rows=[_row(row) for row in health.rows])
 
 
-def _row(row: Row) -> tuple[RenderableType, ...]:
+def _row(row: GuardStatus) -> tuple[RenderableType, ...]:
     full = min(round(WIDE * row.evidence), WIDE)
     bar = line(("█" * full, STYLES[row.guard.action] if row.breached else "green"), ("░" * (WIDE - full), "dim"))
     interval = "" if row.low is None else f"{row.low:+.3g} to {row.high:+.3g}"
