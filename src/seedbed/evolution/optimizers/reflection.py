@@ -14,13 +14,13 @@ import numpy as np
 from seedbed.errors import ModelUnavailable, PlaybookError, Problem, SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.judges.judge import Part, presented
-from seedbed.evolution.learning.complements import Complements, merged
-from seedbed.evolution.learning.effects import believed_best
-from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, described
+from seedbed.evolution.learning.complements import Complements, merge_changes
+from seedbed.evolution.learning.effects import estimated_best
+from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, describe_change
 from seedbed.evolution.optimizers.selection import pareto
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
-from seedbed.evolution.variation.edits import BOUNDS, FORM, Bounds, ProposedEdits, child_of, edited, read
+from seedbed.evolution.variation.edits import BOUNDS, FORM, Bounds, ProposedEdits, apply_edits, child_of, read_edits
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders
@@ -173,8 +173,10 @@ class Reflection:
             offers = await self._children(ready)
             if self._bundle:
                 offers = self._bundled(offers)
-            if self._merge and (merged := self._complements.offer(self._search.pool, self._best[: self._parents])):
-                offers.setdefault(merged.playbook.digest, merged)
+            if self._merge and (
+                merge_changes := self._complements.offer(self._search.pool, self._best[: self._parents])
+            ):
+                offers.setdefault(merge_changes.playbook.digest, merge_changes)
             if looks or offers:
                 return [*looks.values(), *offers.values()]
         return []
@@ -213,7 +215,7 @@ class Reflection:
         if not best or not count or self._from_start:
             return [self._search.start] * count
         if self._bundle:
-            return [pool.playbooks[believed_best(pool)]] * count
+            return [pool.playbooks[estimated_best(pool)]] * count
         chance = self._search.chance(self._name, self._round, "parents")
         rows, rolls = np.stack([pool.row(place) for place in best]), pool.counts()[best]
         return [pool.playbooks[best[place]] for place in pareto(rows, count, chance, rolls=rolls)]
@@ -267,7 +269,7 @@ class Reflection:
             base = self._search.pool.playbooks[self._search.pool.place(parent[0])]
             halves = [chance.permutation(len(siblings))[: (len(siblings) + 1) // 2] for _ in range(2)]
             for some in (range(len(siblings)), *halves):
-                together = merged(base, [siblings[place] for place in sorted(some)])
+                together = merge_changes(base, [siblings[place] for place in sorted(some)])
                 made = child(base, together, self._limits) if together else None
                 if made is not None and made.digest not in self._search.pool:
                     bundles[made.digest] = Offer(made, parent, f"edited {', '.join(sorted(together))}")
@@ -325,7 +327,7 @@ class Reflection:
         proposal = _Proposal()
         for text in await texts if inspect.isawaitable(texts) else texts:
             if faults := self._take(proposal, request, text):
-                proposal.refused.append((described(request.gene.value, text), faults))
+                proposal.refused.append((describe_change(request.gene.value, text), faults))
         return proposal
 
     async def _by_model(self, request: _Request) -> _Proposal:
@@ -344,13 +346,13 @@ class Reflection:
             said = told(run.output)
             cut = any(turn.finish_reason == "length" for turn in run.turns)
             too_long = ProposedEdits(problems=(Problem("answer", "a cut answer", "a shorter one"),))
-            answer = too_long if cut else read(said)
-            text, wrong = edited(request.gene.value, answer.edits, self._bounds)
+            answer = too_long if cut else read_edits(said)
+            text, wrong = apply_edits(request.gene.value, answer.edits, self._bounds)
             faults = [*answer.problems, *wrong] or self._take(proposal, request, text, answer.why)
             if not faults:
                 return proposal
             if answer.edits:
-                change = ", ".join(described(edit.old, edit.new) for edit in answer.edits)
+                change = ", ".join(describe_change(edit.old, edit.new) for edit in answer.edits)
                 proposal.refused = [(change, faults)]
         return proposal
 

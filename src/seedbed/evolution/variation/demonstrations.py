@@ -24,26 +24,26 @@ MOST = 8
 """So many demos these operators go up to; fewer than a child may have."""
 
 
-def labelled(task: Task) -> Json:
+def demo_from_task(task: Task) -> Json:
     """A task and its known answer as a demo."""
     return {"inputs": _inputs(task.inputs), "output": told(task.expected)}
 
 
-def bootstrapped(step: Step, run: Run) -> Json | None:
+def demo_from_run(step: Step, run: Run) -> Json | None:
     """What a step was told in a run, and what it answered there, as a demo; None if it did not answer in full."""
-    said = {turn.step or turn.role: turn for turn in run.turns}
-    turn = said.get(step.name)
+    turns = {turn.step or turn.role: turn for turn in run.turns}
+    turn = turns.get(step.name)
     if turn is None or turn.finish_reason == "length" or not turn.text.strip():
         return None
     inputs = _inputs(run.inputs)
     for each in placeholders(step.prompt):
-        if each.name in said and each.name != step.name:
-            inputs[each.name] = said[each.name].text
+        if each.name in turns and each.name != step.name:
+            inputs[each.name] = turns[each.name].text
     return {"inputs": inputs, "output": turn.text}
 
 
-def _inputs(given: Mapping[str, Any]) -> dict[str, str]:
-    return {name: told(value) for name, value in given.items()}
+def _inputs(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: told(value) for name, value in inputs.items()}
 
 
 @dataclass
@@ -88,20 +88,20 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     """All ways to change the demos of one step that can find something to show."""
     (step,) = [step for step in start.all_steps() if f"demos.{step.name}" == path]
     sources: list[tuple[str, Source]] = []
-    if _answers(start, step) and any(_shows(step, labelled(task)) for task in tasks if task.expected is not None):
+    if _answers(start, step) and any(_shows(step, demo_from_task(task)) for task in tasks if task.expected is not None):
         sources.append(("a labelled example", _labelled_examples))
     if runs is not None:
         sources.append(("a good run", _Bootstrap(runs)))
-    found: list[Operator] = []
+    ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
-        found += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
+        ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
     for what, source in sources:
-        found += [
+        ways += [
             Demos(f"add {what} to {path}", step.name, _added, source),
             Demos(f"put {what} in place of another in {path}", step.name, _replaced, source),
             Demos(f"draw other demos for {path}, {what} each", step.name, _drawn, source),
         ]
-    return found
+    return ways
 
 
 Demo = Json
@@ -138,7 +138,7 @@ def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: n
         return
     for place in chance.permutation(len(search.reflect)):
         task = search.reflect[int(place)]
-        if task.expected is not None and _shows(step, demo := labelled(task)):
+        if task.expected is not None and _shows(step, demo := demo_from_task(task)):
             yield demo
 
 
@@ -150,7 +150,7 @@ class _Bootstrap:
         good = list(self.runs)
         for place in chance.permutation(len(good)):
             run = search.transcript(good[int(place)])
-            demo = bootstrapped(step, run) if run else None
+            demo = demo_from_run(step, run) if run else None
             if demo and _shows(step, demo):
                 yield demo
 

@@ -82,7 +82,7 @@ _NEEDLESS_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[\]}])', re.DO
 _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 
 
-def read(answer: str) -> ProposedEdits:
+def read_edits(answer: str) -> ProposedEdits:
     """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
     if len(answer) > LONGEST_ANSWER:
         size = f"{len(answer):,} characters"
@@ -173,7 +173,7 @@ def _clean(text: str) -> str:
 # Making
 
 
-def edited(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[str, list[Problem]]:
+def apply_edits(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[str, list[Problem]]:
     """The text with all edits made, and what is wrong with them: then the text is as it was.
 
     All are looked up in the text as it was, so that none can undo another.
@@ -189,13 +189,13 @@ def edited(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[s
     if whole:
         new = whole[0].new
     else:
-        new, problems = _placed(text, edits)
+        new, problems = _place(text, edits)
     problems += _too_much(text, new, bounds)
     problems += out_of_style(text, [edit.new for edit in edits if edit.new])
     return (text, problems) if problems else (new, [])
 
 
-def _placed(text: str, edits: Sequence[Edit]) -> tuple[str, list[Problem]]:
+def _place(text: str, edits: Sequence[Edit]) -> tuple[str, list[Problem]]:
     places: list[tuple[int, int, str]] = []
     problems: list[Problem] = []
     for number, edit in enumerate(edits):

@@ -11,7 +11,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import child
-from seedbed.evolution.variation.demonstrations import bootstrapped, labelled
+from seedbed.evolution.variation.demonstrations import demo_from_run, demo_from_task
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import placeholders
@@ -31,14 +31,14 @@ class DSPy(ExternalOptimizer):
 
     package = extra = "dspy"
 
-    def __init__(self, *, demos: int = 4, labelled: int = 8, sets: int = 16, good: float | None = None) -> None:
+    def __init__(self, *, demos: int = 4, demo_from_task: int = 8, sets: int = 16, good: float | None = None) -> None:
         problems = [Problem("demos", str(demos), "at least 1")] if demos < 1 else []
-        counts = {"labelled": labelled, "sets": sets}
+        counts = {"labelled": demo_from_task, "sets": sets}
         problems += [Problem(name, str(count), "at least 0") for name, count in counts.items() if count < 0]
         if problems:
             raise SettingsError(problems, "DSPy")
         self.identity: Json = {"optimizer": "dspy", "demos": demos, **counts, "good": good}
-        self._demos, self._labelled, self._sets, self._good = demos, labelled, sets, good
+        self._demos, self._labelled, self._sets, self._good = demos, demo_from_task, sets, good
 
     def begin(self, search: Search) -> None:
         """Get ready for a search. Raises PlaybookError without a step whose demos may evolve; SettingsError without the
@@ -107,9 +107,9 @@ class _Stage:
 
     def said(self, step: Step, task: str, result: TrialResult) -> str | None:
         """What a step answered, if that can be shown to others."""
-        demo = bootstrapped(step, result.run) if result.run else None
+        demo = demo_from_run(step, result.run) if result.run else None
         if demo is None and result.run is None and len(list(self._start.all_steps())) == 1 and result.cell:
-            demo = {**labelled(self._tasks[task]), "output": result.cell.answer}
+            demo = {**demo_from_task(self._tasks[task]), "output": result.cell.answer}
         if demo is None or not demo["output"].strip() or not _shows(step, demo):
             return None
         self._shown[step.name, task, demo["output"]] = demo
@@ -127,7 +127,7 @@ class _Stage:
         if "augmented" in example:
             return self._shown.get((step.name, example["task"], example["answer"]))
         task = self._tasks[example["task"]]
-        demo = labelled(task)
+        demo = demo_from_task(task)
         return demo if self._last == (step,) and task.expected is not None and _shows(step, demo) else None
 
 
