@@ -96,7 +96,7 @@ class SkippedCandidates:
         wrong = self.wrong
         if not self.hopeless:
             return "No candidate seemed hopeless to the surrogate, or it knew too little to say so."
-        counts = (
+        count = (
             f"{_counted(self.hopeless)} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
         )
         if not wrong.n:

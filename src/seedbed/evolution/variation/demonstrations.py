@@ -88,10 +88,11 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     """All ways to change the demos of one step that can find something to show."""
     (step,) = [step for step in start.all_steps() if f"demos.{step.name}" == path]
     sources: list[tuple[str, Source]] = []
-    if _answers(start, step) and any(_shows(step, demo_from_task(task)) for task in tasks if task.expected is not None):
+    known = [demo_from_task(task) for task in tasks if task.expected is not None]
+    if answers_task(start, step) and any(fits_prompt(step, demo) for demo in known):
         sources.append(("a labelled example", _labelled_examples))
     if runs is not None:
-        sources.append(("a good run", _Bootstrap(runs)))
+        sources.append(("a good run", _GoodRunDemos(runs)))
     ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
         ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
@@ -134,16 +135,16 @@ class Demos:
 
 
 def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
-    if not _answers(playbook, step):
+    if not answers_task(playbook, step):
         return
     for place in chance.permutation(len(search.reflect)):
         task = search.reflect[int(place)]
-        if task.expected is not None and _shows(step, demo := demo_from_task(task)):
+        if task.expected is not None and fits_prompt(step, demo := demo_from_task(task)):
             yield demo
 
 
 @dataclass(frozen=True)
-class _Bootstrap:
+class _GoodRunDemos:
     runs: GoodRuns
 
     def __call__(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
@@ -151,17 +152,17 @@ class _Bootstrap:
         for place in chance.permutation(len(good)):
             run = search.transcript(good[int(place)])
             demo = demo_from_run(step, run) if run else None
-            if demo and _shows(step, demo):
+            if demo and fits_prompt(step, demo):
                 yield demo
 
 
-def _answers(playbook: Playbook, step: Step) -> bool:
+def answers_task(playbook: Playbook, step: Step) -> bool:
     """Whether what a step says is the answer to the task: then the expected one is what it should say."""
     (*_, last) = playbook.plan
     return last == (step,)
 
 
-def _shows(step: Step, demo: Demo) -> bool:
+def fits_prompt(step: Step, demo: Demo) -> bool:
     """Whether a demo has all that the prompt of its step needs."""
     return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
 
