@@ -31,14 +31,14 @@ class DSPy(ExternalOptimizer):
 
     package = "dspy"
 
-    def __init__(self, *, demos: int = 4, demo_from_task: int = 8, sets: int = 16, good: float | None = None) -> None:
+    def __init__(self, *, demos: int = 4, labelled: int = 8, sets: int = 16, good: float | None = None) -> None:
         problems = [Problem("demos", str(demos), "at least 1")] if demos < 1 else []
-        counts = {"labelled": demo_from_task, "sets": sets}
+        counts = {"labelled": labelled, "sets": sets}
         problems += [Problem(name, str(count), "at least 0") for name, count in counts.items() if count < 0]
         if problems:
             raise SettingsError(problems, "DSPy")
         self.identity: Json = {"optimizer": "dspy", "demos": demos, **counts, "good": good}
-        self._demos, self._labelled, self._sets, self._good = demos, demo_from_task, sets, good
+        self._demos, self._labelled, self._sets, self._good = demos, labelled, sets, good
 
     def begin(self, search: Search) -> None:
         """Begin a search. Raises PlaybookError without a step whose demos may evolve; SettingsError without the package
