@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, SettingsError
@@ -16,6 +16,9 @@ from seedbed.evolution.variation.demonstrations import answers_task, demo_from_r
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.storage.store import Json
+
+if TYPE_CHECKING:
+    import dspy
 
 Build: TypeAlias = Callable[[], Any]
 
@@ -50,13 +53,13 @@ class DSPy(ExternalOptimizer):
     def work(self) -> Callable[[SearchBridge], None]:
         start, read = self._search.start, list(self._search.reflect)
         demos, labels, sets, good = self._demos, self._labelled, self._sets, self._good
-        dspy = plugins.optional("dspy", extra="dspy", needed_for="optimizer dspy")
+        package = plugins.optional("dspy", extra="dspy", needed_for="optimizer dspy")
         order = self._search.chance("dspy").permutation(len(read)).tolist()
 
         def run(bridge: SearchBridge) -> None:
             programs = _Programs(start, read, bridge)
-            build, bootstrap, label = _make_quiet(dspy, programs)
-            examples = [dspy.Example(task=read[place].id).with_inputs("task") for place in order]
+            build, bootstrap, label = _make_quiet(package, programs)
+            examples = [package.Example(task=read[place].id).with_inputs("task") for place in order]
             if labels:
                 programs.offer(label(labels).compile(build(), trainset=examples), "labelled examples")
             for number in range(sets + 1):
@@ -87,12 +90,12 @@ class _Programs:
         self.steps = _steps(start)
         self._shown: dict[tuple[str, str, str], Json] = {}
 
-    def offer(self, program: Any, how: str) -> None:
+    def offer(self, program: dspy.Module, how: str) -> None:
         playbook = self._playbook(program)
         if playbook.digest != self._start.digest:
             self._bridge.try_playbook(TrialRequest(playbook, None, (self._start.digest,), how))
 
-    def forward(self, program: Any, task: str) -> TrialResult:
+    def forward(self, program: dspy.Module, task: str) -> TrialResult:
         playbook = self._playbook(program)
         parents = () if playbook.digest == self._start.digest else (self._start.digest,)
         (result,) = self._bridge.try_playbook(TrialRequest(playbook, (task,), parents, "teacher"))
@@ -108,7 +111,7 @@ class _Programs:
         self._shown[step.name, task, demo["output"]] = demo
         return str(demo["output"])
 
-    def _playbook(self, program: Any) -> Playbook:
+    def _playbook(self, program: dspy.Module) -> Playbook:
         """The start with the demos of a program."""
         values = {}
         for (name, step), predictor in zip(self.steps.items(), program.predictors(), strict=True):
@@ -116,7 +119,7 @@ class _Programs:
                 values[f"demos.{name}"] = demos
         return child(self._start, values) or self._start
 
-    def _demo(self, step: Step, example: Any) -> Json | None:
+    def _demo(self, step: Step, example: dspy.Example) -> Json | None:
         if "augmented" in example:
             return self._shown.get((step.name, example["task"], example["answer"]))
         task = self._tasks[example["task"]]
@@ -125,23 +128,23 @@ class _Programs:
         return demo if fits else None
 
 
-def _make_quiet(dspy: Any, programs: _Programs) -> tuple[Build, Any, Any]:
+def _make_quiet(package: Any, programs: _Programs) -> tuple[Build, Any, Any]:
     """Programs whose predictors are the steps of a playbook, and the optimizers of the package without their output."""
 
-    class Program(dspy.Module):  # type: ignore[misc]
+    class Program(package.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.parts = [dspy.Predict("task -> answer") for _ in programs.steps]
+            self.parts = [package.Predict("task -> answer") for _ in programs.steps]
 
         def forward(self, task: str) -> Any:
             result = programs.forward(self, task)
             for step, part in zip(programs.steps.values(), self.parts, strict=True):
                 answer = programs.answer(step, task, result)
-                if answer is not None and dspy.settings.trace is not None:
-                    dspy.settings.trace.append((part, {"task": task}, dspy.Prediction(answer=answer)))
-            return dspy.Prediction(score=result.score)
+                if answer is not None and package.settings.trace is not None:
+                    package.settings.trace.append((part, {"task": task}, package.Prediction(answer=answer)))
+            return package.Prediction(score=result.score)
 
-    class QuietBootstrap(dspy.BootstrapFewShot):  # type: ignore[misc]
+    class QuietBootstrap(package.BootstrapFewShot):  # type: ignore[misc]
         def _bootstrap(self, *, max_bootstraps: int | None = None) -> None:
             """As the package does it, but without writing to the terminal."""
             good: set[int] = set()
@@ -154,7 +157,7 @@ def _make_quiet(dspy: Any, programs: _Programs) -> tuple[Build, Any, Any]:
             self.validation = [each for place, each in enumerate(self.trainset) if place not in good]
             random.Random(0).shuffle(self.validation)
 
-    return Program, QuietBootstrap, dspy.LabeledFewShot
+    return Program, QuietBootstrap, package.LabeledFewShot
 
 
 def _steps(playbook: Playbook) -> dict[str, Step]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, SettingsError
@@ -21,7 +21,11 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.dialogue.dialogue import told
 from seedbed.storage.store import Digest, Json
 
+if TYPE_CHECKING:
+    from gepa.core.adapter import EvaluationBatch
+
 Texts: TypeAlias = Mapping[str, str]
+TaskResults: TypeAlias = "EvaluationBatch[tuple[Task, TrialResult], str]"
 
 HOPELESS = float("-inf")
 """The score of a candidate that is not worth a run."""
@@ -141,9 +145,9 @@ class _GepaAdapter:
         self._parent: Digest | None = None
         self._poor: list[PoorCase] = []
         package = plugins.optional("gepa.core.adapter", extra="gepa", needed_for="optimizer gepa")
-        self._batch = package.EvaluationBatch
+        self._batch: Callable[..., TaskResults] = package.EvaluationBatch
 
-    def evaluate(self, batch: Sequence[Task | str], candidate: Texts, capture_traces: bool = False) -> Any:
+    def evaluate(self, batch: Sequence[Task | str], candidate: Texts, capture_traces: bool = False) -> TaskResults:
         playbook = self._playbook(candidate)
         if playbook is None:
             return self._batch([""] * len(batch), [HOPELESS] * len(batch), [None] * len(batch))
@@ -153,11 +157,14 @@ class _GepaAdapter:
         traces = list(zip(batch, results, strict=True)) if capture_traces else None
         return self._batch(answers, [result.score for result in results], traces)
 
-    def make_reflective_dataset(self, candidate: Texts, batch: Any, components: Sequence[str]) -> dict[str, Any]:
+    def make_reflective_dataset(
+        self, candidate: Texts, batch: TaskResults, components: Sequence[str]
+    ) -> dict[str, Any]:
         playbook = self._playbook(candidate)
         self._parent = playbook.digest if playbook else None
-        self._poor = [_case(*each) for each in batch.trajectories if each[1].score < self._perfect]
-        records = [_record(_case(*each)) for each in batch.trajectories]
+        traces = batch.trajectories or []
+        self._poor = [_case(*each) for each in traces if each[1].score < self._perfect]
+        records = [_record(_case(*each)) for each in traces]
         return dict.fromkeys(components, records)
 
     def write(self, prompt: Any) -> str:
