@@ -31,7 +31,7 @@ from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Optimizer
-from seedbed.evolution.variation.operators import operators, reworded
+from seedbed.evolution.variation.operators import operators, reword
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
@@ -100,7 +100,7 @@ class Outcome:
 
 def _optimizer(chance: random.Random) -> Optimizer:
     ways = operators(START, instructions=BANK)
-    candidates = list(reworded(START, TEXT, BANK))
+    candidates = list(reword(START, TEXT, BANK))
     some = BestOf(candidates[: chance.randint(1, 6)], brood=chance.choice([8, 2]))
     more = BestOf(operators=ways, brood=chance.randint(1, 6))
     grown = Population(operators=ways, size=chance.randint(2, 6), offspring=chance.randint(1, 5))

@@ -14,7 +14,7 @@ import pytest
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NO_TASKS
-from seedbed.evolution.variation.operators import demonstrated, reworded
+from seedbed.evolution.variation.operators import demonstrate, reword
 from seedbed.experiments import certificate
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
@@ -155,8 +155,8 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert len(facts(space, "cell", subject=START.digest)) == 11
 
     # Evolve
-    words = list(reworded(START, world.gene, world.bank))
-    shown = demonstrated(words[-1], "demos.label", train.tasks, count=2, seed=1)
+    words = list(reword(START, world.gene, world.bank))
+    shown = demonstrate(words[-1], "demos.label", train.tasks, count=2, seed=1)
     search = BestOf([*words, shown])
     about: Any = {"metric": metric, "optimizer": search, "confirm": NO_TASKS, "because": "other words"}
     found = await space.evolve(START, train, budget="60 runs", **about)
@@ -255,7 +255,7 @@ def muddled(playbook: Playbook) -> Playbook:
 
 async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspace, world: World) -> None:
     train, test = MESSAGES.split(0.2, seed=2)
-    words = list(reworded(START, world.gene, world.bank))
+    words = list(reword(START, world.gene, world.bank))
 
     async def around(space: Workspace) -> tuple[Any, ...]:
         card = await space.evaluate(START, train, ExactMatch())

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.evolution.learning.effects import believed_best, effects_of
+from seedbed.evolution.learning.effects import effects_of, estimated_best
 from seedbed.evolution.pool import Pool
 from seedbed.stats import pareto
 from seedbed.storage.store import Json
@@ -189,7 +189,7 @@ class Pooling:
             size = min(3 * size, len(pool.select))
 
     def best(self, pool: Pool) -> int:
-        return believed_best(pool)
+        return estimated_best(pool)
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
         return _finals(lambda: self._finalists(pool), self.first, pool)

@@ -55,19 +55,19 @@ def confirmation(
     nothing.
     """
     values = {each: _values(own, sign) for each, own in cells.items()}
-    told = [task for task in tasks if all(task.id in own for own in values.values())]
-    sources: list[Hashable] = [task.source or task.id for task in told]
+    scored = [task for task in tasks if all(task.id in own for own in values.values())]
+    sources: list[Hashable] = [task.source or task.id for task in scored]
 
     def gain(over: Digest) -> Interval:
-        one, other = ([sign * values[each][task.id] for task in told] for each in (over, best))
+        one, other = ([sign * values[each][task.id] for task in scored] for each in (over, best))
         return paired_interval(one, other, sources)
 
     def level(of: Digest) -> Interval:
-        return mean_interval([values[of][task.id] for task in told], sources)
+        return mean_interval([values[of][task.id] for task in scored], sources)
 
     some = None if sampled is None else level(sampled)
     return Confirmation(
-        len(told), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
+        len(scored), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
     )
 
 

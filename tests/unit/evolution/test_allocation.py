@@ -9,7 +9,7 @@ from pool_samples import LENGTH, SCORE, book, cell, pool_by, pool_of
 
 from seedbed.errors import SettingsError
 from seedbed.evolution.allocation import Halving, Pooling, Uniform, Wanted, best_of
-from seedbed.evolution.learning.effects import believed_best
+from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 
@@ -234,7 +234,7 @@ def test_in_the_finals_the_start_and_the_two_believed_best_meet_all_tasks_and_th
 def test_which_is_best_is_told_by_all_scores_together_with_pooling_and_by_its_own_with_the_others() -> None:
     """Number 1 was tried on most tasks; number 2 on fewer, but on those it did much better."""
     its = pool_of({0: [0.0] * 20, 1: [0.1] * 20, 2: [1.0] * 15}, tasks=20)
-    assert Pooling().best(its) == believed_best(its) == 2
+    assert Pooling().best(its) == estimated_best(its) == 2
     assert Halving().best(its) == Uniform().best(its) == its.best() == 1
 
 

@@ -9,7 +9,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.protocols import Operator, Search
 from seedbed.evolution.variation.checks import LIMITS
-from seedbed.evolution.variation.demonstrations import MOST, GoodRuns, bootstrapped, demo_operators
+from seedbed.evolution.variation.demonstrations import MOST, GoodRuns, demo_from_run, demo_operators
 from seedbed.playbooks.genes import get
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
@@ -201,8 +201,8 @@ def said(max_tokens: int | None = None) -> Workspace:
 async def test_a_good_run_is_shown_with_what_the_step_was_told_and_what_it_said() -> None:
     run = await said().run(TWO_STEPS, text="message 3")
     words, label = TWO_STEPS.all_steps()
-    assert bootstrapped(words, run) == {"inputs": {"text": "message 3"}, "output": "good, day"}
-    assert bootstrapped(label, run) == {
+    assert demo_from_run(words, run) == {"inputs": {"text": "message 3"}, "output": "good, day"}
+    assert demo_from_run(label, run) == {
         "inputs": {"text": "message 3", "words": "good, day"},
         "output": "positive, as it says good",
     }
@@ -211,8 +211,8 @@ async def test_a_good_run_is_shown_with_what_the_step_was_told_and_what_it_said(
 async def test_an_answer_that_was_cut_off_is_not_shown() -> None:
     run = await said(max_tokens=2).run(TWO_STEPS, text="message 3")
     words, label = TWO_STEPS.all_steps()
-    assert bootstrapped(words, run) is not None
-    assert bootstrapped(label, run) is None
+    assert demo_from_run(words, run) is not None
+    assert demo_from_run(label, run) is None
 
 
 async def test_the_agents_own_good_runs_become_demos_that_can_be_performed() -> None:

@@ -82,7 +82,7 @@ async def test_it_leaves_the_terminal_alone(capfd: pytest.CaptureFixture[str]) -
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dspy", None)
-    with pytest.raises(SettingsError, match=r"Run: pip install dspy$"):
+    with pytest.raises(SettingsError, match=r"Run: pip install 'seedbed\[dspy\]'"):
         DSPy().begin(Search(playbook(), READ.tasks, Pool([], [])))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seedbed.errors import Problem
 from seedbed.evolution.variation.checks import Limits
-from seedbed.evolution.variation.edits import Bounds, Edit, child_of, edited, out_of_style, read
+from seedbed.evolution.variation.edits import Bounds, Edit, apply_edits, child_of, out_of_style, read_edits
 from seedbed.playbooks.genes import flattened
 from seedbed.playbooks.playbook import Playbook
 
@@ -37,13 +37,13 @@ def said(*edits: dict[str, Any], why: str = "too long") -> str:
 
 
 def made(text: str, *edits: Edit, bounds: Bounds | None = None) -> str:
-    new, problems = edited(text, edits, bounds or Bounds())
+    new, problems = apply_edits(text, edits, bounds or Bounds())
     assert problems == []
     return new
 
 
 def wrong(text: str, *edits: Edit, bounds: Bounds | None = None) -> list[str]:
-    new, problems = edited(text, edits, bounds or Bounds())
+    new, problems = apply_edits(text, edits, bounds or Bounds())
     assert new == text
     return [str(problem) for problem in problems]
 
@@ -69,17 +69,17 @@ LIST = '[{"find": "Be brief.", "replace": "Be very brief."}, {"append": "Check e
     ],
 )
 def test_edits_are_found_whatever_stands_around_them(answer: str) -> None:
-    found = read(answer)
+    found = read_edits(answer)
     assert (found.edits, found.problems) == ((REPLACED, APPENDED), ())
 
 
 def test_the_reason_is_kept() -> None:
-    assert read(said({"append": "Stop."}, why="they ramble")).why == "they ramble"
+    assert read_edits(said({"append": "Stop."}, why="they ramble")).why == "they ramble"
 
 
 def test_text_that_looks_like_the_end_of_json_or_a_needless_comma_stays_as_it_is() -> None:
     odd = 'Say ",}" or "[1,]" and ```code``` and </think> here.'
-    found = read(f'[{{"append": {json.dumps(odd)},}}]')
+    found = read_edits(f'[{{"append": {json.dumps(odd)},}}]')
     assert found.edits == (Edit("append", new=odd),)
 
 
@@ -96,7 +96,7 @@ def test_text_that_looks_like_the_end_of_json_or_a_needless_comma_stays_as_it_is
     ],
 )
 def test_an_answer_that_is_no_whole_json_has_no_edits_and_says_what_is_expected(answer: str) -> None:
-    found = read(answer)
+    found = read_edits(answer)
     assert found.edits == ()
     (problem,) = found.problems
     assert '"edits"' in problem.expected
@@ -114,13 +114,13 @@ def test_an_answer_that_is_no_whole_json_has_no_edits_and_says_what_is_expected(
     ],
 )
 def test_an_edit_that_is_none_is_named_by_its_number(edit: dict[str, Any], expected: str) -> None:
-    found = read(json.dumps({"edits": [{"append": "Fine."}, edit]}))
+    found = read_edits(json.dumps({"edits": [{"append": "Fine."}, edit]}))
     assert [problem.path for problem in found.problems] == ["edits[1]"]
     assert expected in found.problems[0].expected
 
 
 def test_an_answer_without_end_is_not_read() -> None:
-    (problem,) = read(LIST + " " * 200_000).problems
+    (problem,) = read_edits(LIST + " " * 200_000).problems
     assert problem.found == "200,086 characters"
 
 
@@ -144,9 +144,9 @@ def test_no_answer_whatsoever_does_harm(answer: str, cut: int) -> None:
     """Whatever is said: no error, and a child differs from its parent in the one text or there is none."""
     parent = writer()
     for each in (answer, answer[cut:], answer[:-cut], f"```{answer}```"):
-        found = read(each)
+        found = read_edits(each)
         assert found.edits or found.problems
-        text, problems = edited(TEXT, found.edits)
+        text, problems = apply_edits(TEXT, found.edits)
         child, faults = child_of(parent, PATH, text)
         assert (child is None) == bool(faults)
         if problems:

@@ -19,7 +19,7 @@ from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, cost_of, known_cells
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.variation.operators import reworded
+from seedbed.evolution.variation.operators import reword
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -125,7 +125,7 @@ async def test_if_one_of_those_at_work_elsewhere_fails_the_others_are_ended() ->
 START = Playbook.from_document(
     {"roles": {"a": {"model": "m"}}, "steps": [{"name": "answer", "role": "a", "prompt": "Hey: {q}"}]}
 )
-CANDIDATES = list(reworded(START, "steps.answer.prompt", ["Please: {q}", "Well: {q}", "Now: {q}", "Look here: {q}"]))
+CANDIDATES = list(reword(START, "steps.answer.prompt", ["Please: {q}", "Well: {q}", "Now: {q}", "Look here: {q}"]))
 REPLIES = {"^Please.*[0-6]$": "yes", "^Now.*[7-9]$": "yes", "^Look.*1": "yes", "[0-2]$": "yes", ".": "no"}
 FORTY = Dataset(tuple(Task(f"t{n}", {"q": f"task {n}"}, "yes") for n in range(40)))
 

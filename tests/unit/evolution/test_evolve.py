@@ -16,7 +16,7 @@ from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.protocols import Offer, Optimizer, Search
-from seedbed.evolution.variation.operators import reworded
+from seedbed.evolution.variation.operators import reword
 from seedbed.experiments.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -28,7 +28,7 @@ from seedbed.testing.optimizer import told
 TEN = numbers(10)
 START = agent("[0-2]")
 WORDS = ["[0-1]", "[0-6]", "[0-4]"]
-CANDIDATES = list(reworded(START, "roles.agent.system", WORDS))
+CANDIDATES = list(reword(START, "roles.agent.system", WORDS))
 
 
 async def evolved(store: MemoryStore, optimizer: Optimizer | None = None, **given: Any) -> Evolution:
@@ -226,7 +226,7 @@ async def test_cells_known_before_the_search_are_free() -> None:
 def test_no_variant_of_a_locked_gene_can_be_offered() -> None:
     locked = agent("[0-2]", locked=["roles.agent.system"])
     with pytest.raises(PlaybookError):
-        BestOf(reworded(locked, "roles.agent.system", WORDS))
+        BestOf(reword(locked, "roles.agent.system", WORDS))
 
 
 # Which tasks were seen

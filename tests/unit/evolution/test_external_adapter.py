@@ -20,7 +20,7 @@ ONE, OTHER = playbook("one"), playbook("other")
 class Working(ExternalOptimizer):
     """Does in its thread what it is given to do."""
 
-    package = extra = "json"
+    package = "json"
     identity: ClassVar = {"optimizer": "working"}
 
     def __init__(self, work: Callable[[SearchBridge], None]) -> None:
@@ -29,7 +29,7 @@ class Working(ExternalOptimizer):
     def work(self) -> Callable[[SearchBridge], None]:
         return self._work
 
-    async def answered(self, question: Any) -> Any:
+    async def answer(self, question: Any) -> Any:
         return f"{question}, indeed"
 
 
@@ -40,9 +40,9 @@ def scored(found: Playbook, task: str) -> float | None:
 async def test_what_the_thread_wants_to_be_tried_is_offered_and_its_scores_are_told() -> None:
     told: list[list[TrialResult]] = []
 
-    def work(line: SearchBridge) -> None:
-        told.append(line.tried(TrialRequest(ONE, ("t1", "r0"))))
-        told.append(line.tried(TrialRequest(OTHER, ("t0",), (ONE.digest,), "changed")))
+    def work(bridge: SearchBridge) -> None:
+        told.append(bridge.try_playbook(TrialRequest(ONE, ("t1", "r0"))))
+        told.append(bridge.try_playbook(TrialRequest(OTHER, ("t0",), (ONE.digest,), "changed")))
 
     driven = await Driven(Working(work), playbook(), scored, tasks=2).run(9)
     assert driven.offers == [Offer(ONE, tasks=("t1", "r0")), Offer(OTHER, (ONE.digest,), "changed", ("t0",))]
@@ -53,9 +53,9 @@ async def test_what_the_thread_wants_to_be_tried_is_offered_and_its_scores_are_t
 async def test_what_is_known_is_not_offered_again_whoever_had_it_paid() -> None:
     told: list[TrialResult] = []
 
-    def work(line: SearchBridge) -> None:
+    def work(bridge: SearchBridge) -> None:
         for tasks in (("t0", "t1"), ("t1", "r0", "t1")):
-            told.extend(line.tried(TrialRequest(ONE, tasks)))
+            told.extend(bridge.try_playbook(TrialRequest(ONE, tasks)))
 
     driven = Driven(Working(work), playbook(), scored, tasks=2)
     driven.pay([Offer(ONE, tasks=("t0",))])
@@ -66,18 +66,18 @@ async def test_what_is_known_is_not_offered_again_whoever_had_it_paid() -> None:
 
 
 async def test_without_tasks_the_search_decides_which_and_only_once() -> None:
-    def work(line: SearchBridge) -> None:
-        assert line.tried(TrialRequest(ONE, None)) == []
-        assert line.tried(TrialRequest(ONE, None)) == []
+    def work(bridge: SearchBridge) -> None:
+        assert bridge.try_playbook(TrialRequest(ONE, None)) == []
+        assert bridge.try_playbook(TrialRequest(ONE, None)) == []
 
     driven = await Driven(Working(work), playbook(), scored, tasks=2).run(9)
     assert driven.offers == [Offer(ONE)]
 
 
 async def test_what_fails_wherever_it_is_tried_is_offered_only_once() -> None:
-    def work(line: SearchBridge) -> None:
-        line.tried(TrialRequest(ONE, None))
-        line.tried(TrialRequest(OTHER, ("t0",)))
+    def work(bridge: SearchBridge) -> None:
+        bridge.try_playbook(TrialRequest(ONE, None))
+        bridge.try_playbook(TrialRequest(OTHER, ("t0",)))
 
     driven = await Driven(Working(work), playbook(), lambda found, task: None, better="lower").run(9)
     assert driven.offers == [Offer(ONE), Offer(OTHER, tasks=("t0",))]
@@ -85,13 +85,13 @@ async def test_what_fails_wherever_it_is_tried_is_offered_only_once() -> None:
 
 async def test_other_questions_are_answered_in_the_search() -> None:
     answers: list[Any] = []
-    driven = Driven(Working(lambda line: answers.append(line.asked("good"))), playbook(), scored)
+    driven = Driven(Working(lambda bridge: answers.append(bridge.ask("good"))), playbook(), scored)
     assert list(await driven.step()) == []
     assert answers == ["good, indeed"]
 
 
 async def test_what_goes_wrong_in_the_thread_is_raised_in_the_search() -> None:
-    def work(line: SearchBridge) -> None:
+    def work(bridge: SearchBridge) -> None:
         raise ZeroDivisionError("by nothing")
 
     driven = Driven(Working(work), playbook(), scored)
@@ -101,9 +101,9 @@ async def test_what_goes_wrong_in_the_thread_is_raised_in_the_search() -> None:
 
 
 async def test_one_that_only_asks_for_what_is_known_has_nothing_more_to_offer() -> None:
-    def work(line: SearchBridge) -> None:
+    def work(bridge: SearchBridge) -> None:
         while True:
-            line.tried(TrialRequest(ONE, ("t0",)))
+            bridge.try_playbook(TrialRequest(ONE, ("t0",)))
 
     driven = Driven(Working(work), playbook(), scored)
     assert len(await driven.step()) == 1
@@ -113,8 +113,8 @@ async def test_one_that_only_asks_for_what_is_known_has_nothing_more_to_offer() 
 async def test_a_run_that_failed_where_less_is_better_is_as_bad_as_the_worst() -> None:
     told: list[TrialResult] = []
 
-    def work(line: SearchBridge) -> None:
-        told.extend(line.tried(TrialRequest(ONE, ("t0",))))
+    def work(bridge: SearchBridge) -> None:
+        told.extend(bridge.try_playbook(TrialRequest(ONE, ("t0",))))
 
     def seconds(found: Playbook, task: str) -> float | None:
         return None if found == ONE else 3.0
@@ -126,8 +126,8 @@ async def test_a_run_that_failed_where_less_is_better_is_as_bad_as_the_worst() -
 async def test_only_the_runs_of_tasks_that_may_be_read_are_read() -> None:
     told: list[TrialResult] = []
 
-    def work(line: SearchBridge) -> None:
-        told.extend(line.tried(TrialRequest(ONE, ("t0", REFLECT[0].id))))
+    def work(bridge: SearchBridge) -> None:
+        told.extend(bridge.try_playbook(TrialRequest(ONE, ("t0", REFLECT[0].id))))
 
     asked: list[str] = []
     driven = Driven(Working(work), playbook(), scored)
@@ -144,9 +144,9 @@ async def test_only_the_runs_of_tasks_that_may_be_read_are_read() -> None:
 async def test_another_search_ends_the_thread_of_the_one_before() -> None:
     threads: list[threading.Thread] = []
 
-    def work(line: SearchBridge) -> None:
+    def work(bridge: SearchBridge) -> None:
         threads.append(threading.current_thread())
-        line.tried(TrialRequest(ONE, ("t0",)))
+        bridge.try_playbook(TrialRequest(ONE, ("t0",)))
 
     optimizer = Working(work)
     assert len(await Driven(optimizer, playbook(), scored).optimizer.ask()) == 1

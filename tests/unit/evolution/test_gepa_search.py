@@ -239,7 +239,7 @@ def assert_over(threads: set[threading.Thread]) -> None:
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gepa", None)
     search = Search(playbook(), READ.tasks, Pool([], []))
-    with pytest.raises(SettingsError, match=r"Run: pip install gepa$"):
+    with pytest.raises(SettingsError, match=r"Run: pip install 'seedbed\[gepa\]'"):
         GEPA(propose=answering).begin(search)
 
 
@@ -248,7 +248,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     [
         (playbook(locked=["roles", "steps"]), READ.tasks, "no text that may evolve"),
         (playbook(), (), "no tasks"),
-        (playbook(), READ.tasks, "a workspace to ask a model in"),
+        (playbook(), READ.tasks, "no model to ask"),
     ],
 )
 def test_what_it_cannot_search_from_is_said_at_once(start: Playbook, tasks: Sequence[Task], told: str) -> None:

@@ -7,7 +7,7 @@ from seedbed.errors import Problem
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.evolution.learning.lessons import RECALLED, Lessons, PoorCase, described
+from seedbed.evolution.learning.lessons import RECALLED, Lessons, PoorCase, describe_change
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
@@ -84,9 +84,9 @@ def test_only_the_latest_are_recalled() -> None:
 
 
 def test_a_change_is_described_by_its_words() -> None:
-    assert described("Be brief. Be kind.", "Be brief. Be very kind. Stop.") == 'added "very", added "Stop."'
-    assert described("Be brief. Be kind.", "Be brief.") == 'deleted "Be kind."'
-    assert described("Go.", "Go. ") == "white space"
+    assert describe_change("Be brief. Be kind.", "Be brief. Be very kind. Stop.") == 'added "very", added "Stop."'
+    assert describe_change("Be brief. Be kind.", "Be brief.") == 'deleted "Be kind."'
+    assert describe_change("Go.", "Go. ") == "white space"
 
 
 # Poor cases

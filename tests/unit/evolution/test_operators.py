@@ -14,7 +14,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.protocols import Operator
 from seedbed.evolution.variation.checks import problems
 from seedbed.evolution.variation.demonstrations import GoodRuns
-from seedbed.evolution.variation.operators import CrossGenes, CrossSentences, demonstrated, operators, reworded
+from seedbed.evolution.variation.operators import CrossGenes, CrossSentences, demonstrate, operators, reword
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -45,20 +45,20 @@ def problem(wrong: pytest.ExceptionInfo[PlaybookError]) -> tuple[str, str, str]:
 
 def test_each_text_of_the_bank_gives_a_playbook_that_differs_in_nothing_else() -> None:
     start = sorter()
-    variants = list(reworded(start, "roles.sorter.system", BANK))
+    variants = list(reword(start, "roles.sorter.system", BANK))
     assert [[(each.path, each.after) for each in diff(start, variant)] for variant in variants] == [
         [("roles.sorter.system", text)] for text in BANK if text != "Read the message."
     ]
 
 
 def test_the_words_it_has_are_no_variant() -> None:
-    assert list(reworded(sorter(), "roles.sorter.system", ["Read the message."])) == []
+    assert list(reword(sorter(), "roles.sorter.system", ["Read the message."])) == []
 
 
 @pytest.mark.parametrize("lock", ["roles.sorter.system", "roles.*", "*"])
 def test_a_locked_text_is_never_reworded(lock: str) -> None:
     with pytest.raises(PlaybookError) as wrong:
-        list(reworded(sorter(locked=[lock]), "roles.sorter.system", BANK))
+        list(reword(sorter(locked=[lock]), "roles.sorter.system", BANK))
     path, _, _ = problem(wrong)
     assert path == "roles.sorter.system"
 
@@ -66,13 +66,13 @@ def test_a_locked_text_is_never_reworded(lock: str) -> None:
 @pytest.mark.parametrize("path", ["roles.sorter.temperature", "roles.nobody.system", "rules.never", "demos.label"])
 def test_what_is_no_text_gene_is_refused_with_those_that_are(path: str) -> None:
     with pytest.raises(PlaybookError) as wrong:
-        list(reworded(sorter(), path, BANK))
+        list(reword(sorter(), path, BANK))
     assert problem(wrong) == (path, "no such gene", "a text gene: roles.sorter.system, steps.label.prompt")
 
 
 def test_words_that_break_the_playbook_are_refused() -> None:
     with pytest.raises(PlaybookError):
-        list(reworded(sorter(inputs=["text"]), "steps.label.prompt", ["Message: {nothing_gives_this}"]))
+        list(reword(sorter(inputs=["text"]), "steps.label.prompt", ["Message: {nothing_gives_this}"]))
 
 
 # Worked examples
@@ -84,7 +84,7 @@ def drawn(playbook: Playbook) -> list[tuple[str, str]]:
 
 def test_worked_examples_are_tasks_with_their_answers() -> None:
     start = sorter()
-    shown = demonstrated(start, "demos.label", TASKS, count=6, seed=1)
+    shown = demonstrate(start, "demos.label", TASKS, count=6, seed=1)
     known = {(task.inputs["text"], task.expected) for task in TASKS}
     assert len(set(drawn(shown))) == 6
     assert set(drawn(shown)) <= known
@@ -92,36 +92,36 @@ def test_worked_examples_are_tasks_with_their_answers() -> None:
 
 
 def test_they_are_drawn_by_the_seed() -> None:
-    one, same, other = (demonstrated(sorter(), "demos.label", TASKS, count=6, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (demonstrate(sorter(), "demos.label", TASKS, count=6, seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert one != other
 
 
 def test_playbooks_with_other_words_get_other_examples_by_the_same_seed() -> None:
-    variants = reworded(sorter(), "roles.sorter.system", BANK)
-    shown = [drawn(demonstrated(each, "demos.label", TASKS, count=4, seed=1)) for each in variants]
+    variants = reword(sorter(), "roles.sorter.system", BANK)
+    shown = [drawn(demonstrate(each, "demos.label", TASKS, count=4, seed=1)) for each in variants]
     assert len({tuple(each) for each in shown}) == len(shown)
 
 
 def test_tasks_without_an_answer_demonstrate_nothing() -> None:
     tasks = [*TASKS[:3], *(Task(f"open{n}", {"text": "?"}) for n in range(50))]
-    assert sorted(drawn(demonstrated(sorter(), "demos.label", tasks, count=3, seed=1))) == sorted(
+    assert sorted(drawn(demonstrate(sorter(), "demos.label", tasks, count=3, seed=1))) == sorted(
         (task.inputs["text"], task.expected) for task in TASKS[:3]
     )
     with pytest.raises(PlaybookError) as wrong:
-        demonstrated(sorter(), "demos.label", tasks, count=4, seed=1)
+        demonstrate(sorter(), "demos.label", tasks, count=4, seed=1)
     assert problem(wrong) == ("demos.label", "3 tasks with an answer", "at least 4 to draw from")
 
 
 def test_an_answer_that_says_false_or_zero_is_an_answer() -> None:
     tasks = [Task("no", {"text": "a"}, False), Task("zero", {"text": "b"}, 0), Task("empty", {"text": "c"}, "")]
-    shown = demonstrated(sorter(), "demos.label", tasks, count=3, seed=1)
+    shown = demonstrate(sorter(), "demos.label", tasks, count=3, seed=1)
     assert sorted(drawn(shown)) == [("a", "false"), ("b", "0"), ("c", "")]
 
 
 def test_an_example_says_values_as_the_task_itself_will() -> None:
     value = {"lines": ["ä", 1.0, None], "urgent": True}
-    (demo,) = demonstrated(sorter(), "demos.label", [Task("one", {"text": value}, ["a", "b"])], count=1, seed=1).demos[
+    (demo,) = demonstrate(sorter(), "demos.label", [Task("one", {"text": value}, ["a", "b"])], count=1, seed=1).demos[
         "label"
     ]
     assert demo.inputs == {"text": told(value)} == {"text": '{"lines":["ä",1,null],"urgent":true}'}
@@ -130,21 +130,21 @@ def test_an_example_says_values_as_the_task_itself_will() -> None:
 
 def test_held_out_tasks_are_in_no_example_drawn_from_the_others() -> None:
     train, test = Dataset(tuple(TASKS)).split(0.5, seed=1)
-    shown = demonstrated(sorter(), "demos.label", train.tasks, count=len(train), seed=1)
+    shown = demonstrate(sorter(), "demos.label", train.tasks, count=len(train), seed=1)
     assert not {text for text, _ in drawn(shown)} & {task.inputs["text"] for task in test}
 
 
 @pytest.mark.parametrize("lock", ["demos.label", "demos.*"])
 def test_locked_examples_are_never_drawn_anew(lock: str) -> None:
     with pytest.raises(PlaybookError, match=r"demos\.label: found no such gene"):
-        demonstrated(sorter(locked=[lock], demos={"label": []}), "demos.label", TASKS, count=2, seed=1)
+        demonstrate(sorter(locked=[lock], demos={"label": []}), "demos.label", TASKS, count=2, seed=1)
 
 
 def test_variants_keep_rules_locks_and_all_other_genes() -> None:
     start = sorter(locked=["steps.label.prompt"])
     for path, variants in {
-        "roles.sorter.system": list(reworded(start, "roles.sorter.system", BANK)),
-        "demos.label": [demonstrated(start, "demos.label", TASKS, count=3, seed=1)],
+        "roles.sorter.system": list(reword(start, "roles.sorter.system", BANK)),
+        "demos.label": [demonstrate(start, "demos.label", TASKS, count=3, seed=1)],
     }.items():
         for variant in variants:
             assert (variant.rules, variant.locked) == (start.rules, start.locked)

@@ -9,7 +9,7 @@ from pool_samples import LENGTH, SCORE, cell
 
 from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.learning import effects
-from seedbed.evolution.learning.effects import Effects, believed_best, effects_of, parts
+from seedbed.evolution.learning.effects import Effects, effects_of, estimated_best, parts
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
@@ -97,7 +97,7 @@ def test_the_planted_best_is_believed_to_be_best_though_another_had_more_luck() 
     best, picked, lucky = [9, 8, 7], 0, 0
     for seed in range(10):
         pool = planted([*drawn(seed), best], seed)
-        chosen = pool.playbooks[believed_best(pool)]
+        chosen = pool.playbooks[estimated_best(pool)]
         picked += WORTH[[n for n in range(10) if SENTENCES[n] in chosen.roles["agent"].system]].sum() > 0.19
         lucky += pool.playbooks[int(np.argmax(np.nanmean(pool.table(), axis=1)))] == saying(best)
     assert picked >= 7 > lucky
@@ -108,7 +108,7 @@ def test_of_equals_the_earliest_is_best() -> None:
     for number in range(3):
         pool.add(Offer(saying([number])))
         pool.tell(cell(saying([number]), task, 0.5) for task in pool.select)
-    assert believed_best(pool) == 0
+    assert estimated_best(pool) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,18 +126,18 @@ def test_a_metric_may_lie_anywhere(metric: Measure, turned: Callable[[float], fl
     assert [*other.worth().values()] == pytest.approx([scale * each for each in plain.worth().values()])
     assert other.deviations == pytest.approx(scale * plain.deviations)
     assert np.ptp(other.means) == pytest.approx(scale * np.ptp(plain.means))
-    assert believed_best(pool) == int(np.argmax(plain.means))
+    assert estimated_best(pool) == int(np.argmax(plain.means))
 
 
 def test_where_nothing_was_tried_nothing_is_believed_and_the_start_is_best() -> None:
     pool = Pool([SCORE], ["t0"])
-    assert believed_best(pool) == 0
+    assert estimated_best(pool) == 0
     pool.add(Offer(playbook()))
     pool.add(Offer(playbook("Be kind.")))
     found = effects_of(pool)
     assert (found.places, found.parts, found.worth(), found.means.size) == ([], [], {}, 0)
     assert found.drawn(np.random.default_rng(0)) == {}
-    assert believed_best(pool) == 0
+    assert estimated_best(pool) == 0
 
 
 def test_one_that_was_tried_on_easy_tasks_only_is_not_better_for_that() -> None:
@@ -154,7 +154,7 @@ def test_scores_on_tasks_that_are_read_count_too() -> None:
         pool.add(Offer(saying([number])))
         pool.tell([cell(saying([number]), "t0", 0.5)])
         pool.tell(cell(saying([number]), task, float(number)) for task in pool.reflect)
-    assert believed_best(pool) == 1
+    assert estimated_best(pool) == 1
 
 
 def test_what_is_told_later_is_believed_then() -> None:
@@ -178,7 +178,7 @@ def test_of_very_many_the_start_the_best_known_and_the_newest_are_looked_at() ->
     assert len(places) <= effects.MOST + 1
     assert {0, known, *range(count - effects.MOST // 2, count)} <= {*places}
     assert places == sorted({*places})
-    assert believed_best(pool) == known
+    assert estimated_best(pool) == known
 
 
 def test_parts_are_sentences_demos_options_and_numbers() -> None:

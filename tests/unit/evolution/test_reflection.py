@@ -473,12 +473,12 @@ def test_without_a_text_that_may_evolve_it_cannot_begin() -> None:
 
 
 def test_without_tasks_to_read_it_cannot_begin() -> None:
-    with pytest.raises(SettingsError, match="tasks that may be read"):
+    with pytest.raises(SettingsError, match="no tasks to read"):
         Reflection(propose=needs).begin(Search(START, (), Pool([ExactMatch()], ["s0"])))
 
 
 def test_without_anyone_to_ask_it_cannot_begin() -> None:
-    with pytest.raises(SettingsError, match="a workspace to ask a model in"):
+    with pytest.raises(SettingsError, match="no model to ask"):
         Reflection().begin(World().search)
 
 

@@ -17,15 +17,17 @@ TEXT = "Read it. Be exact. Be brief.\nMessage: {text}\nMood:"
 
 Way = Callable[[str, np.random.Generator], str | None]
 WAYS: dict[str, Way] = {
-    "dropped": sentences.dropped,
-    "swapped": sentences.swapped,
-    "duplicated": sentences.duplicated,
-    "inserted": lambda text, chance: sentences.inserted(text, INSTRUCTIONS, chance),
-    "exchanged": lambda text, chance: sentences.exchanged(text, INSTRUCTIONS, chance),
-    "crossed": lambda text, chance: sentences.crossed(text, "Read all. Be exact. {other} is it.\nResult:", chance),
-    "formed": sentences.formed,
-    "cued": sentences.cued,
-    "switched": sentences.switched,
+    "dropped": sentences.drop_sentence,
+    "swapped": sentences.swap_sentences,
+    "duplicated": sentences.repeat_sentence,
+    "inserted": lambda text, chance: sentences.insert_sentence(text, INSTRUCTIONS, chance),
+    "exchanged": lambda text, chance: sentences.replace_sentence(text, INSTRUCTIONS, chance),
+    "crossed": lambda text, chance: sentences.cross_sentences(
+        text, "Read all. Be exact. {other} is it.\nResult:", chance
+    ),
+    "formed": sentences.change_form,
+    "cued": sentences.change_cue,
+    "switched": sentences.toggle_list,
 }
 
 
@@ -102,28 +104,28 @@ def test_there_is_nothing_to_change_in_an_empty_text(way: str) -> None:
 
 
 def test_each_sentence_but_those_with_placeholders_can_be_dropped() -> None:
-    assert all_of(sentences.dropped, TEXT) == {
+    assert all_of(sentences.drop_sentence, TEXT) == {
         "Be exact. Be brief.\nMessage: {text}\nMood:",
         "Read it. Be brief.\nMessage: {text}\nMood:",
         "Read it. Be exact.\nMessage: {text}\nMood:",
     }
-    assert all_of(sentences.dropped, "{text}\nRead it.\n") == {"{text}\n"}
-    assert all_of(sentences.dropped, "Only this.") == {None}
+    assert all_of(sentences.drop_sentence, "{text}\nRead it.\n") == {"{text}\n"}
+    assert all_of(sentences.drop_sentence, "Only this.") == {None}
 
 
 def test_sentences_change_places_and_white_space_stays() -> None:
-    assert all_of(sentences.swapped, "A.\nB. {c}") == {"B.\nA. {c}", "{c}\nB. A.", "A.\n{c} B."}
-    assert all_of(sentences.swapped, "A. A.") == {None}
+    assert all_of(sentences.swap_sentences, "A.\nB. {c}") == {"B.\nA. {c}", "{c}\nB. A.", "A.\n{c} B."}
+    assert all_of(sentences.swap_sentences, "A. A.") == {None}
 
 
 def test_a_sentence_is_said_once_more_and_never_thrice() -> None:
-    assert all_of(sentences.duplicated, "A. B.") == {"A. B. A.", "A. B. B.", "A. A. B.", "B. A. B."}
-    assert all_of(sentences.duplicated, "A. A.") == {None}
+    assert all_of(sentences.repeat_sentence, "A. B.") == {"A. B. A.", "A. B. B.", "A. A. B.", "B. A. B."}
+    assert all_of(sentences.repeat_sentence, "A. A.") == {None}
 
 
 def test_a_sentence_of_the_bank_comes_to_any_place_before_the_cue() -> None:
     def way(text: str, by: np.random.Generator) -> str | None:
-        return sentences.inserted(text, ["Be kind", "Ask {nobody}.", "A."], by)
+        return sentences.insert_sentence(text, ["Be kind", "Ask {nobody}.", "A."], by)
 
     assert all_of(way, "A. {b}\nMood:") == {
         "Be kind. A. {b}\nMood:",
@@ -136,26 +138,28 @@ def test_a_sentence_of_the_bank_comes_to_any_place_before_the_cue() -> None:
 
 def test_what_comes_to_a_list_is_an_item() -> None:
     def way(text: str, by: np.random.Generator) -> str | None:
-        return sentences.inserted(text, ["Be kind", "a"], by)
+        return sentences.insert_sentence(text, ["Be kind", "a"], by)
 
     assert all_of(way, "- a\n- b") == {"- Be kind\n- a\n- b", "- a\n- Be kind\n- b", "- a\n- b\n- Be kind"}
 
 
 def test_a_sentence_is_replaced_by_one_of_the_bank() -> None:
     def way(text: str, by: np.random.Generator) -> str | None:
-        return sentences.exchanged(text, ["C.", "D."], by)
+        return sentences.replace_sentence(text, ["C.", "D."], by)
 
     assert all_of(way, "A. {b}") == {"C. {b}", "D. {b}"}
     assert all_of(way, "{b}") == {None}
 
 
 def test_a_mixture_has_what_both_share_and_of_the_rest_each_from_one() -> None:
-    mixed = all_of(lambda text, by: sentences.crossed(text, "One. Same. Two.", by), "Uno. Same. Due.")
+    mixed = all_of(lambda text, by: sentences.cross_sentences(text, "One. Same. Two.", by), "Uno. Same. Due.")
     assert mixed == {None, "One. Same. Due.", "Uno. Same. Two."}
 
 
 def test_a_mixture_tells_the_task_once() -> None:
-    for text in all_of(lambda text, by: sentences.crossed(text, "Be so kind. Text: {text}", by), "{text}\nBe brief."):
+    for text in all_of(
+        lambda text, by: sentences.cross_sentences(text, "Be so kind. Text: {text}", by), "{text}\nBe brief."
+    ):
         assert text is None or text.count("{text}") == 1
 
 
@@ -164,23 +168,23 @@ def test_what_one_text_has_and_the_other_has_not() -> None:
 
 
 def test_a_text_asks_for_one_form_of_answer_at_most() -> None:
-    first = all_of(sentences.formed, "Read it.")
+    first = all_of(sentences.change_form, "Read it.")
     assert first == {f"Read it. {form}" for form in FORMS}
-    second = all_of(sentences.formed, f"Read it. {FORMS[0]}")
+    second = all_of(sentences.change_form, f"Read it. {FORMS[0]}")
     assert second == {"Read it."} | {f"Read it. {form}" for form in FORMS[1:]}
 
 
 def test_a_cue_is_set_exchanged_and_taken_away() -> None:
-    assert all_of(sentences.cued, "Text: {text}") == {f"Text: {{text}}\n{cue}" for cue in CUES}
-    assert all_of(sentences.cued, "{text}\nMood:") == {"{text}", *(f"{{text}}\n{cue}" for cue in CUES)}
-    assert all_of(sentences.cued, "Read the message.") == {None}
-    assert all_of(sentences.cued, "The mood of {text} is:") == {None}
+    assert all_of(sentences.change_cue, "Text: {text}") == {f"Text: {{text}}\n{cue}" for cue in CUES}
+    assert all_of(sentences.change_cue, "{text}\nMood:") == {"{text}", *(f"{{text}}\n{cue}" for cue in CUES)}
+    assert all_of(sentences.change_cue, "Read the message.") == {None}
+    assert all_of(sentences.change_cue, "The mood of {text} is:") == {None}
 
 
 def test_sentences_become_a_list_and_a_list_sentences() -> None:
     listed = "- Read it.\n- Be exact.\n- Be brief.\nMessage: {text}\nMood:"
-    assert sentences.bulleted(TEXT) == listed
-    assert sentences.plain(listed) == TEXT
-    assert sentences.plain("Mind:\n1. this\n2) that") == "Mind:\nthis. that."
-    assert sentences.bulleted("One only.") is None
-    assert sentences.plain("No list.") is None
+    assert sentences.make_list(TEXT) == listed
+    assert sentences.make_prose(listed) == TEXT
+    assert sentences.make_prose("Mind:\n1. this\n2) that") == "Mind:\nthis. that."
+    assert sentences.make_list("One only.") is None
+    assert sentences.make_prose("No list.") is None

@@ -18,7 +18,7 @@ from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.evaluate import all_cells
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.payments import Payments
-from seedbed.evolution.variation.operators import reworded
+from seedbed.evolution.variation.operators import reword
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
 from seedbed.models.cards import Registry
 from seedbed.models.providers.scripted import ScriptedChat
@@ -157,7 +157,7 @@ async def test_a_workspace_holds_a_budget_in_tokens_wherever_its_runs_are(parall
             "steps": [{"name": "answer", "role": "a", "prompt": "Hey: {q}"}],
         }
     )
-    books = list(reworded(start, "steps.answer.prompt", ["Please: {q}", "Well: {q}", "Now: {q}", "Look here: {q}"]))
+    books = list(reword(start, "steps.answer.prompt", ["Please: {q}", "Well: {q}", "Now: {q}", "Look here: {q}"]))
     tasks = Dataset(tuple(Task(f"t{n}", {"q": f"task {n}"}, "yes") for n in range(40)))
     card = {"use": "scripted", "args": {"replies": {"^Please.*[0-6]$": "yes", ".": "no " * 20}}}
     space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))

@@ -49,16 +49,16 @@ class Complements:
             one, other = pairs[at]
             self._tried.add((one, other))
             ours, theirs = pool.playbooks[one], pool.playbooks[other]
-            child = _crossed(pool.playbooks[bases[at]], ours, theirs)
+            child = _cross(pool.playbooks[bases[at]], ours, theirs)
             if child and child.digest not in pool and not problems(ours, child, self.limits, start=pool.playbooks[0]):
                 return Offer(child, (ours.digest, theirs.digest), "merged")
         return None
 
 
-def _crossed(base: Playbook, ours: Playbook, theirs: Playbook) -> Playbook | None:
+def _cross(base: Playbook, ours: Playbook, theirs: Playbook) -> Playbook | None:
     before, mine, yours = genes(base), genes(ours), genes(theirs)
     changed = {
-        path: _merged(before[path], mine[path], yours[path])
+        path: _merge_gene(before[path], mine[path], yours[path])
         for path in yours
         if path in before and path in mine and yours[path].value != before[path].value
     }
@@ -91,16 +91,16 @@ def _together(pool: Pool, pairs: Sequence[tuple[int, int]]) -> Floats:
 
 def _ancestors(pool: Pool, place: int) -> set[int]:
     """A playbook and all in the pool that it comes from."""
-    found, waiting = set[int](), [place]
+    ancestors, waiting = set[int](), [place]
     while waiting:
         each = waiting.pop()
-        if each not in found:
-            found.add(each)
+        if each not in ancestors:
+            ancestors.add(each)
             waiting += [pool.place(parent) for parent in pool.parents[each] if parent in pool]
-    return found
+    return ancestors
 
 
-def merged(base: Playbook, siblings: Sequence[Playbook]) -> dict[str, Any]:
+def merge_changes(base: Playbook, siblings: Sequence[Playbook]) -> dict[str, Any]:
     """What changes in the base if all that its children have changed is put together, by gene."""
     own = genes(base)
     values: dict[str, Any] = {}
@@ -108,11 +108,11 @@ def merged(base: Playbook, siblings: Sequence[Playbook]) -> dict[str, Any]:
         for path, theirs in genes(sibling).items():
             if path in own and theirs.value != own[path].value:
                 ours = replace(own[path], value=values.get(path, own[path].value))
-                values[path] = _merged(own[path], ours, theirs)
+                values[path] = _merge_gene(own[path], ours, theirs)
     return values
 
 
-def _merged(base: Gene, ours: Gene, theirs: Gene) -> object:
+def _merge_gene(base: Gene, ours: Gene, theirs: Gene) -> object:
     if ours.value == base.value:
         return theirs.value
     if ours.kind != "text":

@@ -41,18 +41,18 @@ LEVEL = 1.0
 @lru_cache(maxsize=4096)
 def parts(playbook: Playbook) -> dict[GenePart, float]:
     """The parts of a playbook that may evolve; a number as far as it is up in its range."""
-    found: dict[GenePart, float] = {}
+    parts_found: dict[GenePart, float] = {}
     for gene in genes(playbook).values():
         match gene.kind:
             case "text":
-                found |= {(gene.path, text): 1.0 for text in split(gene.value).texts}
+                parts_found |= {(gene.path, text): 1.0 for text in split(gene.value).texts}
             case "demos":
-                found |= {(gene.path, canonical(demo)): 1.0 for demo in gene.value}
+                parts_found |= {(gene.path, canonical(demo)): 1.0 for demo in gene.value}
             case "choice":
-                found[gene.path, str(gene.value)] = 1.0
+                parts_found[gene.path, str(gene.value)] = 1.0
             case _:
-                found[gene.path, ""] = float(gene.value) / (gene.span or max(abs(gene.value), 1.0))
-    return found
+                parts_found[gene.path, ""] = float(gene.value) / (gene.span or max(abs(gene.value), 1.0))
+    return parts_found
 
 
 class Effects:
@@ -83,8 +83,8 @@ class Effects:
             for own in OWN:
                 belief = part**2 * alike + LEVEL**2 + usual
                 belief[np.diag_indices_from(belief)] += own**2
-                told = belief + np.diag(noise)
-                factor = cho_factor(told, lower=True)
+                covariance = belief + np.diag(noise)
+                factor = cho_factor(covariance, lower=True)
                 weights = cho_solve(factor, self._seen)
                 fits = -0.5 * float(self._seen @ weights) - float(np.log(np.diag(factor[0])).sum())
                 if fits > best:
@@ -130,7 +130,7 @@ def effects_of(pool: Pool) -> Effects:
     return known[1]
 
 
-def believed_best(pool: Pool) -> int:
+def estimated_best(pool: Pool) -> int:
     """The playbook that all scores together say is best, of those that were no worse than the start where both were
     tried; of equals the earliest."""
     effects = effects_of(pool)

@@ -92,7 +92,7 @@ class Lessons:
 
     def try_out(self, gene: str, old: str, new: str, why: str, parent: Digest, child: Digest) -> None:
         """A change is about to be tried: what comes of it is learned from the scores of parent and child."""
-        self._add(_Tried(Lesson(gene, described(old, new), why), parent, child))
+        self._add(_Tried(Lesson(gene, describe_change(old, new), why), parent, child))
 
     def refuse(self, gene: str, change: str, problems: Sequence[Problem]) -> None:
         self._add(_Tried(Lesson(gene, change, refused="; ".join(map(str, problems)))))
@@ -128,15 +128,15 @@ class _Tried:
     child: Digest = ""
 
 
-def described(old: str, new: str, limit: int = 200) -> str:
+def describe_change(old: str, new: str, limit: int = 200) -> str:
     """A change in a few words: what was replaced by what, added or deleted."""
-    told_parts = []
+    changes = []
     for before, after in changed_parts(old, new):
         was, now = before.strip(), after.strip()
         if was == now:
             continue
         if was and now:
-            told_parts.append(f"{shown(was, limit)} became {shown(now, limit)}")
+            changes.append(f"{shown(was, limit)} became {shown(now, limit)}")
         else:
-            told_parts.append(f"added {shown(now, limit)}" if now else f"deleted {shown(was, limit)}")
-    return ", ".join(told_parts[:6]) or "white space"
+            changes.append(f"added {shown(now, limit)}" if now else f"deleted {shown(was, limit)}")
+    return ", ".join(changes[:6]) or "white space"

@@ -34,7 +34,7 @@ class SurrogateFilter:
         if len(pool.metrics) > 1:
             remedy = "It foretells one score, and skips nobody who may be good by another."
             raise SettingsError([Problem("surrogate", f"{len(pool.metrics)} metrics", "one", remedy)])
-        self._pool, self._seed, self._told = pool, seed, -1
+        self._pool, self._seed, self._updates = pool, seed, -1
         self._learned: Surrogate | None = None
 
     def groups(self, offered: list[int]) -> list[list[int]]:
@@ -57,17 +57,17 @@ class SurrogateFilter:
         incumbent = surrogate.predict(pool.playbooks[best], _scores(pool, best)).mean
         if math.isnan(incumbent):
             return []
-        found = (surrogate.skip(pool.playbooks[place], incumbent, chance=CHANCE, seed=self._seed) for place in new)
-        return [skip for skip in found if skip]
+        skips = (surrogate.skip(pool.playbooks[place], incumbent, chance=CHANCE, seed=self._seed) for place in new)
+        return [skip for skip in skips if skip]
 
     def _surrogate(self) -> Surrogate:
         """What is learned from the pool, again only when something was told since."""
         pool = self._pool
-        if self._learned is None or self._told != pool.updates:
+        if self._learned is None or self._updates != pool.updates:
             places = known_best(pool)
             table = {pool.playbooks[place].digest: _scores(pool, place) for place in places}
             playbooks = {pool.playbooks[place].digest: pool.playbooks[place] for place in places}
-            self._learned, self._told = Surrogate(table, playbooks, pool.metrics[0]), pool.updates
+            self._learned, self._updates = Surrogate(table, playbooks, pool.metrics[0]), pool.updates
         return self._learned
 
 
@@ -96,11 +96,13 @@ class SkippedCandidates:
         wrong = self.wrong
         if not self.hopeless:
             return "No candidate seemed hopeless to the surrogate, or it knew too little to say so."
-        told = f"{_counted(self.hopeless)} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
+        count = (
+            f"{_counted(self.hopeless)} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
+        )
         if not wrong.n:
-            return f"{told}None of them was evaluated all the same: how often skipping was wrong is not known."
+            return f"{count}None of them was evaluated all the same: how often skipping was wrong is not known."
         return (
-            f"{told}Of {wrong.n:,} that were evaluated all the same, {round(wrong.mean * wrong.n):,} beat the best of "
+            f"{count}Of {wrong.n:,} that were evaluated all the same, {round(wrong.mean * wrong.n):,} beat the best of "
             f"that time: skipping was wrong in {wrong.mean:.0%} [{wrong.low:.0%}, {wrong.high:.0%}]."
         )
 

@@ -93,7 +93,7 @@ class Bandit:
         self._search = search
         self._arms = {each.digest: each for each in self.candidates}
         self._offspring = Offspring(search, self._operators) if not self._arms else None
-        self._asked: dict[Digest, set[str]] = {}
+        self._requested: dict[Digest, set[str]] = {}
         self._open: list[int] = []
         self._asks = 0
         self.log = []
@@ -116,7 +116,7 @@ class Bandit:
             tasks, rest = tuple(waiting[arm][: self.tasks_each]), waiting.pop(arm)[self.tasks_each :]
             if rest:
                 waiting[arm] = rest
-            self._asked.setdefault(arm, set()).update(tasks)
+            self._requested.setdefault(arm, set()).update(tasks)
             self._open.append(len(self.log))
             self.log.append(BanditChoice(arm, tasks, odds, guesses))
             before = chosen[arm].tasks or () if arm in chosen else ()
@@ -138,9 +138,9 @@ class Bandit:
 
     def _untried(self, arm: Digest) -> list[str]:
         """Select tasks without a score, in their order; what was asked for once is not asked for again."""
-        pool, asked = self._search.pool, self._asked.get(arm, set())
+        pool, requested = self._search.pool, self._requested.get(arm, set())
         known = pool.counts()[pool.place(arm)] > 0 if arm in pool else np.zeros(len(pool.select), bool)
-        return [task for task, done in zip(pool.select, known, strict=True) if not done and task not in asked]
+        return [task for task, done in zip(pool.select, known, strict=True) if not done and task not in requested]
 
     def _seen(self) -> dict[Digest, ArmOutcomes]:
         """What each arm, and the start, showed so far, between 0 and 1: other scores by their place between the lowest

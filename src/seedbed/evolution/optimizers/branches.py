@@ -165,15 +165,15 @@ class Branches:
         """Recent branches that have scores, the genes before and after, and the gain."""
         pool = self._search.pool
         means, _, tasks = pool.standings()
-        found = []
+        pairs = []
         for branch in self.history[-self.recent :]:
             if branch.playbook not in pool or branch.parent not in pool:
                 continue
             child, parent = pool.place(branch.playbook), pool.place(branch.parent)
             if tasks[child] and tasks[parent]:
                 gain = float(means[child] - means[parent])
-                found.append((branch, genes(pool.playbooks[parent]), genes(pool.playbooks[child]), gain))
-        return found
+                pairs.append((branch, genes(pool.playbooks[parent]), genes(pool.playbooks[child]), gain))
+        return pairs
 
     async def _branch(
         self, move: Move, parent: Playbook, signal: Signal, event: str

@@ -188,9 +188,9 @@ class _Space:
                 choices.append(gene)
         space = cls(base, tuple(numbers), tuple(whole), tuple(choices))
         if not space.size:
-            found = "no number, whole number or choice that may change"
+            problem = "no number, whole number or choice that may change"
             remedy = "Declare parameters with low and high or with options, or unlock some"
-            raise PlaybookError([Problem("parameters", found, "at least one for cmaes to search", remedy)])
+            raise PlaybookError([Problem("parameters", problem, "at least one for cmaes to search", remedy)])
         return space
 
     @property

@@ -65,12 +65,12 @@ class NSGA2:
 
     async def tell(self, cells: Sequence[Cell]) -> None:
         pool = self._search.pool
-        told = {cell.playbook for cell in cells}
-        tried = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in told]
+        scored = {cell.playbook for cell in cells}
+        tried = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in scored]
         together = list(dict.fromkeys([*self.population, *tried]))
         points = objectives(pool, together)
-        kept = survivors(points, ["higher"] * len(pool.metrics), self.size)
-        self.population = [together[place] for place in kept.tolist()]
+        best = survivors(points, ["higher"] * len(pool.metrics), self.size)
+        self.population = [together[place] for place in best.tolist()]
 
 
 def objectives(pool: Pool, places: Sequence[int]) -> Floats:

@@ -25,7 +25,7 @@ from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.optimizers.reflection import Propose, Reflection
 from seedbed.evolution.protocols import Operator, Optimizer
-from seedbed.evolution.variation.operators import demonstrated, operators, reworded, vary_numbers_together
+from seedbed.evolution.variation.operators import demonstrate, operators, reword, vary_numbers_together
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -65,13 +65,11 @@ class SearchInputs:
         if not self.instructions:
             return []
         path = self.gene or only_text(self.start)
-        words = list(reworded(self.start, path, self.instructions))
+        words = list(reword(self.start, path, self.instructions))
         if not self.demos:
             return words
         step = f"demos.{_step_of(self.start, path)}"
-        shown = [
-            demonstrated(each, step, self.tasks, count=self.demos, seed=self.seed) for each in (self.start, *words)
-        ]
+        shown = [demonstrate(each, step, self.tasks, count=self.demos, seed=self.seed) for each in (self.start, *words)]
         return [shown[0], *(each for pair in zip(words, shown[1:], strict=True) for each in pair)]
 
 

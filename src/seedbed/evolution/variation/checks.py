@@ -44,7 +44,7 @@ def problems(
         return [Problem("child", "nothing changed", "something other than its parent")]
     known = genes(parent)
     before, after = flattened(parent), flattened(child)
-    found = [
+    problems_found = [
         Problem(path, "a change", "what its parent has", "Only genes may change, and of those only what is not locked.")
         for path in sorted(before.keys() | after.keys())
         if path not in known and before.get(path) != after.get(path)
@@ -53,7 +53,7 @@ def problems(
         path: gene.value for path, gene in genes(child).items() if path in known and gene.value != known[path].value
     }
     origins = genes(start) if start else known
-    return found + list(_wrong(parent, known, values, limits, origins))
+    return problems_found + list(_wrong(parent, known, values, limits, origins))
 
 
 def child(parent: Playbook, values: Mapping[str, Any], limits: Limits = LIMITS) -> Playbook | None:
@@ -94,15 +94,15 @@ def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin:
         if before.strip():
             yield Problem(path, "an empty text", "some words")
         return
-    needed, given = (dict.fromkeys(placeholders(each)) for each in (before, text))
+    needed, present = (dict.fromkeys(placeholders(each)) for each in (before, text))
     for lost in needed:
-        if lost not in given:
+        if lost not in present:
             yield Problem(path, f"no {lost}", f"{lost}, as its parent has it")
     filled = parent.needed_inputs | {step.name for step in parent.all_steps()}
-    for new in given:
+    for new in present:
         if new not in needed and new.name not in filled:
             yield Problem(path, str(new), "placeholders that something fills")
-    if path.startswith("steps.") and not before.strip() and not given:
+    if path.startswith("steps.") and not before.strip() and not present:
         # A step without a prompt is asked the task itself; with one, only what the prompt says.
         yield Problem(path, "a prompt that does not tell the task", "a placeholder for it, or no prompt")
     if (broken := cut(text)) and not cut(before):

@@ -24,26 +24,26 @@ MOST = 8
 """So many demos these operators go up to; fewer than a child may have."""
 
 
-def labelled(task: Task) -> Json:
+def demo_from_task(task: Task) -> Json:
     """A task and its known answer as a demo."""
     return {"inputs": _inputs(task.inputs), "output": told(task.expected)}
 
 
-def bootstrapped(step: Step, run: Run) -> Json | None:
+def demo_from_run(step: Step, run: Run) -> Json | None:
     """What a step was told in a run, and what it answered there, as a demo; None if it did not answer in full."""
-    said = {turn.step or turn.role: turn for turn in run.turns}
-    turn = said.get(step.name)
+    turns = {turn.step or turn.role: turn for turn in run.turns}
+    turn = turns.get(step.name)
     if turn is None or turn.finish_reason == "length" or not turn.text.strip():
         return None
     inputs = _inputs(run.inputs)
     for each in placeholders(step.prompt):
-        if each.name in said and each.name != step.name:
-            inputs[each.name] = said[each.name].text
+        if each.name in turns and each.name != step.name:
+            inputs[each.name] = turns[each.name].text
     return {"inputs": inputs, "output": turn.text}
 
 
-def _inputs(given: Mapping[str, Any]) -> dict[str, str]:
-    return {name: told(value) for name, value in given.items()}
+def _inputs(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: told(value) for name, value in inputs.items()}
 
 
 @dataclass
@@ -88,20 +88,21 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     """All ways to change the demos of one step that can find something to show."""
     (step,) = [step for step in start.all_steps() if f"demos.{step.name}" == path]
     sources: list[tuple[str, Source]] = []
-    if _answers(start, step) and any(_shows(step, labelled(task)) for task in tasks if task.expected is not None):
+    known = [demo_from_task(task) for task in tasks if task.expected is not None]
+    if answers_task(start, step) and any(fits_prompt(step, demo) for demo in known):
         sources.append(("a labelled example", _labelled_examples))
     if runs is not None:
-        sources.append(("a good run", _Bootstrap(runs)))
-    found: list[Operator] = []
+        sources.append(("a good run", _GoodRunDemos(runs)))
+    ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
-        found += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
+        ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
     for what, source in sources:
-        found += [
+        ways += [
             Demos(f"add {what} to {path}", step.name, _added, source),
             Demos(f"put {what} in place of another in {path}", step.name, _replaced, source),
             Demos(f"draw other demos for {path}, {what} each", step.name, _drawn, source),
         ]
-    return found
+    return ways
 
 
 Demo = Json
@@ -134,34 +135,34 @@ class Demos:
 
 
 def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
-    if not _answers(playbook, step):
+    if not answers_task(playbook, step):
         return
     for place in chance.permutation(len(search.reflect)):
         task = search.reflect[int(place)]
-        if task.expected is not None and _shows(step, demo := labelled(task)):
+        if task.expected is not None and fits_prompt(step, demo := demo_from_task(task)):
             yield demo
 
 
 @dataclass(frozen=True)
-class _Bootstrap:
+class _GoodRunDemos:
     runs: GoodRuns
 
     def __call__(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
         good = list(self.runs)
         for place in chance.permutation(len(good)):
             run = search.transcript(good[int(place)])
-            demo = bootstrapped(step, run) if run else None
-            if demo and _shows(step, demo):
+            demo = demo_from_run(step, run) if run else None
+            if demo and fits_prompt(step, demo):
                 yield demo
 
 
-def _answers(playbook: Playbook, step: Step) -> bool:
+def answers_task(playbook: Playbook, step: Step) -> bool:
     """Whether what a step says is the answer to the task: then the expected one is what it should say."""
     (*_, last) = playbook.plan
     return last == (step,)
 
 
-def _shows(step: Step, demo: Demo) -> bool:
+def fits_prompt(step: Step, demo: Demo) -> bool:
     """Whether a demo has all that the prompt of its step needs."""
     return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
 

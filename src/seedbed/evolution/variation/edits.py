@@ -1,7 +1,7 @@
 """Edits: small changes to one text of a playbook, read from what a model answers, checked, and made.
 
-Nothing here raises on whatever a model may say: an answer that cannot be used comes back with its problems, in words
-that can be told to the model.
+Nothing here raises, whatever a model answers: an answer that cannot be used comes back with its problems, in words that
+the model can read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.evaluation.metrics.instructions import language_of
 from seedbed.evolution.variation import checks
 from seedbed.evolution.variation.checks import LIMITS, Limits
-from seedbed.playbooks.genes import edited_characters, get, with_genes
+from seedbed.playbooks.genes import Gene, edited_characters, genes, get, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 LONGEST_ANSWER = 100_000
@@ -40,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class ProposedEdits:
-    """What a model proposes, and why; or what is wrong with its answer."""
+    """The edits that a model proposes, and why; or the problems of its answer."""
 
     edits: tuple[Edit, ...] = ()
     why: str = ""
@@ -82,31 +82,31 @@ _NEEDLESS_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[\]}])', re.DO
 _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 
 
-def read(answer: str) -> ProposedEdits:
+def read_edits(answer: str) -> ProposedEdits:
     """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
     if len(answer) > LONGEST_ANSWER:
         size = f"{len(answer):,} characters"
         return ProposedEdits(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))
-    said = _THOUGHT.sub("", answer)
-    found = [value for value in _values(said) if _has_edits(value)]
-    if not found:
-        what = shown(said, 120) if said.strip() else "nothing"
+    text = _THOUGHT.sub("", answer)
+    values = [value for value in _values(text) if _has_edits(value)]
+    if not values:
+        what = shown(text, 120) if text.strip() else "nothing"
         return ProposedEdits(problems=(Problem("answer", what, f"JSON of the form {FORM}"),))
-    return _answer(found[-1])
+    return _proposed(values[-1])
 
 
-def _values(said: str) -> Iterator[Any]:
+def _values(text: str) -> Iterator[Any]:
     """All whole JSON in a text, with commas too many or not."""
     decoder = json.JSONDecoder(strict=False)
     read_to = tries = 0
-    for start in (place.start() for place in _START.finditer(said)):
-        if start < read_to or _WITHIN.search(said, max(start - 20, 0), start):
+    for start in (place.start() for place in _START.finditer(text)):
+        if start < read_to or _WITHIN.search(text, max(start - 20, 0), start):
             continue
         if (tries := tries + 1) > MOST_STARTS:
             return
         for mend in (str, _without_needless_commas):
             try:
-                value, size = decoder.raw_decode(mend(said[start:]))
+                value, size = decoder.raw_decode(mend(text[start:]))
             except (ValueError, RecursionError):
                 continue
             read_to = start + size
@@ -115,7 +115,7 @@ def _values(said: str) -> Iterator[Any]:
 
 
 def _without_needless_commas(text: str) -> str:
-    return _NEEDLESS_COMMA.sub(lambda found: found[1] or " ", text)
+    return _NEEDLESS_COMMA.sub(lambda match: match[1] or " ", text)
 
 
 def _has_edits(value: object) -> bool:
@@ -124,7 +124,7 @@ def _has_edits(value: object) -> bool:
     return isinstance(value, list) and any(isinstance(each, dict) and not _KEYS.isdisjoint(each) for each in value)
 
 
-def _answer(value: Any) -> ProposedEdits:
+def _proposed(value: Any) -> ProposedEdits:
     listed, why = value, ""
     if isinstance(value, dict):
         listed = value.get("edits", [value])
@@ -146,23 +146,23 @@ def _edit(each: object) -> Edit | tuple[str, str]:
     """An edit; or what was found in its place, and what was expected."""
     if not isinstance(each, dict) or _KEYS.isdisjoint(each):
         return shown(each), "find and replace, append, or delete"
-    given = {key: value for key, value in each.items() if key in _KEYS}
-    for key, value in given.items():
+    raw = {key: value for key, value in each.items() if key in _KEYS}
+    for key, value in raw.items():
         if not isinstance(value, str):
             return f"{key}: {shown(value)}", "text"
         if any(unicodedata.category(letter) in ("Cc", "Cs") and letter not in "\n\t\r" for letter in value):
             return f"{key}: characters that are no text", "text"
-    said = {key: _clean(value) for key, value in given.items()}
-    match sorted(said):
-        case ["find", "replace"] if said["find"].strip():
-            kind: Literal["replace", "delete"] = "replace" if said["replace"].strip() else "delete"
-            return Edit(kind, said["find"], said["replace"] if kind == "replace" else "")
-        case ["delete"] if said["delete"].strip():
-            return Edit("delete", said["delete"])
-        case ["append"] if said["append"].strip():
-            return Edit("append", new=said["append"].strip())
-        case ["rewrite"] if said["rewrite"].strip():
-            return Edit("rewrite", new=said["rewrite"].strip())
+    parts = {key: _clean(value) for key, value in raw.items()}
+    match sorted(parts):
+        case ["find", "replace"] if parts["find"].strip():
+            kind: Literal["replace", "delete"] = "replace" if parts["replace"].strip() else "delete"
+            return Edit(kind, parts["find"], parts["replace"] if kind == "replace" else "")
+        case ["delete"] if parts["delete"].strip():
+            return Edit("delete", parts["delete"])
+        case ["append"] if parts["append"].strip():
+            return Edit("append", new=parts["append"].strip())
+        case ["rewrite"] if parts["rewrite"].strip():
+            return Edit("rewrite", new=parts["rewrite"].strip())
     return shown(each), "one of find and replace, append, or delete, none of them empty"
 
 
@@ -173,7 +173,7 @@ def _clean(text: str) -> str:
 # Making
 
 
-def edited(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[str, list[Problem]]:
+def apply_edits(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[str, list[Problem]]:
     """The text with all edits made, and what is wrong with them: then the text is as it was.
 
     All are looked up in the text as it was, so that none can undo another.
@@ -189,13 +189,13 @@ def edited(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tuple[s
     if whole:
         new = whole[0].new
     else:
-        new, problems = _placed(text, edits)
+        new, problems = _place(text, edits)
     problems += _too_much(text, new, bounds)
     problems += out_of_style(text, [edit.new for edit in edits if edit.new])
     return (text, problems) if problems else (new, [])
 
 
-def _placed(text: str, edits: Sequence[Edit]) -> tuple[str, list[Problem]]:
+def _place(text: str, edits: Sequence[Edit]) -> tuple[str, list[Problem]]:
     places: list[tuple[int, int, str]] = []
     problems: list[Problem] = []
     for number, edit in enumerate(edits):
@@ -205,8 +205,8 @@ def _placed(text: str, edits: Sequence[Edit]) -> tuple[str, list[Problem]]:
         if len(spans) == 1:
             places.append((*_with_space(text, *spans[0], edit), edit.new))
         else:
-            found = f"{shown(edit.old)}, which stands {len(spans)} times in it" if spans else f"no {shown(edit.old)}"
-            problems.append(Problem(f"edits[{number}]", found, "words that stand exactly once in the text"))
+            times = f"{shown(edit.old)}, which stands {len(spans)} times in it" if spans else f"no {shown(edit.old)}"
+            problems.append(Problem(f"edits[{number}]", times, "words that stand exactly once in the text"))
     places.sort()
     if any(before[1] > after[0] for before, after in pairwise(places)):
         problems.append(Problem("edits", "edits of the same words", "edits apart from each other"))
@@ -275,8 +275,8 @@ def out_of_style(text: str, added: Iterable[str]) -> list[Problem]:
     ]
     most = max(LONG_SENTENCE, 2 * _sentence_words(text))
     if (words := _sentence_words(new)) > most:
-        found = f"sentences of {words:.0f} words"
-        problems.append(Problem("style", found, f"at most {most:.0f} words", "Write shorter sentences."))
+        size = f"sentences of {words:.0f} words"
+        problems.append(Problem("style", size, f"at most {most:.0f} words", "Write shorter sentences."))
     if strange := _scripts(new) - _scripts(text):
         problems.append(Problem("style", f"{', '.join(sorted(strange)).lower()} letters", "those of the text"))
     elif min(len(text.split()), len(new.split())) >= ENOUGH_WORDS and language_of(text) != language_of(new):
@@ -296,6 +296,12 @@ def _scripts(text: str) -> set[str]:
 
 
 # A child
+
+
+def editable_texts(playbook: Playbook) -> dict[str, Gene]:
+    """The texts that may be edited. A step without a prompt asks the task itself, which no words can replace."""
+    texts = {path: gene for path, gene in genes(playbook).items() if gene.kind == "text"}
+    return {path: gene for path, gene in texts.items() if gene.value.strip() or path.startswith("roles.")}
 
 
 def child_of(

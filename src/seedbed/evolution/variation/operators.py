@@ -16,7 +16,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation import sentences
 from seedbed.evolution.variation.checks import child
-from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators, labelled
+from seedbed.evolution.variation.demonstrations import GoodRuns, demo_from_task, demo_operators
 from seedbed.evolution.variation.numbers import NumberVariation, numbers
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
@@ -30,7 +30,7 @@ TRIES = 4
 """Offspring tries so many operators for one child."""
 
 
-def reworded(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:
+def reword(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:
     """The playbook with the text of one gene replaced by each of the instructions."""
     gene = _gene(playbook, path, "text")
     for text in instructions:
@@ -38,14 +38,14 @@ def reworded(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iter
             yield with_genes(playbook, {path: text})
 
 
-def demonstrated(playbook: Playbook, path: str, tasks: Sequence[Task], *, count: int, seed: int) -> Playbook:
+def demonstrate(playbook: Playbook, path: str, tasks: Sequence[Task], *, count: int, seed: int) -> Playbook:
     """The playbook with `count` worked examples, drawn from tasks whose answer is known."""
     _gene(playbook, path, "demos")
     known = [task for task in tasks if task.expected is not None]
     if len(known) < count:
         raise PlaybookError([Problem(path, f"{len(known)} tasks with an answer", f"at least {count} to draw from")])
     drawn = random.Random(f"{playbook.digest} {path} {seed}").sample(known, count)
-    return with_genes(playbook, {path: [labelled(task) for task in drawn]})
+    return with_genes(playbook, {path: [demo_from_task(task) for task in drawn]})
 
 
 def _gene(playbook: Playbook, path: str, kind: str) -> Gene:
@@ -78,11 +78,11 @@ def operators(
             case "text":
                 ways += _text_operators(gene, instructions)
             case "number" | "integer" if gene.low is None or gene.high is None or gene.low < gene.high:
-                ways.append(GeneChange("nudge", gene.path, nudged))
+                ways.append(GeneChange("nudge", gene.path, nudge))
             case "choice":
                 options = tuple(models) if gene.path.endswith(".model") and not gene.options else gene.options
                 if set(options) - {gene.value}:
-                    ways.append(GeneChange("choose another", gene.path, partial(chosen, options=options)))
+                    ways.append(GeneChange("choose another", gene.path, partial(choose_option, options=options)))
             case "demos":
                 ways += demo_operators(start, gene.path, tasks, runs)
             case _:
@@ -128,17 +128,17 @@ def _text_operators(gene: Gene, instructions: Sequence[str]) -> list[Operator]:
     lines = [*single] or sentences.INSTRUCTIONS
     whole = tuple(dict.fromkeys(text for text in instructions if text.strip()))
     changes: dict[str, Callable[[str, np.random.Generator], str | None]] = {
-        "drop a sentence of": sentences.dropped,
-        "swap two sentences of": sentences.swapped,
-        "repeat a sentence of": sentences.duplicated,
-        "add a sentence to": lambda text, chance: sentences.inserted(text, lines, chance),
-        "replace a sentence of": lambda text, chance: sentences.exchanged(text, lines, chance),
+        "drop a sentence of": sentences.drop_sentence,
+        "swap two sentences of": sentences.swap_sentences,
+        "repeat a sentence of": sentences.repeat_sentence,
+        "add a sentence to": lambda text, chance: sentences.insert_sentence(text, lines, chance),
+        "replace a sentence of": lambda text, chance: sentences.replace_sentence(text, lines, chance),
     }
     if not gene.path.startswith("parameters."):
         changes |= {
-            "ask for another form of answer in": sentences.formed,
-            "turn a list into sentences or back in": sentences.switched,
-            "change the cue of": sentences.cued,
+            "ask for another form of answer in": sentences.change_form,
+            "turn a list into sentences or back in": sentences.toggle_list,
+            "change the cue of": sentences.change_cue,
         }
     if whole:
         changes["take from the bank"] = lambda text, chance: _other(whole, text, chance)
@@ -149,7 +149,7 @@ def _of_text(way: Callable[[str, np.random.Generator], str | None]) -> Callable[
     return lambda gene, chance: way(gene.value, chance)
 
 
-def nudged(gene: Gene, chance: np.random.Generator) -> float | None:
+def nudge(gene: Gene, chance: np.random.Generator) -> float | None:
     """A number some way off, within its bounds; a whole one at least by one."""
     scale = STEP * (gene.span or max(abs(gene.value), 1.0))
     step = float(chance.normal()) * scale
@@ -172,7 +172,7 @@ def _within(gene: Gene, value: float) -> float:
     return min(max(value, low), high)
 
 
-def chosen(gene: Gene, chance: np.random.Generator, *, options: Sequence[Any]) -> Any:
+def choose_option(gene: Gene, chance: np.random.Generator, *, options: Sequence[Any]) -> Any:
     """Another of the options that the gene may be."""
     return _other([each for each in options if gene.problem(each) is None], gene.value, chance)
 
@@ -224,7 +224,7 @@ class CrossSentences:
         gene, other = genes(parent).get(self.path), genes(mates[0]).get(self.path) if mates else None
         if gene is None or other is None or not gene.kind == other.kind == "text":
             return None
-        mixed = sentences.crossed(gene.value, other.value, search.chance(event))
+        mixed = sentences.cross_sentences(gene.value, other.value, search.chance(event))
         return child(parent, {self.path: mixed}) if mixed else None
 
 

@@ -109,11 +109,11 @@ def is_cue(sentence: str) -> bool:
 def split(text: str) -> Sentences:
     """A text by lines, and lines by sentences. Code between fences and what is in braces stays in one piece, and `str`
     gives the text back."""
-    kept = [match.span() for match in _WHOLE.finditer(text)]
+    whole = [match.span() for match in _WHOLE.finditer(text)]
     lead = text[: len(text) - len(text.lstrip())]
     texts, gaps, start = [], [lead], len(lead)
     for match in _END.finditer(text, len(lead)):
-        if any(begin < match.end() and match.start() < end for begin, end in kept):
+        if any(begin < match.end() and match.start() < end for begin, end in whole):
             continue
         piece = text[start : match.start()]
         if piece:
@@ -132,7 +132,7 @@ def split(text: str) -> Sentences:
 # Sentences come, go and move
 
 
-def dropped(text: str, chance: np.random.Generator) -> str | None:
+def drop_sentence(text: str, chance: np.random.Generator) -> str | None:
     """Without one of its sentences; the last one stays."""
     sentences = split(text)
     free = sentences.free()
@@ -141,7 +141,7 @@ def dropped(text: str, chance: np.random.Generator) -> str | None:
     return str(sentences.without(_one(free, chance)))
 
 
-def swapped(text: str, chance: np.random.Generator) -> str | None:
+def swap_sentences(text: str, chance: np.random.Generator) -> str | None:
     """With two of its sentences in each other's place."""
     sentences = split(text)
     body = sentences.texts[: sentences.body()]
@@ -153,7 +153,7 @@ def swapped(text: str, chance: np.random.Generator) -> str | None:
     return str(sentences.replaced(here, body[there]).replaced(there, body[here]))
 
 
-def duplicated(text: str, chance: np.random.Generator) -> str | None:
+def repeat_sentence(text: str, chance: np.random.Generator) -> str | None:
     """With one of its sentences said once more, at the end or the beginning. What is there twice is not said again."""
     sentences = split(text)
     often = Counter(sentences.texts)
@@ -164,7 +164,7 @@ def duplicated(text: str, chance: np.random.Generator) -> str | None:
     return str(sentences.having(place, sentences.texts[_one(once, chance)]))
 
 
-def inserted(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
+def insert_sentence(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
     """With one of the instructions that it does not have, anywhere before its cue."""
     sentences = split(text)
     new = _new(sentences, instructions)
@@ -174,7 +174,7 @@ def inserted(text: str, instructions: Sequence[str], chance: np.random.Generator
     return str(sentences.having(place, _fitting(_one(new, chance), sentences)))
 
 
-def exchanged(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
+def replace_sentence(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
     """With one of its sentences replaced by one of the instructions."""
     sentences = split(text)
     new, free = _new(sentences, instructions), sentences.free()
@@ -183,7 +183,7 @@ def exchanged(text: str, instructions: Sequence[str], chance: np.random.Generato
     return str(sentences.replaced(_one(free, chance), _fitting(_one(new, chance), sentences)))
 
 
-def crossed(text: str, other: str, chance: np.random.Generator) -> str | None:
+def cross_sentences(text: str, other: str, chance: np.random.Generator) -> str | None:
     """A mixture of two texts: what they share stays, and of what differs each sentence is from one of them."""
     mine, yours = split(text), split(other)
     ours, theirs = mine.texts[: mine.body()], yours.texts[: yours.body()]
@@ -211,7 +211,7 @@ def only_in(text: str, other: str) -> list[str]:
 # Form
 
 
-def formed(text: str, chance: np.random.Generator, forms: Sequence[str] = FORMS) -> str | None:
+def change_form(text: str, chance: np.random.Generator, forms: Sequence[str] = FORMS) -> str | None:
     """With another wish for the form of the answer, or without the one it has."""
     sentences = split(text)
     now = [n for n, each in enumerate(sentences.texts) if each in forms]
@@ -226,7 +226,7 @@ def formed(text: str, chance: np.random.Generator, forms: Sequence[str] = FORMS)
     return str(sentences.having(sentences.body(), form) if form else sentences)
 
 
-def cued(text: str, chance: np.random.Generator, cues: Sequence[str] = CUES) -> str | None:
+def change_cue(text: str, chance: np.random.Generator, cues: Sequence[str] = CUES) -> str | None:
     """With another cue at its end, or without the one it has. Only for texts with placeholders: others are not what a
     model goes on from."""
     if not _has_placeholder(text):
@@ -245,7 +245,7 @@ def cued(text: str, chance: np.random.Generator, cues: Sequence[str] = CUES) -> 
     return f"{str(sentences).rstrip()}\n{cue}" if cue else str(sentences)
 
 
-def bulleted(text: str) -> str | None:
+def make_list(text: str) -> str | None:
     """Each of its sentences as an item of a list, but those with placeholders and the cue."""
     sentences = split(text)
     free = [n for n in sentences.free() if "```" not in sentences.texts[n]]
@@ -255,7 +255,7 @@ def bulleted(text: str) -> str | None:
     return str(Sentences(tuple(lines), _in_lines(sentences.gaps)))
 
 
-def plain(text: str) -> str | None:
+def make_prose(text: str) -> str | None:
     """The items of its lists as sentences that follow each other."""
     sentences = split(text)
     items = {n for n, each in enumerate(sentences.texts) if _BULLET.match(each)}
@@ -266,9 +266,9 @@ def plain(text: str) -> str | None:
     return str(Sentences(texts, tuple(gaps)))
 
 
-def switched(text: str, chance: np.random.Generator) -> str | None:
+def toggle_list(text: str, chance: np.random.Generator) -> str | None:
     """A list where there were sentences, sentences where there was a list."""
-    return plain(text) or bulleted(text)
+    return make_prose(text) or make_list(text)
 
 
 def _in_lines(gaps: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Threaded: an optimizer of another package, which calls an evaluator, in a thread of its own.
+"""ExternalOptimizer: an optimizer of another package, which calls an evaluator, in a thread of its own.
 
-What it wants to be evaluated becomes an offer, and what a model or a function has to say is asked for in the search: so
-all of it is paid from one budget, recorded and known when the search is taken up again. Thread and search take turns,
-one question at a time, so the same answers make the same search.
+What the package wants to evaluate becomes an offer of the search, and the search answers its questions to a model. So
+everything is paid from one budget, recorded, and known when the search resumes. Thread and search take turns, one
+question at a time, so the same answers make the same search.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import isnan
 from typing import Any
 
 import numpy as np
 
+from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.protocols import Offer, Search
@@ -29,16 +29,16 @@ from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest
 
 FRUITLESS = 200
-"""After so many trials in a row of which everything was known there is nothing more to offer."""
+"""After so many trials in a row whose cells were all known, there is nothing more to offer."""
 
 
 class SearchOver(BaseException):
-    """The search is over. Raised in the thread, where no `except Exception` of others may hold it."""
+    """The search is over. Raised in the thread, where no `except Exception` of the package may catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """A playbook that the thread wants to be tried: on some tasks, or on as many as it turns out to be worth."""
+    """A playbook that the thread wants to try: on these tasks, or on those that the search decides on."""
 
     playbook: Playbook
     tasks: tuple[str, ...] | None
@@ -48,8 +48,8 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """How a playbook did at a task: a score of which more is better, and its cell unless others had that paid; the run
-    only where the task may be read."""
+    """The score of a playbook at a task, higher being better; its cell, unless another optimizer requested it; and its
+    run, if the optimizer may read the task."""
 
     score: float
     cell: Cell | None = None
@@ -57,12 +57,12 @@ class TrialResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Over:
+class _WorkDone:
     error: Exception | None = None
 
 
 class SearchBridge:
-    """Between the thread and the search: a question, then its answer."""
+    """Passes questions from the thread to the search, and answers back."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -72,13 +72,13 @@ class SearchBridge:
 
     # In the thread
 
-    def tried(self, trial: TrialRequest) -> list[TrialResult]:
-        """How the playbook did, task by task if they were named. Raises Ended if nobody will tell any more."""
-        results: list[TrialResult] = self.asked(trial)
+    def try_playbook(self, trial: TrialRequest) -> list[TrialResult]:
+        """The results, one for each task if tasks were named. Raises SearchOver if there will be none."""
+        results: list[TrialResult] = self.ask(trial)
         return results
 
-    def asked(self, question: Any) -> Any:
-        """The answer to a trial, or to whatever `Threaded.answered` knows. Raises Ended if there will be none."""
+    def ask(self, question: Any) -> Any:
+        """The answer to a trial, or to a question for `ExternalOptimizer.answer`. Raises SearchOver."""
         self._put(question)
         answer = self._answers.get()
         if self.ended.is_set():
@@ -86,17 +86,17 @@ class SearchBridge:
         return answer
 
     def run(self, work: Callable[[SearchBridge], None]) -> None:
-        """All that the thread does."""
+        """Everything that the thread does."""
         try:
             work(self)
         except SearchOver:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, the search has to hear of it
-            over = _Over(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the search raises it
+            done = _WorkDone(error)
         else:
-            over = _Over()
+            done = _WorkDone()
         try:
-            self._put(over)
+            self._put(done)
         except SearchOver:
             return
 
@@ -105,7 +105,7 @@ class SearchBridge:
             raise SearchOver
         try:
             self._loop.call_soon_threadsafe(self._questions.put_nowait, question)
-        except RuntimeError:  # the loop was closed under us
+        except RuntimeError:  # the event loop was closed meanwhile
             raise SearchOver from None
 
     # In the search
@@ -124,24 +124,22 @@ class SearchBridge:
 class ExternalOptimizer(ABC):
     """Asks and tells on behalf of the thread.
 
-    The thread begins with the first `ask`, and ends with its work; when an `ask` fails or is cancelled; with `close`;
-    or with this object. What it does must not refer to this object, or it would never end.
+    The thread starts with the first `ask`. It ends with its work, when an `ask` fails or is cancelled, with `close`, or
+    with this object. Its work must not refer to this object, or the thread would never end.
     """
 
     package: str
-    extra: str
+    """What is imported, also the name of the optimizer and of the extra that installs it."""
 
     def begin(self, search: Search) -> None:
-        """Get ready for a search. Raises SettingsError if the package is not installed."""
-        try:
-            import_module(self.package)
-        except ImportError:
-            remedy = f"Run: pip install {self.package}"
-            found = f"no package {self.package}"
-            raise SettingsError([Problem(f"optimizer {self.extra}", found, "it", remedy)]) from None
+        """Begin a search. Raises SettingsError if the package is missing, or if there are no tasks to read."""
+        name = f"optimizer {self.package}"
+        plugins.optional(self.package, extra=self.package, needed_for=name)
+        if not search.reflect:
+            raise SettingsError([Problem(name, "no tasks to read", "a reflect split")])
         self.close()
         self._search = search
-        self._line: SearchBridge | None = None
+        self._bridge: SearchBridge | None = None
         self._trial: TrialRequest | None = None
         self._cells: dict[tuple[Digest, str], Cell] = {}
         self._known = 0
@@ -152,21 +150,21 @@ class ExternalOptimizer(ABC):
         """What the thread does."""
 
     @abstractmethod
-    async def answered(self, question: Any) -> Any:
-        """What the search has to say to a question of the thread that is no trial."""
+    async def answer(self, question: Any) -> Any:
+        """Answer a question of the thread that is no trial."""
 
     async def ask(self) -> Sequence[Offer]:
-        """The next playbook and the tasks it wants to be tried on; nothing when the work is done."""
-        if self._line is None:
-            self._line = self._begun()
+        """The next playbook and the tasks to try it on; nothing when the work is done."""
+        if self._bridge is None:
+            self._bridge = self._start()
         try:
-            return await self._next(self._line)
+            return await self._next(self._bridge)
         except BaseException:
             self.close()
             raise
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        """Remember the cells. The thread is told when more is asked of it."""
+        """Remember the cells. The thread receives them at the next `ask`."""
         first = self._search.pool.metrics[0]
         for cell in cells:
             if cell.metric == first:
@@ -174,21 +172,22 @@ class ExternalOptimizer(ABC):
 
     def close(self) -> None:
         """End the thread. Nothing more is offered."""
-        line = getattr(self, "_line", None)
-        if line is not None:
-            line.end()
+        bridge = getattr(self, "_bridge", None)
+        if bridge is not None:
+            bridge.end()
 
-    def _begun(self) -> SearchBridge:
-        line = SearchBridge(asyncio.get_running_loop())
-        threading.Thread(target=line.run, args=(self.work(),), name=f"seedbed-{self.extra}", daemon=True).start()
-        weakref.finalize(self, line.end)
-        return line
+    def _start(self) -> SearchBridge:
+        bridge = SearchBridge(asyncio.get_running_loop())
+        name = f"seedbed-{self.package}"
+        threading.Thread(target=bridge.run, args=(self.work(),), name=name, daemon=True).start()
+        weakref.finalize(self, bridge.end)
+        return bridge
 
-    async def _next(self, line: SearchBridge) -> Sequence[Offer]:
-        while not line.ended.is_set() and self._known < FRUITLESS:
-            question = self._trial or await line.question()
-            if isinstance(question, _Over):
-                line.end()
+    async def _next(self, bridge: SearchBridge) -> Sequence[Offer]:
+        while not bridge.ended.is_set() and self._known < FRUITLESS:
+            question = self._trial or await bridge.question()
+            if isinstance(question, _WorkDone):
+                bridge.end()
                 if question.error:
                     raise SeedbedError(f"{self.package}: {question.error}") from question.error
             elif isinstance(question, TrialRequest):
@@ -197,45 +196,45 @@ class ExternalOptimizer(ABC):
                     return [offer]
                 self._trial = None
                 self._known += 1
-                line.answer(self._results(question))
+                bridge.answer(self._results(question))
             else:
-                line.answer(await self.answered(question))
+                bridge.answer(await self.answer(question))
         self.close()
         return []
 
     def _offer(self, trial: TrialRequest) -> Offer | None:
-        """What of a trial is not known yet."""
+        """The part of a trial whose cells are not known yet."""
         if trial.tasks is None:
-            is_known = trial is self._trial or not np.isnan(self._row(trial.playbook.digest, decides=True)).all()
+            is_known = trial is self._trial or not np.isnan(self._row(trial.playbook.digest, select=True)).all()
             return None if is_known else Offer(trial.playbook, trial.parents, trial.how)
-        named, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
-        unknown = [task for task in trial.tasks if isnan(scores[task]) and (named, task) not in self._cells]
+        playbook, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
+        unknown = [task for task in trial.tasks if isnan(scores[task]) and (playbook, task) not in self._cells]
         tasks = tuple(dict.fromkeys(unknown))
         return Offer(trial.playbook, trial.parents, trial.how, tasks) if tasks else None
 
     def _results(self, trial: TrialRequest) -> list[TrialResult]:
-        named, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
-        return [self._result(self._cells.get((named, task)), task, scores[task]) for task in trial.tasks or ()]
+        playbook, scores = trial.playbook.digest, self._scores(trial.playbook.digest)
+        return [self._result(self._cells.get((playbook, task)), task, scores[task]) for task in trial.tasks or ()]
 
     def _result(self, cell: Cell | None, task: str, score: float) -> TrialResult:
-        if isnan(score):  # it failed, where less is better: as bad as the worst
+        if isnan(score):  # a failed run where lower is better: as bad as the worst
             tables = [self._search.pool.table(reflect=each).ravel() for each in (False, True)]
             score = float(np.nanmin([0.0, *np.concatenate(tables)]))
         run = self._search.transcript(cell.run) if cell and cell.run and task in self._read else None
         return TrialResult(score, cell, run)
 
     def _scores(self, playbook: Digest) -> dict[str, float]:
-        """What is known of a playbook at each task, NaN where nothing is."""
+        """The score of a playbook at each task, NaN where there is none."""
         pool = self._search.pool
-        both = np.concatenate([self._row(playbook, decides=each) for each in (True, False)])
+        both = np.concatenate([self._row(playbook, select=each) for each in (True, False)])
         return dict(zip((*pool.select, *pool.reflect), both.tolist(), strict=True))
 
-    def _row(self, playbook: Digest, *, decides: bool) -> Floats:
+    def _row(self, playbook: Digest, *, select: bool) -> Floats:
         pool = self._search.pool
         if playbook not in pool:
-            return np.full(len(pool.select if decides else pool.reflect), np.nan)
+            return np.full(len(pool.select if select else pool.reflect), np.nan)
         place = pool.place(playbook)
-        return pool.row(place) if decides else np.asarray(pool.table(reflect=True)[place])
+        return pool.row(place) if select else np.asarray(pool.table(reflect=True)[place])
 
 
 __all__ = ["ExternalOptimizer", "SearchBridge", "SearchOver", "TrialRequest", "TrialResult"]

@@ -1,35 +1,38 @@
-"""DSPy: worked examples by the `dspy` package's BootstrapFewShot, with our cells, our budget and our record."""
+"""DSPy: worked examples by the `dspy` package's BootstrapFewShot, with seedbed's cells, budget and records."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import child
-from seedbed.evolution.variation.demonstrations import bootstrapped, labelled
+from seedbed.evolution.variation.demonstrations import answers_task, demo_from_run, demo_from_task, fits_prompt
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook, Step
-from seedbed.playbooks.prompts import placeholders
 from seedbed.storage.store import Json
+
+if TYPE_CHECKING:
+    import dspy
 
 Build: TypeAlias = Callable[[], Any]
 
 
 class DSPy(ExternalOptimizer):
-    """Sets of worked examples for each step: up to `demos` of the agent's own runs that went well on tasks that may be
-    read, and tasks with their known answers, `labelled` in all.
+    """Sets of worked examples for each step: up to `demos` good runs of the agent itself on tasks that may be read, and
+    tasks with their known answers, `labelled` in all.
 
-    A run went well if it scored `good` or more; by default, anything but 0. The first set takes the tasks in their
-    order, each of `sets` others in another one, with its own number of demos, as the package's random search does. The
-    agent is its own teacher. Which set is the best the search decides, not the package.
+    A run is good if it scores `good` or more; by default, anything but 0. The first set takes the tasks in their order,
+    each of `sets` others in a random order with a random number of demos, as the package's random search does. The
+    agent is its own teacher. The search decides which set is the best, not the package.
     """
 
-    package = extra = "dspy"
+    package = "dspy"
 
     def __init__(self, *, demos: int = 4, labelled: int = 8, sets: int = 16, good: float | None = None) -> None:
         problems = [Problem("demos", str(demos), "at least 1")] if demos < 1 else []
@@ -41,25 +44,24 @@ class DSPy(ExternalOptimizer):
         self._demos, self._labelled, self._sets, self._good = demos, labelled, sets, good
 
     def begin(self, search: Search) -> None:
-        """Get ready for a search. Raises PlaybookError without a step whose demos may evolve; SettingsError without the
-        package or tasks to read."""
+        """Begin a search. Raises PlaybookError without a step whose demos may evolve; SettingsError without the package
+        or tasks to read."""
         super().begin(search)
         if not _steps(search.start):
             raise PlaybookError([Problem("genes", "no demos that may evolve", "those of a step", "Unlock some.")])
-        if not search.reflect:
-            raise SettingsError([Problem("reflect", "no tasks", "some tasks that may be read")], "DSPy")
 
     def work(self) -> Callable[[SearchBridge], None]:
         start, read = self._search.start, list(self._search.reflect)
         demos, labels, sets, good = self._demos, self._labelled, self._sets, self._good
+        package = plugins.optional("dspy", extra="dspy", needed_for="optimizer dspy")
         order = self._search.chance("dspy").permutation(len(read)).tolist()
 
-        def run(line: SearchBridge) -> None:
-            stage = _Stage(start, read, line)
-            build, bootstrap, label = _with_dspy(stage)
-            examples = [stage.example(read[place]) for place in order]
+        def run(bridge: SearchBridge) -> None:
+            programs = _Programs(start, read, bridge)
+            build, bootstrap, label = _make_quiet(package, programs)
+            examples = [package.Example(task=read[place].id).with_inputs("task") for place in order]
             if labels:
-                stage.offer(label(labels).compile(build(), trainset=examples), "labelled examples")
+                programs.offer(label(labels).compile(build(), trainset=examples), "labelled examples")
             for number in range(sets + 1):
                 some, size = list(examples), demos
                 if number:
@@ -71,51 +73,45 @@ class DSPy(ExternalOptimizer):
                     max_bootstrapped_demos=size,
                     max_labeled_demos=labels,
                 )
-                stage.offer(optimizer.compile(build(), trainset=some), "bootstrapped examples")
+                programs.offer(optimizer.compile(build(), trainset=some), "bootstrapped examples")
 
         return run
 
-    async def answered(self, question: Any) -> Any:
-        raise AssertionError(f"asked {question}; the package asks no model itself")
+    async def answer(self, question: Any) -> Any:
+        raise AssertionError(f"found the question {question}; expected trials only")
 
 
-class _Stage:
-    """Turns programs of the package into playbooks, and has them tried."""
+class _Programs:
+    """Turns programs of the package into playbooks, and tries them in the search."""
 
-    def __init__(self, start: Playbook, read: Sequence[Task], line: SearchBridge) -> None:
-        self._start, self._line = start, line
+    def __init__(self, start: Playbook, read: Sequence[Task], bridge: SearchBridge) -> None:
+        self._start, self._bridge = start, bridge
         self._tasks = {task.id: task for task in read}
         self.steps = _steps(start)
-        (*_, self._last) = start.plan
         self._shown: dict[tuple[str, str, str], Json] = {}
 
-    def example(self, task: Task) -> Any:
-        import dspy
-
-        return dspy.Example(task=task.id).with_inputs("task")
-
-    def offer(self, program: Any, how: str) -> None:
+    def offer(self, program: dspy.Module, how: str) -> None:
         playbook = self._playbook(program)
         if playbook.digest != self._start.digest:
-            self._line.tried(TrialRequest(playbook, None, (self._start.digest,), how))
+            self._bridge.try_playbook(TrialRequest(playbook, None, (self._start.digest,), how))
 
-    def forward(self, program: Any, task: str) -> TrialResult:
+    def forward(self, program: dspy.Module, task: str) -> TrialResult:
         playbook = self._playbook(program)
         parents = () if playbook.digest == self._start.digest else (self._start.digest,)
-        (result,) = self._line.tried(TrialRequest(playbook, (task,), parents, "teacher"))
+        (result,) = self._bridge.try_playbook(TrialRequest(playbook, (task,), parents, "teacher"))
         return result
 
-    def said(self, step: Step, task: str, result: TrialResult) -> str | None:
-        """What a step answered, if that can be shown to others."""
-        demo = bootstrapped(step, result.run) if result.run else None
+    def answer(self, step: Step, task: str, result: TrialResult) -> str | None:
+        """What a step answered, if that can be a demo."""
+        demo = demo_from_run(step, result.run) if result.run else None
         if demo is None and result.run is None and len(list(self._start.all_steps())) == 1 and result.cell:
-            demo = {**labelled(self._tasks[task]), "output": result.cell.answer}
-        if demo is None or not demo["output"].strip() or not _shows(step, demo):
+            demo = {**demo_from_task(self._tasks[task]), "output": result.cell.answer}
+        if demo is None or not demo["output"].strip() or not fits_prompt(step, demo):
             return None
         self._shown[step.name, task, demo["output"]] = demo
         return str(demo["output"])
 
-    def _playbook(self, program: Any) -> Playbook:
+    def _playbook(self, program: dspy.Module) -> Playbook:
         """The start with the demos of a program."""
         values = {}
         for (name, step), predictor in zip(self.steps.items(), program.predictors(), strict=True):
@@ -123,35 +119,34 @@ class _Stage:
                 values[f"demos.{name}"] = demos
         return child(self._start, values) or self._start
 
-    def _demo(self, step: Step, example: Any) -> Json | None:
+    def _demo(self, step: Step, example: dspy.Example) -> Json | None:
         if "augmented" in example:
             return self._shown.get((step.name, example["task"], example["answer"]))
         task = self._tasks[example["task"]]
-        demo = labelled(task)
-        return demo if self._last == (step,) and task.expected is not None and _shows(step, demo) else None
+        demo = demo_from_task(task)
+        fits = answers_task(self._start, step) and task.expected is not None and fits_prompt(step, demo)
+        return demo if fits else None
 
 
-def _with_dspy(stage: _Stage) -> tuple[Build, Any, Any]:
-    """Programs whose predictors are the steps of a playbook, and the optimizers of the package, made quiet."""
-    import dspy
-    from dspy.teleprompt import BootstrapFewShot, LabeledFewShot
+def _make_quiet(package: Any, programs: _Programs) -> tuple[Build, Any, Any]:
+    """Programs whose predictors are the steps of a playbook, and the optimizers of the package without their output."""
 
-    class Program(dspy.Module):  # type: ignore[misc]
+    class Program(package.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.parts = [dspy.Predict("task -> answer") for _ in stage.steps]
+            self.parts = [package.Predict("task -> answer") for _ in programs.steps]
 
         def forward(self, task: str) -> Any:
-            result = stage.forward(self, task)
-            for step, part in zip(stage.steps.values(), self.parts, strict=True):
-                said = stage.said(step, task, result)
-                if said is not None and dspy.settings.trace is not None:
-                    dspy.settings.trace.append((part, {"task": task}, dspy.Prediction(answer=said)))
-            return dspy.Prediction(score=result.score)
+            result = programs.forward(self, task)
+            for step, part in zip(programs.steps.values(), self.parts, strict=True):
+                answer = programs.answer(step, task, result)
+                if answer is not None and package.settings.trace is not None:
+                    package.settings.trace.append((part, {"task": task}, package.Prediction(answer=answer)))
+            return package.Prediction(score=result.score)
 
-    class Bootstrap(BootstrapFewShot):  # type: ignore[misc]
+    class QuietBootstrap(package.BootstrapFewShot):  # type: ignore[misc]
         def _bootstrap(self, *, max_bootstraps: int | None = None) -> None:
-            """As the package does it, but without a word: a terminal is not its to write on."""
+            """As the package does it, but without writing to the terminal."""
             good: set[int] = set()
             self.name2traces: dict[str, list[Any]] = {name: [] for name in self.name2predictor}
             for place, example in enumerate(self.trainset):
@@ -162,14 +157,10 @@ def _with_dspy(stage: _Stage) -> tuple[Build, Any, Any]:
             self.validation = [each for place, each in enumerate(self.trainset) if place not in good]
             random.Random(0).shuffle(self.validation)
 
-    return Program, Bootstrap, LabeledFewShot
+    return Program, QuietBootstrap, package.LabeledFewShot
 
 
 def _steps(playbook: Playbook) -> dict[str, Step]:
     """The steps whose demos may evolve."""
     known = genes(playbook)
     return {step.name: step for step in playbook.all_steps() if f"demos.{step.name}" in known}
-
-
-def _shows(step: Step, demo: Json) -> bool:
-    return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))

@@ -1,40 +1,46 @@
-"""GEPA: the reflective search of the `gepa` package, with our cells, our budget and our record."""
+"""GEPA: the reflective search of the `gepa` package, with seedbed's cells, budget and records."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seedbed.errors import ModelUnavailable, PlaybookError, Problem, SettingsError
+from seedbed import plugins
+from seedbed.errors import PlaybookError, Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.learning.lessons import PoorCase
 from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
-from seedbed.evolution.optimizers.reflection import Propose
+from seedbed.evolution.optimizers.reflection import Propose, ask_model, name_proposer
 from seedbed.evolution.protocols import Search
 from seedbed.evolution.variation.checks import LIMITS, Limits, problems
+from seedbed.evolution.variation.edits import editable_texts
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.dialogue.dialogue import told
 from seedbed.storage.store import Digest, Json
 
+if TYPE_CHECKING:
+    from gepa.core.adapter import EvaluationBatch
+
 Texts: TypeAlias = Mapping[str, str]
+TaskResults: TypeAlias = "EvaluationBatch[tuple[Task, TrialResult], str]"
 
 HOPELESS = float("-inf")
-"""The score of what is not worth a run: it cannot be better than anything."""
+"""The score of a candidate that is not worth a run."""
 
 
 class GEPA(ExternalOptimizer):
-    """Each candidate is edited by what it shows on `batch` tasks that may be read; if the edit is better on the same
-    tasks, it is tried on all that decide. Parents are drawn from those that are best at some task.
+    """Edits each candidate by its results on `batch` tasks that may be read. An edit that is better on these tasks is
+    tried on all select tasks. Parents are drawn from the candidates that are best at some task.
 
-    Edits are written by a model, asked as the package asks it, or proposed by a function as for Reflection. With
-    `merge` two candidates that are good at different tasks also have a child. A candidate whose tasks all reach
-    `perfect` is not edited. Runs that are known are free, so a search tries more than the package alone would.
+    A model writes the edits, asked in the package's words, or a function proposes them, as for Reflection. With `merge`
+    two candidates that are good at different tasks also have a child. A candidate that scores `perfect` on all its
+    tasks is not edited. Known runs are free, so a search tries more candidates than the package alone would.
     """
 
-    package = extra = "gepa"
+    package = "gepa"
 
     def __init__(
         self,
@@ -50,7 +56,7 @@ class GEPA(ExternalOptimizer):
         counts = {"batch": batch, "max_tokens": max_tokens}
         if wrong := [Problem(name, str(count), "at least 1") for name, count in counts.items() if count < 1]:
             raise SettingsError(wrong, "GEPA")
-        by = {"propose": _named(propose)} if propose else {"model": model}
+        by = {"propose": name_proposer(propose)} if propose else {"model": model}
         self.identity: Json = {"optimizer": "gepa", **by, **counts, "merge": merge, "perfect": perfect}
         self.identity |= {"limits": asdict(limits)}
         self._propose, self._limits = propose, limits
@@ -60,63 +66,56 @@ class GEPA(ExternalOptimizer):
         )
 
     def begin(self, search: Search) -> None:
-        """Get ready for a search. Raises PlaybookError without a text that may evolve; SettingsError without the
-        package, tasks to read or anyone to propose."""
+        """Begin a search. Raises PlaybookError without a text that may evolve; SettingsError without the package, tasks
+        to read, or a model or function that proposes."""
         super().begin(search)
         self._count = 0
-        if not _texts(search.start):
+        if not editable_texts(search.start):
             raise PlaybookError([Problem("genes", "no text that may evolve", "at least one", "Unlock one.")])
-        if not search.reflect:
-            raise SettingsError([Problem("reflect", "no tasks", "some tasks that may be read")], "GEPA")
         if self._propose is None and search.perform is None:
-            raise SettingsError([Problem("perform", "nobody", "a workspace to ask a model in")], "GEPA")
+            remedy = "Give it a function that proposes, or search in a workspace, which has models."
+            raise SettingsError([Problem("optimizer gepa", "no model to ask", "one", remedy)])
 
     def work(self) -> Callable[[SearchBridge], None]:
         search, limits = self._search, self._limits
-        start, read, decide = search.start, list(search.reflect), list(search.pool.select)
+        start, read, select = search.start, list(search.reflect), list(search.pool.select)
         seed, perfect = int(search.chance("gepa").integers(2**31)), float(self.identity["perfect"])
-        options = {"reflection_minibatch_size": self.identity["batch"], "use_merge": self.identity["merge"]}
-        by_model = self._propose is None
+        batch, merge, by_model = self.identity["batch"], self.identity["merge"], self._propose is None
+        gepa = plugins.optional("gepa.api", extra="gepa", needed_for="optimizer gepa")
 
-        def run(line: SearchBridge) -> None:
-            from gepa.api import optimize
-
-            adapter: Any = _Adapter(start, line, limits, perfect)
-            by = {"reflection_lm": adapter.written} if by_model else {"custom_candidate_proposer": adapter.proposed}
-            optimize(
-                seed_candidate=_texts(start),
+        def run(bridge: SearchBridge) -> None:
+            adapter = _GepaAdapter(start, bridge, limits, perfect)
+            gepa.optimize(
+                seed_candidate=_values(start),
                 trainset=read,
-                valset=decide,
+                valset=select,
                 adapter=adapter,
                 perfect_score=perfect,
-                stop_callbacks=lambda state: line.ended.is_set(),
+                stop_callbacks=lambda state: bridge.ended.is_set(),
                 logger=_Silent(),
                 track_best_outputs=False,
                 seed=seed,
-                **by,
-                **options,
+                reflection_lm=adapter.write if by_model else None,
+                custom_candidate_proposer=None if by_model else adapter.propose,
+                reflection_minibatch_size=batch,
+                use_merge=merge,
             )
 
         return run
 
-    async def answered(self, question: _Write | _Edit) -> str | None:
+    async def answer(self, question: _Write | _Edit) -> str | None:
         self._count += 1
-        return await (self._written(question) if isinstance(question, _Write) else self._edited(question))
+        return await (self._write(question) if isinstance(question, _Write) else self._edit(question))
 
-    async def _written(self, question: _Write) -> str:
-        """What a model writes. What it will not say, or cannot end, is no text."""
-        assert self._search.perform
+    async def _write(self, question: _Write) -> str:
+        """What the model writes; an empty text if it refuses or is cut off."""
         inputs = {"prompt": question.prompt.encode(errors="replace").decode()}
-        try:
-            run = await self._search.perform(f"gepa/{self._count}", self._writer, inputs)
-        except ModelUnavailable as unavailable:
-            # Anything else may pass, and would make another search of this one when it is taken up again.
-            if unavailable.why not in ("refused", "context"):
-                raise
+        run = await ask_model(self._search, f"gepa/{self._count}", self._writer, inputs)
+        if run is None or any(turn.finish_reason == "length" for turn in run.turns):
             return ""
-        return "" if any(turn.finish_reason == "length" for turn in run.turns) else told(run.output)
+        return told(run.output)
 
-    async def _edited(self, question: _Edit) -> str | None:
+    async def _edit(self, question: _Edit) -> str | None:
         assert self._propose
         gene, chance = genes(question.parent)[question.path], self._search.chance("gepa", "edit", self._count)
         texts = self._propose(question.parent, gene, question.poor, (), chance)
@@ -135,44 +134,47 @@ class _Edit:
     poor: Sequence[PoorCase]
 
 
-class _Adapter:
-    """What the package evaluates is tried in the search. Its tasks are Tasks where they may be read, else names."""
+class _GepaAdapter:
+    """Evaluates the package's candidates in the search. A task is a Task if it may be read, and otherwise its id."""
 
     propose_new_texts = None
 
-    def __init__(self, start: Playbook, line: SearchBridge, limits: Limits, perfect: float) -> None:
-        self._start, self._line, self._limits, self._perfect = start, line, limits, perfect
-        self._made: dict[Digest, Texts] = {start.digest: _texts(start)}
+    def __init__(self, start: Playbook, bridge: SearchBridge, limits: Limits, perfect: float) -> None:
+        self._start, self._bridge, self._limits, self._perfect = start, bridge, limits, perfect
+        self._made: dict[Digest, Texts] = {start.digest: _values(start)}
         self._parent: Digest | None = None
         self._poor: list[PoorCase] = []
+        package = plugins.optional("gepa.core.adapter", extra="gepa", needed_for="optimizer gepa")
+        self._batch: Callable[..., TaskResults] = package.EvaluationBatch
 
-    def evaluate(self, batch: Sequence[Task | str], candidate: Texts, capture_traces: bool = False) -> Any:
-        from gepa.core.adapter import EvaluationBatch
-
+    def evaluate(self, batch: Sequence[Task | str], candidate: Texts, capture_traces: bool = False) -> TaskResults:
         playbook = self._playbook(candidate)
         if playbook is None:
-            return EvaluationBatch([""] * len(batch), [HOPELESS] * len(batch), [None] * len(batch))
+            return self._batch([""] * len(batch), [HOPELESS] * len(batch), [None] * len(batch))
         tasks = tuple(task if isinstance(task, str) else task.id for task in batch)
-        results = self._line.tried(TrialRequest(playbook, tasks, *self._origin(playbook, candidate)))
+        results = self._bridge.try_playbook(TrialRequest(playbook, tasks, *self._origin(playbook, candidate)))
         answers = [result.cell.answer if result.cell else "" for result in results]
         traces = list(zip(batch, results, strict=True)) if capture_traces else None
-        return EvaluationBatch(answers, [result.score for result in results], traces)
+        return self._batch(answers, [result.score for result in results], traces)
 
-    def make_reflective_dataset(self, candidate: Texts, batch: Any, components: Sequence[str]) -> dict[str, Any]:
+    def make_reflective_dataset(
+        self, candidate: Texts, batch: TaskResults, components: Sequence[str]
+    ) -> dict[str, Any]:
         playbook = self._playbook(candidate)
         self._parent = playbook.digest if playbook else None
-        self._poor = [_case(*each) for each in batch.trajectories if each[1].score < self._perfect]
-        shown = [_record(_case(*each)) for each in batch.trajectories]
-        return dict.fromkeys(components, shown)
+        traces = batch.trajectories or []
+        self._poor = [_case(*each) for each in traces if each[1].score < self._perfect]
+        records = [_record(_case(*each)) for each in traces]
+        return dict.fromkeys(components, records)
 
-    def written(self, prompt: Any) -> str:
-        return str(self._line.asked(_Write(str(prompt))))
+    def write(self, prompt: Any) -> str:
+        return str(self._bridge.ask(_Write(str(prompt))))
 
-    def proposed(self, candidate: Texts, shown: object, components: Sequence[str]) -> dict[str, str]:
+    def propose(self, candidate: Texts, records: object, components: Sequence[str]) -> dict[str, str]:
         parent = self._playbook(candidate)
         assert parent
-        found = {path: self._line.asked(_Edit(parent, path, self._poor)) for path in components}
-        return {path: text for path, text in found.items() if text is not None}
+        texts = {path: self._bridge.ask(_Edit(parent, path, self._poor)) for path in components}
+        return {path: text for path, text in texts.items() if text is not None}
 
     def _playbook(self, candidate: Texts) -> Playbook | None:
         """The start with these texts; None if it is not worth a run."""
@@ -189,16 +191,16 @@ class _Adapter:
             return (), "varied"
         parent, self._parent = self._parent, None
         if parent:
-            before = self._made[parent]
-            found, how = [parent], f"edited {', '.join(path for path in candidate if candidate[path] != before[path])}"
+            before, parents = self._made[parent], [parent]
+            how = f"edited {', '.join(path for path in candidate if candidate[path] != before[path])}"
         else:
             holders = (
                 next((each for each, texts in self._made.items() if texts[path] == candidate[path]), None)
                 for path in candidate
             )
-            found, how = [each for each in dict.fromkeys(holders) if each], "merged"
+            parents, how = [each for each in dict.fromkeys(holders) if each], "merged"
         self._made[playbook.digest] = dict(candidate)
-        return tuple(found), how
+        return tuple(parents), how
 
 
 class _Silent:
@@ -212,7 +214,7 @@ def _case(task: Task, result: TrialResult) -> PoorCase:
 
 
 def _record(case: PoorCase) -> dict[str, Any]:
-    """A case as the package shows it to whoever writes."""
+    """A case as the package shows it to its model."""
     scored = "not scored" if case.score is None else f"score {case.score:.3g}"
     wanted = "" if case.task.expected is None else f" Expected: {told(case.task.expected)}"
     return {
@@ -222,12 +224,5 @@ def _record(case: PoorCase) -> dict[str, Any]:
     }
 
 
-def _texts(playbook: Playbook) -> dict[str, str]:
-    """The texts that may be edited. A step without a prompt is told the task, which no words can replace."""
-    known = {path: gene.value for path, gene in genes(playbook).items() if gene.kind == "text"}
-    return {path: text for path, text in known.items() if text.strip() or path.startswith("roles.")}
-
-
-def _named(propose: Propose) -> str:
-    named = propose if hasattr(propose, "__qualname__") else type(propose)
-    return f"{named.__module__}:{named.__qualname__}"
+def _values(playbook: Playbook) -> dict[str, str]:
+    return {path: gene.value for path, gene in editable_texts(playbook).items()}
