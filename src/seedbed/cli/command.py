@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 
 from seedbed.cli import output
 from seedbed.cli.output import Column
-from seedbed.errors import DocumentError, SettingsError
+from seedbed.errors import DocumentError, PlaybookError, SettingsError
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
 
@@ -104,12 +104,12 @@ def command(
     *,
     workspace: bool = True,
     dry_run: bool = False,
-    panel: str | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a command of an app. Its first parameter is the Call; a parameter that is a dataclass stands for options.
 
     Every command takes --json; `workspace` and `dry_run` say which of the other shared options it takes. A
-    SettingsError about an option is a wrong call, not a failure.
+    SettingsError about an option is a wrong call, not a failure; `aliases` are options whose paths have other names.
     """
     shared = [*(["workspace"] if workspace else []), *(["dry_run"] if dry_run else []), "as_json"]
 
@@ -126,7 +126,10 @@ def command(
             try:
                 function(call, **values, **grouped)
             except DocumentError as wrong:
-                option = f"--{wrong.problems[0].path.partition(' ')[0].replace('_', '-')}" if wrong.problems else ""
+                path = wrong.problems[0].path if wrong.problems else ""
+                option = (aliases or {}).get(path)
+                if option is None and isinstance(wrong, SettingsError | PlaybookError):
+                    option = f"--{path.partition(' ')[0].replace('_', '-')}"
                 if wrong.source or option not in options:
                     raise
                 raise typer.BadParameter(str(wrong), param_hint=option) from None
@@ -134,7 +137,7 @@ def command(
         called.__doc__, called.__name__ = function.__doc__, function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        app.command(name, rich_help_panel=panel)(called)
+        app.command(name)(called)
         return function
 
     return declare

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from seedbed.cli.main import command as command_tree
 from seedbed.storage import open_store
 from seedbed.storage.store import Content, Fact, Ref
 from seedbed.testing import everything
@@ -77,21 +76,26 @@ def held(url: str = "sqlite:///seedbed.db") -> tuple[list[Content], list[Fact], 
         return sorted(contents, key=lambda content: content.digest), facts, refs
 
 
+PAGE = Path(__file__).parents[3] / "docs" / "json.md"
+
+
 def promised(*command: str, form: str = "JSON") -> dict[str, list[str]]:
-    """The keys that a command's help promises, each with those of the objects in it."""
-    found: Any = command_tree()
-    for word in command:
-        found = found.commands[word]
-    told = re.search(rf"{re.escape(form)}: (.+?)\.(?: |$)", " ".join(found.callback.__doc__.split()))
-    assert told, f"{' '.join(command)} does not say {form}:"
+    """The keys that docs/json.md promises of a command, each with those of the objects in it."""
+    section = re.search(rf"^## {' '.join(command)}\n\n(.+?)(?=\n## |\Z)", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+    assert section, f"docs/json.md has no section on {' '.join(command)}"
+    lines = [" ".join(each.split()) for each in section[1].split("\n\n") if each.strip()]
+    when = form.removeprefix("JSON").strip()
+    when = when[:1].upper() + when[1:]
+    text = next((line for line in lines if (line.startswith(f"{when}: ") if when else not re.match(r"[A-Z]", line))), "")
+    assert text, f"docs/json.md says nothing of {' '.join(command)} {when}"
     keys = {}
-    for name, inner in re.findall(r"(\w+)(?: \(([^)]*)\))?", told[1]):
+    for name, inner in re.findall(r"(\w+)(?: \(([^)]*)\))?", text.removeprefix(f"{when}: ").rstrip(".")):
         keys[name] = inner.split(", ") if re.fullmatch(r"\w+(, \w+)+", inner) else []
     return keys
 
 
 def keeps_promise(document: Any, *command: str, form: str = "JSON", also: str = "") -> bool:
-    """Whether a document has exactly the keys that the help promises; raises AssertionError with what differs."""
+    """Whether a document has exactly the keys that the docs promise; raises AssertionError with what differs."""
     keys = promised(*command, form=form) | (promised(*command, form=also) if also else {})
     assert list(document) == list(keys) or set(document) == set(keys)
     for name, inner in keys.items():

@@ -33,7 +33,7 @@ def ending(error: BaseException) -> Any:
         (StoreError("full"), 1, "✗ full"),
         (PermissionError(13, "Permission denied", "x.db"), 1, "Permission denied: 'x.db'"),
         (typer.BadParameter("odd"), 64, "Try 'seedbed --help'"),
-        (KeyboardInterrupt(), 130, "interrupted; what was recorded so far is kept"),
+        (KeyboardInterrupt(), 130, "Interrupted. What was recorded so far is stored."),
         (typer.Abort(), 130, "interrupted"),
         (ZeroDivisionError("by zero"), 1, "unexpected ZeroDivisionError: by zero"),
         (RecursionError("deep"), 1, "unexpected RecursionError"),

@@ -73,7 +73,7 @@ def test_a_test_fails_if_somebody_could_not_be_reached_and_it_can_be_sent_again(
         again = seedbed("alerts", "resend", "--json")
         assert (again.code, again.json["deliveries"][0]["status"]) == (0, "delivered")
     assert len(server.posted) == 3
-    assert seedbed("alerts", "resend").out == "nothing waits to be delivered\n"
+    assert seedbed("alerts", "resend").out == "Nothing waits to be delivered.\n"
     assert seedbed("alerts", "list", "--json").json["alerts"][0]["delivered"] == ["log", "webhook"]
     assert "T0KEN" not in repr(held())
     assert "S3CRET" not in repr(held())
@@ -82,7 +82,7 @@ def test_a_test_fails_if_somebody_could_not_be_reached_and_it_can_be_sent_again(
 def test_alerts_are_listed_newest_first_and_by_channel(
     told: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seedbed("alerts", "list").out == "no alerts yet\n"
+    assert seedbed("alerts", "list").out == "No alerts yet.\n"
     with taking() as server:
         listens(server, monkeypatch)
         for channel in ("production", "staging"):

@@ -33,7 +33,7 @@ def test_channels_without_a_release_are_listed_too(space: Path, seedbed: Seedbed
 
 def test_a_workspace_without_channels_says_so(space: Path, seedbed: Seedbed) -> None:
     write(space, seedbed__yaml="by: ann\n")
-    assert seedbed("channel", "list").out == "no channels yet\n"
+    assert seedbed("channel", "list").out == "No channels yet.\n"
 
 
 def test_show_tells_what_is_served_its_gates_and_what_a_rollback_returns_to(

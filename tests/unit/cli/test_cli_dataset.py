@@ -153,7 +153,7 @@ def test_the_same_again_changes_nothing_and_other_tasks_move_the_name(space: Pat
 
 
 def test_adding_can_be_rehearsed(space: Path, seedbed: Seedbed) -> None:
-    assert seedbed("dataset", "list").out.strip() == "no datasets yet"
+    assert seedbed("dataset", "list").out.strip() == "No datasets yet."
     before = held()
     done = seedbed("dataset", "add", "plain.jsonl", *FIELDS, "--dry-run")
     assert (done.code, "would keep plain, 12 tasks" in done.out) == (0, True)

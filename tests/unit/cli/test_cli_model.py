@@ -77,7 +77,7 @@ def test_a_cost_nobody_knows_is_told_as_such(space: Path, seedbed: Seedbed) -> N
 
 def test_a_workspace_without_models_says_so(space: Path, seedbed: Seedbed) -> None:
     write(space, seedbed__yaml="by: ann\n")
-    assert "no models" in seedbed("model", "list").out
+    assert "No models" in seedbed("model", "list").out
 
 
 def test_an_unknown_model_names_those_that_are_known(space: Path, seedbed: Seedbed) -> None:
@@ -168,7 +168,7 @@ def test_weights_that_are_there_are_not_installed_again(seedbed: Seedbed) -> Non
 
 
 def test_what_was_learned_of_models_is_shown(space: Path, seedbed: Seedbed) -> None:
-    assert "nothing was chosen yet" in seedbed("model", "stats").out
+    assert "Nothing was chosen yet" in seedbed("model", "stats").out
     (space / "routed.yaml").write_text("roles: {writer: {prefer: local}}\n")
     run = seedbed("run", "routed.yaml", "text=hello", "--json")
     assert run.code == 0, run.err

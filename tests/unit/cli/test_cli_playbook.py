@@ -84,7 +84,7 @@ def test_search_finds_what_all_conditions_hold_for(
 
 def test_nothing_found_is_said(space: Path, seedbed: Seedbed) -> None:
     done = seedbed("playbook", "list")
-    assert (done.code, done.out) == (0, "nothing found\n")
+    assert (done.code, done.out) == (0, "Nothing found.\n")
 
 
 # show and diff

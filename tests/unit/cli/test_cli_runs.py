@@ -31,7 +31,7 @@ def test_runs_of_one_playbook_can_be_asked_for(kept: str, seedbed: Seedbed) -> N
 
 
 def test_without_runs_it_says_so(space: Path, seedbed: Seedbed) -> None:
-    assert seedbed("runs", "list").out == "no runs yet\n"
+    assert seedbed("runs", "list").out == "No runs yet.\n"
 
 
 def test_a_run_is_shown_turn_by_turn_by_the_beginning_of_its_id(space: Path, seedbed: Seedbed) -> None:

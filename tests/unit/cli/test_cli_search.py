@@ -31,7 +31,7 @@ def store(mail: Path) -> Iterator[Store]:
 
 
 def test_without_a_search_it_says_so(mail: Path, seedbed: Seedbed) -> None:
-    assert seedbed("search", "list").out == "Nothing was searched for here yet.\n"
+    assert seedbed("search", "list").out == "No searches yet.\n"
     assert seedbed("search", "list", "--json").json == []
 
 

@@ -66,7 +66,7 @@ def test_the_list_says_how_far_each_is_and_whether_its_base_has_moved(law: str, 
     shown = seedbed("playbook", "specialised").out
     assert "1 change: seedbed playbook rebase corpora/law/sort" in shown
     assert "has not moved" in shown
-    assert seedbed("playbook", "specialised", "qa").out == "no specialised playbooks yet\n"
+    assert seedbed("playbook", "specialised", "qa").out == "No specialised playbooks yet.\n"
     seedbed("playbook", "archive", "main", *WHY)
     assert "its name is gone" in seedbed("playbook", "specialised").out
 

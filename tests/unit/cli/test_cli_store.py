@@ -241,7 +241,7 @@ def test_gc_discards_only_what_nothing_mentions(filled: str, space: Path, seedbe
     done = seedbed("store", "gc", "--json")
     assert keeps_promise(done.json, "store", "gc")
     assert [content.digest for content in held()[0]] == [filled]
-    assert seedbed("store", "gc").out == "nothing is forgotten\n"
+    assert seedbed("store", "gc").out == "nothing to discard\n"
 
 
 def test_a_key_is_rotated_only_for_real(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> None:

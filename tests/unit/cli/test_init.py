@@ -70,7 +70,7 @@ def test_a_gitignore_of_ones_own_stays(tmp_path: Path, seedbed: Seedbed) -> None
     (tmp_path / ".gitignore").write_text("mine")
     done = seedbed("init")
     assert done.code == 0
-    assert "kept your .gitignore; add to it: *.db" in done.out
+    assert "Your .gitignore stays as it is; add to it: *.db" in done.out
     assert (tmp_path / ".gitignore").read_text() == "mine"
 
 

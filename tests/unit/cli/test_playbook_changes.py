@@ -188,7 +188,7 @@ def test_a_branch_name_that_is_taken_is_refused(kept: str, seedbed: Seedbed) -> 
 
 
 def test_branches_are_listed_with_how_they_ended(kept: str, seedbed: Seedbed) -> None:
-    assert seedbed("playbook", "branch").out == "no branches yet\n"
+    assert seedbed("playbook", "branch").out == "No branches yet.\n"
     for name in ("a", "b", "c"):
         seedbed("playbook", "branch", name, kept, *WHY)
     seedbed("playbook", "archive", "b", *WHY)

@@ -395,7 +395,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_done(space: Path, seedbed: Seed
     )
     done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
     assert (done.code, done.out) == (130, "")
-    assert "interrupted; what was recorded so far is kept" in done.err
+    assert "Interrupted. What was recorded so far is stored." in done.err
     assert seedbed("runs", "list", "--json").json["runs"]
     assert seedbed("store", "verify").code == 0
 

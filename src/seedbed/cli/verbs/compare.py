@@ -155,7 +155,7 @@ class Live:
     )
 
 
-@command(app)
+@command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Call,
     control: Annotated[str | None, typer.Argument(metavar="A", help=f"What there is: {PLAYBOOK.lower()}")] = None,
