@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from typer.main import get_command
-
-from seedbed.cli.main import app
+from seedbed.cli.main import COMMANDS, loaded_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMAND = ".venv/bin/python tests/docs/cli_reference.py"
@@ -30,9 +28,9 @@ Where a command asks for a PLAYBOOK it takes a file (`sorter.yaml`), a digest or
 
 | option or variable | what it does |
 |---|---|
-| `--json` | Prints one JSON document with stable keys; an error is one too, on the error stream. |
+| `--json` | Prints one JSON document with stable keys ([which](json.md)); an error is one too, on the error stream. |
 | `--dry-run` | Says what would happen and changes nothing. Every command that changes something has it. |
-| `--workspace FILE`, `-w` | The workspace file. Unless given: `seedbed.yaml` in this folder or one above. |
+| `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or one above. |
 | `NO_COLOR` | If it is set, nothing is coloured; a pipe never is. Changed words are marked `[-so-]` and `{{+so+}}`. |
 | `SEEDBED_…` | Settings from outside, such as `SEEDBED_STORE`: see [Workspace and settings](workspace.md). |
 | `SEEDBED_DEBUG` | If it is set, a defect of seedbed shows its traceback. Otherwise nothing ever does. |
@@ -42,24 +40,24 @@ found, what was expected and what to do. The exit code tells a script how it wen
 
 | exit code | meaning |
 |---|---|
-| 0 | done, or passed |
-| 1 | refused, or something is wrong |
-| 2 | not decided: too few tasks, or nothing better was found |
+| 0 | done, or yes |
+| 1 | no: worse, refused, or something is wrong |
+| 2 | not known yet: too few tasks, nothing better was found, or the budget ran out |
 | 64 | called wrongly |
-| 130 | interrupted with Ctrl-C; what was recorded so far is kept |
+| 70 | a defect of seedbed |
+| 130 | interrupted with Ctrl-C; what was recorded so far is stored |
 """
 
 
 def page() -> str:
     parts, panel = [INTRODUCTION], ""
-    commands: Any = get_command(app)
-    for name, command in commands.commands.items():
+    for name, command in loaded_commands().items():
         if hasattr(command, "commands"):
             parts.append(f"## {name}\n\n{command.help}\n")
             parts += (section(f"{name} {each}", inner) for each, inner in command.commands.items())
         else:
-            if command.rich_help_panel != panel:
-                panel = command.rich_help_panel
+            if COMMANDS[name][0] != panel:
+                panel = COMMANDS[name][0]
                 parts.append(f"## {panel}\n")
             parts.append(section(name, command))
     return "\n".join(parts)
@@ -68,17 +66,15 @@ def page() -> str:
 def section(name: str, command: Any) -> str:
     """One command: what it does, how it is called, what it prints, how it ends."""
     paragraphs = [" ".join(each.split()) for each in command.callback.__doc__.split("\n\n")]
-    told = " ".join(each for each in paragraphs if each.startswith("JSON"))
-    parts = [f"### seedbed {name}", *(each for each in paragraphs if not each.startswith("JSON"))]
+    ending = re.compile(r"(With --\w+, )?[Ee]xit code")
+    parts = [f"### seedbed {name}", *(each for each in paragraphs if not ending.match(each))]
     parts.append(f"```text\nseedbed {name} {' '.join(usage(command))}\n```")
     if rows := [f"| `{called(each)}` | {meaning(each)} |" for each in command.params if each.opts[0] not in SHARED]:
         parts.append("\n".join(["| name | meaning |", "|---|---|", *rows]))
     parts.append(f"Also: {', '.join(f'`{each.opts[0]}`' for each in command.params if each.opts[0] in SHARED)}.")
-    parts += [f"**{form}:** {coded(keys)}" for form, keys in re.findall(r"(JSON[^:]*): (.+?)\.(?= |$)", told)]
-    ends = ["0 when it is done", "1 if it cannot be done"]
-    for own in re.findall(r"Exit code (.+?)\.(?= |$)", told):
-        ends[int(own[0]) :] = [own]
-    return "\n\n".join([*parts, f"**Exit code:** {', '.join(ends)}."]) + "\n"
+    if own := " ".join(each for each in paragraphs if ending.match(each)):
+        parts.append(own)
+    return "\n\n".join(parts) + "\n"
 
 
 def usage(command: Any) -> Iterator[str]:
@@ -101,18 +97,6 @@ def called(parameter: Any) -> str:
 def meaning(parameter: Any) -> str:
     silent = parameter.default in (None, Path(), "list") or parameter.default is False
     return (parameter.help or "") + ("" if silent else f" Default: `{parameter.default}`.")
-
-
-def coded(keys: str) -> str:
-    """Keys as code; what stands in brackets are keys too, unless it is prose."""
-
-    def code(found: re.Match[str]) -> str:
-        name, inner = found.groups()
-        if inner and re.fullmatch(r"\w+(, \w+)+", inner):
-            inner = re.sub(r"(\w+)", r"`\1`", inner)
-        return f"`{name}` ({inner})" if inner else f"`{name}`"
-
-    return re.sub(r"(\w+)(?: \(([^)]*)\))?", code, keys)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, SettingsError
+from seedbed.evaluation.metrics.metric import parsed
+from seedbed.settings import Settings
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
 
@@ -69,6 +71,13 @@ class Call:
         else:
             with self.open() as space:
                 yield space
+
+    def expect_metrics(self, names: Iterable[str]) -> None:
+        """Refuse a metric that nobody knows before a store is opened. Raises SettingsError."""
+        own = Settings.load(find_file(self.workspace)).metrics
+        for name in names:
+            if ":" not in name and name.partition("(")[0].strip() not in own:
+                parsed(name, {})
 
     def show(self, document: object, *renderables: Any) -> None:
         """Print the result: the document for programs, or what people read."""

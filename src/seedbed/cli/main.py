@@ -114,11 +114,20 @@ def commands() -> Any:
     return get_command(app)
 
 
+def loaded_commands() -> dict[str, Any]:
+    """Every command by name, imported: for the reference in the docs."""
+    return {name: LazyCommand(name).loaded for name in COMMANDS}
+
+
 def main(arguments: Sequence[str]) -> int:
+    return call(commands(), arguments)
+
+
+def call(root: Any, arguments: Sequence[str]) -> int:
     """Do what the arguments say and return the exit code. No traceback reaches the user."""
     as_json = "--json" in arguments
     try:
-        code = commands().main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
+        code = root.main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
     except typer.TyperException as wrong:
         if not wrong.format_message():  # a noun alone: its help has been printed
             return PASS

@@ -11,7 +11,7 @@ import typer
 from command_line import Seedbed
 from typer.main import get_command
 
-from seedbed.cli.calling import call
+from seedbed.cli.main import call
 from seedbed.errors import StoreError
 
 
@@ -34,9 +34,9 @@ def ending(error: BaseException) -> Any:
         (PermissionError(13, "Permission denied", "x.db"), 1, "Permission denied: 'x.db'"),
         (typer.BadParameter("odd"), 64, "Try 'seedbed --help'"),
         (KeyboardInterrupt(), 130, "Interrupted. What was recorded so far is stored."),
-        (typer.Abort(), 130, "interrupted"),
-        (ZeroDivisionError("by zero"), 1, "unexpected ZeroDivisionError: by zero"),
-        (RecursionError("deep"), 1, "unexpected RecursionError"),
+        (typer.Abort(), 130, "Interrupted"),
+        (ZeroDivisionError("by zero"), 70, "unexpected ZeroDivisionError: by zero"),
+        (RecursionError("deep"), 70, "unexpected RecursionError"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from command_line import Seedbed
 
-from seedbed.cli.main import command
+from seedbed.cli.main import loaded_commands
 
 
 def commands(found: Any = None, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    found = found or command()
-    if not hasattr(found, "commands"):
+    if found is not None and not hasattr(found, "commands"):
         yield words, found
         return
-    for name, each in found.commands.items():
+    for name, each in (loaded_commands() if found is None else found.commands).items():
         yield from commands(each, *words, name)
 
 

@@ -14,6 +14,7 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.suite import Change, Result
 from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
+from seedbed.workspace.scorecards import SuiteResult
 
 P = f"b2:{'a' * 64}"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -29,11 +30,10 @@ def changed(mean: float, low: float, high: float, n: int = 20, regressed: bool =
 
 
 def printed(*results: Result) -> str:
-    measurement = suites.Measurement(
-        "first", list(results), Report({"mail · plain": CARD}, notes=("look [b]here[/b]",))
-    )
+    measured = SuiteResult("first", list(results), {"mail · plain": CARD})
+    report = Report({"mail · plain": CARD}, notes=("look [b]here[/b]",))
     file = io.StringIO()
-    Console(file=file, width=160, highlight=False).print(suites.view(measurement))
+    Console(file=file, width=160, highlight=False).print(suites.view(measured, report))
     return file.getvalue()
 
 
@@ -63,7 +63,7 @@ def test_notes_name_regressions_unless_accepted_and_thresholds_always() -> None:
 
 def test_the_document_has_the_change_or_none() -> None:
     document = suites.document(
-        suites.Measurement("first", [result(None), result(changed(0.5, 0.25, 0.75))], Report({}))
+        SuiteResult("first", [result(None), result(changed(0.5, 0.25, 0.75))], {})
     )
     first, second = document["results"]
     assert first["change"] is None

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from seedbed.cli.views import verdict as verdicts
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
 from seedbed.experiments.replay.replay import ReplayableTasks
@@ -111,14 +112,19 @@ def test_a_ranking_says_what_its_error_rate_is_of(control: Any, promise: str) ->
     assert promise in lines[-1]
 
 
+def replays(fidelity: Fidelity, tasks: ReplayableTasks) -> ReplayedRuns:
+    context: Any = None
+    return ReplayedRuns(context, fidelity, tasks, {})
+
+
 def test_a_replay_says_how_far_it_can_be_trusted_and_what_is_missing() -> None:
     agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
     found = ReplayableTasks(Dataset(()), {"replay of x": "not replayable: no such turn"}, {"substituted": 2})
-    text = shown(verdicts.replay_view(VERDICT, fidelity, found, RULE, ("old", "new")))
+    text = shown(verdicts.replay_view(VERDICT, replays(fidelity, found), RULE, ("old", "new")))
     for told in ("75%", "2 substituted", "1 run that", "not replayable: no such turn", "--mode fork:1"):
         assert told in text
-    document = verdicts.replay_document(VERDICT, fidelity, found)
+    document = verdicts.replay_document(VERDICT, replays(fidelity, found))
     assert (document["missed"], document["steps"]) == (
         {"replay of x": "not replayable: no such turn"},
         {"substituted": 2},
@@ -144,6 +150,8 @@ def test_an_estimate_whose_replays_do_not_count_says_why() -> None:
     )
     agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
-    text = shown(verdicts.estimate_view(estimate, fidelity, ReplayableTasks(Dataset(()), {}, {}), ("old", "new")))
+    text = shown(verdicts.estimate_view(
+        estimate, replays(fidelity, ReplayableTasks(Dataset(()), {}, {})), ("old", "new")
+    ))
     for told in ("too few live runs", "not known", "[+0.250, +0.750]", "at least 20 live runs", "1 run", "75%"):
         assert told in text

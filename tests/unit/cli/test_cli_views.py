@@ -12,16 +12,20 @@ from command_line import BETTER, SORTER
 from rich.console import Console
 
 from seedbed.cli import output
-from seedbed.cli.views import run as views
+from seedbed.cli.views import playbook as views
+from seedbed.cli.views.scorecard import interval_text
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.settings import Settings
 from seedbed.stats.estimates import Interval
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
+from seedbed.workspace.playbooks import Playbooks
+from seedbed.workspace.resources import Resources
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 A, B, X, T = (f"b2:{letter * 64}" for letter in "abcd")
@@ -58,12 +62,12 @@ VERDICT = Verdict(
 
 
 def test_an_interval_without_tasks_is_no_score() -> None:
-    assert views.interval_text(Interval(math.nan, 0.0, 1.0, 0.95, 0)) == "no score"
-    assert views.interval_text(Interval(0.5, 0.25, 0.75, 0.95, 4)) == "0.500 [0.250, 0.750]"
+    assert interval_text(Interval(math.nan, 0.0, 1.0, 0.95, 0)) == "no score"
+    assert interval_text(Interval(0.5, 0.25, 0.75, 0.95, 4)) == "0.500 [0.250, 0.750]"
 
 
 def test_where_no_interval_can_be_told_the_mean_stands_alone() -> None:
-    assert views.interval_text(Interval(0.5, -math.inf, math.inf, 0.95, 1)) == "0.500"
+    assert interval_text(Interval(0.5, -math.inf, math.inf, 0.95, 1)) == "0.500"
 
 
 def test_scores_are_means_over_all_cells_by_metric() -> None:
@@ -71,8 +75,8 @@ def test_scores_are_means_over_all_cells_by_metric() -> None:
     for key, value in (("a", 1.0), ("b", 0.0), ("c", None)):
         body = {"metric": "exact_match", "task": key}
         store.append([Fact(kind="cell", key=key, subject=A, at=NOON, by="ann", body=body, value=value)])
-    assert views.scores(store, A) == {"exact_match": {"mean": 0.5, "cells": 2}}
-    assert views.scores(store, B) == {}
+    assert Playbooks(Resources(Settings(by="ann"), store)).scores(A) == {"exact_match": {"mean": 0.5, "cells": 2}}
+    assert Playbooks(Resources(Settings(by="ann"), store)).scores(B) == {}
     assert views.scores_text({"exact_match": {"mean": 0.5, "cells": 4}}) == "exact_match 0.500 on 4 tasks"
 
 
@@ -133,4 +137,4 @@ def test_only_playbooks_are_called_by_the_names_of_playbooks() -> None:
     playbook, tasks = store.put("playbook", {"roles": {}}), store.put("dataset", {"tasks": []})
     store.move("branches/line", playbook, expected=None, because="x", by="ann")
     store.move("datasets/mail", tasks, expected=None, because="x", by="ann")
-    assert views.names(store) == {playbook: ["branches/line"]}
+    assert Playbooks(Resources(Settings(by="ann"), store)).names() == {playbook: ["branches/line"]}

@@ -10,7 +10,9 @@ import typer
 from command_line import SORTER, WORKSPACE, Seedbed, held, write
 
 from seedbed.cli import options
+from seedbed.cli.command import Call
 from seedbed.errors import PlaybookError, SettingsError
+from seedbed.workspace import find_file
 
 # The workspace file
 
@@ -19,21 +21,21 @@ def test_the_nearest_workspace_upwards_is_found(space: Path, monkeypatch: pytest
     below = space / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert options.workspace_file(None) == space / "seedbed.yaml"
+    assert find_file() == space / "seedbed.yaml"
     write(space / "a", seedbed__yaml=WORKSPACE)
-    assert options.workspace_file(None) == space / "a" / "seedbed.yaml"
+    assert find_file() == space / "a" / "seedbed.yaml"
 
 
 def test_a_workspace_that_is_named_wins(space: Path, tmp_path: Path) -> None:
     write(tmp_path, other__yaml=WORKSPACE)
-    assert options.workspace_file(Path("other.yaml")) == Path("other.yaml")
+    assert find_file(Path("other.yaml")) == Path("other.yaml")
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", "folder"])
 def test_a_workspace_that_is_no_file_is_told_with_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(SettingsError, match=f"no file {name}.*seedbed init"):
-        options.workspace_file(Path(name))
+        find_file(Path(name))
 
 
 def test_without_any_workspace_the_way_to_one_is_told(seedbed: Seedbed) -> None:
@@ -69,21 +71,22 @@ def test_a_program_beside_the_workspace_file_is_found(
 
 def test_files_need_no_workspace_and_names_do(tmp_path: Path) -> None:
     write(tmp_path, sorter__yaml=SORTER)
-    with options.opened_for(None, "sorter.yaml") as space:
-        assert space is None
-    with pytest.raises(SettingsError), options.opened_for(None, "sorter.yaml", "better"):
+    with Call().open_for_files("sorter.yaml") as space:
+        assert space.settings.store == "memory:"
+    with pytest.raises(SettingsError), Call().open_for_files("sorter.yaml", "better"):
         pass
-    with pytest.raises(SettingsError), options.opened_for(Path("absent.yaml"), "sorter.yaml"):
+    with pytest.raises(SettingsError), Call(Path("absent.yaml")).open_for_files("sorter.yaml"):
         pass
 
 
 def test_in_a_dry_run_nothing_is_kept_and_all_can_be_read(kept: str) -> None:
     before = held()
-    with options.opened(None, dry_run=True) as space:
-        child = space.library.derive(kept, {"parameters.caution": 0.9}, because="try")
-        space.library.name("tried", child, because="try")
-        assert space.playbook("tried").parameters["caution"].value == 0.9
-        assert space.library.entry(child).parents == (kept,)
+    with Call(dry_run=True).open() as space:
+        library = space.resources.library
+        child = library.derive(kept, {"parameters.caution": 0.9}, because="try")
+        library.name("tried", child, because="try")
+        assert space.playbooks.get("tried").parameters["caution"].value == 0.9
+        assert library.entry(child).parents == (kept,)
     assert held() == before
 
 
@@ -149,39 +152,24 @@ def test_a_time_that_is_none_is_called_wrongly(text: str) -> None:
         options.moment(text, "--since")
 
 
-def test_a_metric_is_known_by_its_name(space: Path) -> None:
-    with options.opened(None) as opened:
-        assert options.metric(opened, "exact_match").name == "exact_match"
-        with pytest.raises(typer.BadParameter, match=r"expected one of: .*exact_match"):
-            options.metric(opened, "beauty")
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [("b2:0123abcd", True), ("0123abcd", True), ("a" * 64, True), ("0123abc", False), ("first release", False)],
-)
-def test_a_digest_is_told_from_a_reason(text: str, is_one: bool) -> None:
-    assert options.looks_like_digest(text) is is_one
-
-
 # Playbooks
 
 
 def test_any_value_of_a_file_can_be_changed_and_of_a_kept_playbook_its_genes(kept: str) -> None:
-    with options.opened(None) as space:
-        from_file = options.chosen(space, "sorter.yaml", {"roles.sorter.system": "Other."})
+    with Call().open() as space:
+        from_file = space.playbooks.get( "sorter.yaml", {"roles.sorter.system": "Other."})
         assert from_file.roles["sorter"].system == "Other."
-        from_store = options.chosen(space, kept, {"parameters.caution": 0.25})
+        from_store = space.playbooks.get( kept, {"parameters.caution": 0.25})
         assert from_store.parameters["caution"].value == 0.25
         with pytest.raises(PlaybookError):
-            options.chosen(space, kept, {"roles.sorter.system": "Other."})
+            space.playbooks.get( kept, {"roles.sorter.system": "Other."})
 
 
 def test_a_file_is_kept_when_a_digest_is_needed(space: Path) -> None:
-    with options.opened(None) as opened:
-        digest = options.kept(opened, "sorter.yaml", "needed")
-        assert opened.library.entry(digest).because == "needed"
-        assert options.kept(opened, digest[:12], "again") == digest
+    with Call().open() as opened:
+        digest = opened.resources.keep( "sorter.yaml", "needed")
+        assert opened.resources.library.entry(digest).because == "needed"
+        assert opened.resources.keep( digest[:12], "again") == digest
 
 
 # Money
@@ -204,7 +192,3 @@ def test_what_is_no_amount_of_money_is_refused_before_anything_is_done(
     assert (done.code, done.out) == (64, "")
     assert "--max-cost" in done.err
     assert not (space / "seedbed.db").exists()
-
-
-def test_no_money_at_all_is_an_amount() -> None:
-    assert (options.dollars(0.0), options.dollars(0.5), options.dollars(None)) == (0.0, 0.5, None)

@@ -20,7 +20,8 @@ import pytest
 from command_line import Seedbed, keeps_promise
 from rich.console import Console
 
-from seedbed.cli.nouns.runs.tail import follow, run_of, told
+from seedbed.cli.nouns.runs.tail import run_of
+from seedbed.cli.nouns.runs.tail import view as told
 from seedbed.errors import NotFound
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
@@ -28,6 +29,13 @@ from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.store import Fact
 from seedbed.workspace import Workspace
+from seedbed.workspace.resources import Resources
+from seedbed.workspace.runs import Runs
+
+
+def follow(store: Any, run: str | None = None, **more: Any) -> Iterator[Fact]:
+    return Runs(Resources(SETTINGS, store)).follow(run, **more)
+
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 SETTINGS = Settings.model_validate({"models": {"m": {"use": "scripted", "args": {"replies": {".": "fine"}}}}})

@@ -209,11 +209,11 @@ def compare(
         _expect_unused(replay, "without --replay")
         if on is None:
             raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
-    names, metric = (control, candidates[0]), metric or "exact_match"
+    names, metric, how = (control, candidates[0]), metric or "exact_match", decision.options()
+    call.expect_metrics([metric])
     with call.open() as space, _budget(call):
         values = options.assignments(changes)
         new = [space.playbooks.get(each, values) for each in candidates]
-        how = decision.options()
         if replay.replay is None and plan:
             forecast = space.experiments.forecast(control, new[0], on=str(on), metric=metric, options=how)
             call.show(forecast.document(), views.forecast_view(forecast))

@@ -147,6 +147,7 @@ def evaluate(
     form = kind.form
     _expect_fitting(work, kind, on, form)
     arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
+    call.expect_metrics(work.metric or ())
     with call.open() as space:
         if kind.suite:
             result = _suite(space, kind, arguments, work)

@@ -133,6 +133,7 @@ def evolve(
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
     options.expect_report(result.report)
+    call.expect_metrics(metric or ())
     with call.open() as space:
         if result.resume is not None:
             chosen = space.searches.get(result.resume).options

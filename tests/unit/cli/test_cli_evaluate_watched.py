@@ -8,8 +8,9 @@ import pytest
 import typer
 from command_line import SORTER, write
 
-from seedbed.cli import options
-from seedbed.cli.views import scoring
+from seedbed.cli import output
+from seedbed.cli.command import Call
+from seedbed.cli.verbs import evaluate
 from seedbed.evaluation.cells import Cell
 
 
@@ -17,7 +18,7 @@ def test_an_interruption_says_how_far_it_came_and_how_to_go_on(capsys: pytest.Ca
     cell = Cell(key="k", playbook="b2:0", task="t", replicate=0, metric="m", value=1.0)
 
     def interrupted() -> None:
-        with scoring.watched(1_500) as watch:
+        with evaluate.watched(1_500) as watch:
             for _ in range(1_200):
                 watch("sorter", cell)
             raise KeyboardInterrupt
@@ -25,11 +26,11 @@ def test_an_interruption_says_how_far_it_came_and_how_to_go_on(capsys: pytest.Ca
     with pytest.raises(typer.Exit) as ended:
         interrupted()
     assert ended.value.exit_code == 130
-    assert "stopped after 1,200 of 1,500: the same command goes on from there" in capsys.readouterr().err
+    assert "Stopped after 1,200 of 1,500 results. Run the same command again to continue." in capsys.readouterr().err
 
 
 def test_what_is_told_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    scoring.tell("the money [b]did not last[/b]")
+    output.warn("the money [b]did not last[/b]")
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "! the money [b]did not last[/b]\n")
 
@@ -38,6 +39,6 @@ def test_files_are_called_by_their_names_unless_two_are_called_alike(space: Path
     for folder in ("one", "two"):
         (space / folder).mkdir()
         write(space / folder, sorter__yaml=SORTER.replace("0.5", "0.25"), other__yaml=SORTER.replace("0.5", "0.75"))
-    with options.opened(None) as workspace:
-        named = [*scoring.chosen(workspace, ["sorter.yaml", "one/sorter.yaml", "two/other.yaml", "sorter.yaml"])]
+    with Call().open() as workspace:
+        named = [*workspace.scorecards.called(["sorter.yaml", "one/sorter.yaml", "two/other.yaml", "sorter.yaml"])]
     assert named == ["sorter.yaml", "one/sorter.yaml", "other.yaml"]
