@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seedbed.stage.tools import Tool, tool
     from seedbed.workspace.blocking import open_blocking
     from seedbed.workspace.workspace import Workspace
-    from seedbed.workspace.workspace import open_workspace as open
+    from seedbed.workspace.workspace import open_workspace as open  # noqa: A004 - seedbed.open reads well
 
 _HOMES = {
     "BestOf": "seedbed.evolution.optimizers.best_of",

@@ -92,7 +92,10 @@ class Call:
         *,
         rows: Sequence[Any] | None = None,
     ) -> None:
-        """Print documents one line each, or as JSON, under a key if there is one. `rows` are what the columns read, if not those."""
+        """Print documents one line each, or as JSON, under a key if there is one.
+
+        `rows` are what the columns read, if that is more than the documents.
+        """
         text = output.listing(columns, documents if rows is None else rows) if documents else output.line(empty)
         self.show({key: [*documents]} if key else [*documents], text)
 

@@ -44,7 +44,7 @@ class Reviews:
         self._resources = resources
 
     def queue(self, *, everything: bool = False) -> list[review.ReviewItem]:
-        """Candidates whose review was requested, the longest waiting first; without `everything`, those not answered."""
+        """Candidates whose review was requested, the longest waiting first; by default those not answered."""
         channels = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
         names = dict.fromkeys([*self._resources.settings.channels, *channels])
         panels = {name: build_panel(name, self._resources.protection(name)) for name in names}

@@ -219,10 +219,11 @@ class Workspace:
     ) -> Verdict:
         """Decide whether the candidate is better than the control, with a guaranteed error rate.
 
-        `on` is where the evidence comes from: tasks that the candidate has not seen (a dataset, a path or a name), or
-        `past_runs(…)` of the control, replayed. Several candidates are ranked with one error rate for all: the verdict is
-        that of the best, and `verdict.ranking` has all of them. `options` says by which rule, at which error rate and
-        for which goal. An interrupted comparison continues where it was, and repeating one returns its verdict.
+        `on` is where the evidence comes from: tasks that the candidate has not seen (a dataset, a path or a name),
+        `past_runs(…)` of the control, replayed, or `live("production")`, users' feedback. Several candidates are
+        ranked with one error rate for all: the verdict is that of the best, and `verdict.ranking` has all of them.
+        `options` says by which rule, at which error rate and for which goal. An interrupted comparison continues where
+        it was, and repeating one returns its verdict.
         """
         return await self.experiments.compare(
             control,

@@ -86,7 +86,8 @@ def promised(*command: str, form: str = "JSON") -> dict[str, list[str]]:
     lines = [" ".join(each.split()) for each in section[1].split("\n\n") if each.strip()]
     when = form.removeprefix("JSON").strip()
     when = when[:1].upper() + when[1:]
-    text = next((line for line in lines if (line.startswith(f"{when}: ") if when else not re.match(r"[A-Z]", line))), "")
+    fits = (lambda line: line.startswith(f"{when}: ")) if when else (lambda line: not re.match(r"[A-Z]", line))
+    text = next(filter(fits, lines), "")
     assert text, f"docs/json.md says nothing of {' '.join(command)} {when}"
     keys = {}
     for name, inner in re.findall(r"(\w+)(?: \(([^)]*)\))?", text.removeprefix(f"{when}: ").rstrip(".")):

@@ -15,7 +15,8 @@ from seedbed.storage.store import Fact
 
 
 def grown(space: Any, parent: str, *values: float) -> list[str]:
-    return [space.resources.library.derive(parent, {"parameters.caution": each}, because=f"try {each}") for each in values]
+    library = space.resources.library
+    return [library.derive(parent, {"parameters.caution": each}, because=f"try {each}") for each in values]
 
 
 def test_a_tree_begins_at_the_oldest_ancestor_of_what_has_a_name(kept: str) -> None:

@@ -64,8 +64,8 @@ def show(
 ) -> None:
     """Show what changes, the evidence, what the gates say, and outputs side by side.
 
-    Outputs are those of the runs behind the verdict where the two differ. Their order does not tell which is which: each
-    reviewer gets another one, and always the same.
+    Outputs are those of the runs behind the verdict where the two differ. Their order does not tell which is which:
+    each reviewer gets another one, and always the same.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))
