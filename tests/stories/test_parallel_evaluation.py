@@ -24,7 +24,7 @@ from seedbed.errors import SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import metric
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.runs.recorder import worker_at
+from seedbed.runs.history import worker_at
 from seedbed.runs.run import Run
 from seedbed.runs.worker_presence import is_there
 from seedbed.settings import Settings

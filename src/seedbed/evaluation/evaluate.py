@@ -47,7 +47,7 @@ async def evaluate(
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
     plan = _Replicates(todo, replicates)
-    limited = replace(context, ledger=Ledger(max_cost_usd, kept=0.0))
+    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0))
     async with context.present():
         cells = await all_cells(playbook, plan, chosen, limited, watch)
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
@@ -233,7 +233,7 @@ async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: E
     """The run, or why there is none that can be scored."""
     if context.ledger.is_short:
         return "the money for this evaluation was spent"
-    own = Ledger(kept=0.0, within=context.ledger)  # one that was refused money says nothing of the others
+    own = Ledger(last_share=0.0, within=context.ledger)  # one that was refused money says nothing of the others
     try:
         async with asyncio.timeout(context.timeout_seconds):
             done = await context.perform(run, playbook, item[0], seed_of(*item), own)

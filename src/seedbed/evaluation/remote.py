@@ -53,7 +53,7 @@ class Chunk:
 
     def _ledger(self) -> Ledger:
         limits = self.max_cost_usd, self.max_tokens
-        ledger = Ledger(*limits, kept=0.0)
+        ledger = Ledger(*limits, last_share=0.0)
         if any(limit is not None and limit <= 0 for limit in limits):
             ledger.refuse()
         return ledger

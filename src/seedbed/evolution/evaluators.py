@@ -22,8 +22,8 @@ from seedbed.evaluation.metrics.metric import Better, Metric, Score
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store

@@ -26,7 +26,7 @@ from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account, Budget
 from seedbed.storage.store import Digest, Fact, Json, Store, digest, short

@@ -18,7 +18,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Better, ExactMatch, FunctionMetric, Metric, better
 from seedbed.experiments.patterns.traits import Scored, gathered
 from seedbed.experiments.policies import NoChances, Policy, Situation, checked
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Decision, Run
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.stats.offpolicy import (

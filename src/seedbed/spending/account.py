@@ -83,7 +83,7 @@ class Account:
         self.budget = budget
         self.runs = 0
         self.seconds = 0.0
-        self.ledger = Ledger(budget.usd, budget.tokens, kept=0.0)
+        self.ledger = Ledger(budget.usd, budget.tokens, last_share=0.0)
         self.dearest_usd, self.dearest_tokens = 0.0, 0
 
     @property

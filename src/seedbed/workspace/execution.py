@@ -95,7 +95,7 @@ class Execution:
 
         Raises SettingsError.
         """
-        context = replace(self._context, ledger=Ledger(max_cost_usd, kept=0.0))
+        context = replace(self._context, ledger=Ledger(max_cost_usd, last_share=0.0))
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
 

@@ -22,7 +22,7 @@ from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.stats.estimates import mean_interval, wilson
 from seedbed.storage import open_store

@@ -287,7 +287,7 @@ def seated(court: Court, limit_usd: float | None = None) -> judging.Court:
     async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
         return await runner.perform_once(run, playbook, inputs, seed, ledger=ledger)
 
-    return judging.Court(once, runner.model_identities, Ledger(limit_usd, kept=0.0))
+    return judging.Court(once, runner.model_identities, Ledger(limit_usd, last_share=0.0))
 
 
 def rubric(court: Court, **more: Any) -> Rubric:

@@ -63,7 +63,7 @@ def greedy(store: Store, number: int, taken: list[int]) -> EvaluationContext:
     models = Registry(settings.models)
     models["oracle"].chat.taken = taken  # type: ignore[attr-defined]
     runner = Runner(settings, store, Library(store, "ada"), models, Spending(settings, store))
-    runner.lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    runner.limits = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
@@ -181,7 +181,7 @@ async def test_other_processes_take_no_more_tokens_than_there_are_slices_of(limi
     book = Playbook.from_document({"roles": {"a": {"model": "m", "max_tokens": 40}}})
     card = {"use": "scripted", "args": {"replies": {".": "no " * 90}}}
     space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
-    ledger = Ledger(limit_tokens=limit, kept=0.0)
+    ledger = Ledger(limit_tokens=limit, last_share=0.0)
     try:
         cells = await all_cells(book, plan, [ExactMatch()], replace(space.context_on("2"), ledger=ledger))
         assert used(space.store) == ledger.spent_tokens <= limit

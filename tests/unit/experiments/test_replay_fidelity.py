@@ -34,7 +34,7 @@ from seedbed.experiments.replay.replay import (
 )
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.recorder import recall, recent
+from seedbed.runs.history import recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -256,9 +256,9 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
     past = draw_history(find_past_runs(space.store, playbook=a.digest), by=(), known=known())
     anew, metric = ReplayMode("fork", 1), ExactMatch()
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
+        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
+        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
     verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)

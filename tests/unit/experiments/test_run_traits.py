@@ -13,7 +13,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import named
 from seedbed.experiments.patterns.traits import Condition, Scored, conditions, gathered
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Decision, Failure
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, digest
@@ -94,7 +94,7 @@ def test_answers_that_are_always_right_or_always_wrong_explain_nothing() -> None
 
 async def recorded(store: MemoryStore, number: int, status: str, playbook: str = A, **more: Any) -> str:
     name, inputs = f"{number:032x}", {"text": f"number {number % 10}"}
-    recorder = Recorder(Journal(store), playbook, inputs, seed=0, by="ada", models={}, run=name, **more)
+    recorder = Recorder(Journal(store), RunStart(playbook, inputs, seed=0, models={}, **more), by="ada", run=name)
     await recorder.start()
     await recorder.end(status, output="yes" if status == "completed" else None)  # type: ignore[arg-type]
     return name

@@ -16,7 +16,7 @@ from seedbed.experiments.patterns.traits import Scored
 from seedbed.experiments.policies import Situation
 from seedbed.experiments.screening import Log, decided, screened
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Decision, Status
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Store, digest
@@ -48,14 +48,10 @@ async def recorded(
     at = DAY + timedelta(days=number)
     recorder = Recorder(
         Journal(store),
-        playbook,
-        {"n": number},
-        seed=0,
+        RunStart(playbook, {"n": number}, seed=0, models={}, **more),
         by="ada",
-        models={},
         run=f"{number:032x}",
         clock=lambda: at,
-        **more,
     )
     await recorder.start()
     for action, chance in made:
@@ -63,7 +59,7 @@ async def recorded(
         async def body(action: str = action, chance: float | None = chance) -> dict[str, Any]:
             return decision(action, chance, point).body()
 
-        await recorder.once("decision", point, [action, chance], body)
+        await recorder.record("decision", point, [action, chance], body)
     await recorder.end(status, str(number) if status == "completed" else None)
     if score is not None:
         key = f"{recorder.id}/{digest('metric', EXACT.identity)[3:19]}/{number}"

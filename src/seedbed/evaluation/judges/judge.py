@@ -22,7 +22,7 @@ from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, RunError, See
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json, digest
 
 Perform = Callable[[Playbook, Json, int], Awaitable[Run]]
@@ -244,11 +244,11 @@ class Judge(ABC):
                 continue
             cost, tokens = cost + run.cost_usd, tokens + run.tokens
             try:
-                marks, reasons = read(told(run.output), self.questions)
+                marks, reasons = read(text_of(run.output), self.questions)
                 return Judgement(marks, reasons, cost_usd=cost, tokens=tokens)
             except ValueError as wrong:
                 why = str(wrong)
-                unscored = f"the judge's answer cannot be read: {why}, in {shown(told(run.output), 200)}"
+                unscored = f"the judge's answer cannot be read: {why}, in {shown(text_of(run.output), 200)}"
         return Judgement(unscored=unscored, cost_usd=cost, tokens=tokens)
 
 
@@ -351,7 +351,7 @@ def _from_last_line(text: str, count: int) -> list[tuple[str, str]]:
 def _mark(given: object) -> str:
     if not isinstance(given, str | int | float):
         raise ValueError("found a mark that is neither text nor a number")
-    return told(given).strip().casefold()
+    return text_of(given).strip().casefold()
 
 
 def _line(reason: object) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import Judge, Part, Question
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.stats.estimates import Interval, mcnemar, wilson
 
 Said = Literal["first", "second", "tie"]
@@ -49,7 +49,7 @@ class Pairwise(Judge):
         return (Question(self.criterion.strip(), ("first", "second", "tie")),)
 
     async def __call__(self, a: Run, b: Run, task: Task) -> Preference:
-        one, other = told(a.output), told(b.output)
+        one, other = text_of(a.output), text_of(b.output)
         if one == other:
             return Preference(0, "the answers are the same")
         there = await self._said(one, other, task)
@@ -65,7 +65,7 @@ class Pairwise(Judge):
 
     async def _said(self, first: str, second: str, task: Task) -> Preference:
         """What is preferred in this order: 1 for the second."""
-        material = [Part("task", told(dict(task.inputs))), Part("first", first), Part("second", second)]
+        material = [Part("task", text_of(dict(task.inputs))), Part("first", first), Part("second", second)]
         judgement = await self.judged(material)
         if judgement.unscored:
             return Preference(None, judgement.unscored, cost_usd=judgement.cost_usd)

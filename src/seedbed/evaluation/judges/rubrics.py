@@ -16,7 +16,7 @@ from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.parallel import in_order
 from seedbed.runs.run import Run
 from seedbed.settings.judges import DebatePart
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.stats.agreement import cohen_interval, confusion, raw_agreement
 from seedbed.stats.estimates import paired_interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
@@ -65,7 +65,7 @@ class Rubric(Judge):
         return tuple(Question(f"{each.strip()} ({low} is worst, {high} is best.)", marks) for each in self.criteria)
 
     async def __call__(self, run: Run, task: Task) -> Score:
-        told_of = [Part("task", told(dict(task.inputs))), Part("answer", told(run.output))]
+        told_of = [Part("task", text_of(dict(task.inputs))), Part("answer", text_of(run.output))]
         judgement = await self.judged(told_of)
         low, high = self.scale
         values = [(int(mark) - low) / (high - low) for mark in judgement.marks]
@@ -93,8 +93,8 @@ class Reference(Judge):
     async def __call__(self, run: Run, task: Task) -> Score:
         if task.expected is None:
             return Score(None, "the task has no expected answer")
-        shown_to = [Part("task", told(dict(task.inputs))), Part("expected", told(task.expected))]
-        judgement = await self.judged([*shown_to, Part("answer", told(run.output))])
+        shown_to = [Part("task", text_of(dict(task.inputs))), Part("expected", text_of(task.expected))]
+        judgement = await self.judged([*shown_to, Part("answer", text_of(run.output))])
         values = [float(mark == "equivalent") for mark in judgement.marks]
         return _score(judgement, ["equivalent"], values, run)
 
@@ -149,7 +149,7 @@ class DebateQuality(Judge):
         if len(run.turns) < 2:
             return Score(None, f"found {len(run.turns)} turns; expected a dialogue of at least two")
         judgement = await self.judged(
-            [Part("task", told(dict(task.inputs))), *self._turns(run), Part("conclusion", told(run.output))]
+            [Part("task", text_of(dict(task.inputs))), *self._turns(run), Part("conclusion", text_of(run.output))]
         )
         values = [None if mark == "none" else int(mark) / 4 for mark in judgement.marks]
         of_part = dict(zip(self.qualities, values, strict=False))
@@ -170,7 +170,7 @@ class DebateQuality(Judge):
 
 
 def _score(judgement: Judgement, asked: Sequence[str], values: Sequence[float], run: Run) -> Score:
-    answer = told(run.output)[:KEPT]
+    answer = text_of(run.output)[:KEPT]
     if judgement.unscored:
         return Score(None, judgement.unscored, answer, judgement.cost_usd, judgement.tokens)
     said = zip(asked, judgement.marks, judgement.reasons, strict=True)

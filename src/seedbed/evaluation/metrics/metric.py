@@ -21,7 +21,7 @@ from seedbed.errors import Problem, SeedbedError, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.source_digest import source_of
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json, digest
 
 Better = Literal["higher", "lower"]
@@ -220,7 +220,7 @@ def _same(value: object, default: object) -> bool:
 
 def text(value: object) -> str:
     """What a run put out, or a task expects, as text: nothing is the empty text, a mapping or a list is JSON."""
-    return "" if value is None else told(value)
+    return "" if value is None else text_of(value)
 
 
 NO_ANSWER = Score(None, "the task has no expected answer")
@@ -252,7 +252,7 @@ _BEHIND = _AROUND + ".,;:!?…"
 def bare(value: object) -> str:
     """An answer without case and without what people put around one."""
     # Signs stay: -5 is not 5, nor is C++ C. An answer that is nothing but punctuation is taken at its word.
-    said = told(value).strip()
+    said = text_of(value).strip()
     return (said.lstrip(_AROUND).rstrip(_BEHIND) or said).casefold()
 
 

@@ -34,7 +34,7 @@ from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest, Json, digest
 
 Propose: TypeAlias = Callable[
@@ -336,7 +336,7 @@ class Reflection:
             run = await ask_model(self._search, f"{request.name}/{attempt}", self._editor, inputs)
             if run is None:
                 return proposal
-            answer = told(run.output)
+            answer = text_of(run.output)
             cut = any(turn.finish_reason == "length" for turn in run.turns)
             too_long = ProposedEdits(problems=(Problem("answer", "a cut answer", "a shorter one"),))
             proposed = too_long if cut else read_edits(answer)

@@ -16,7 +16,7 @@ import numpy as np
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Query, Store, Upkeep, canonical, digest, short
 

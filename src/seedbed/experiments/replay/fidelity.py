@@ -14,7 +14,7 @@ from seedbed.experiments.replay.history import History, PastRun
 from seedbed.experiments.replay.replay import Replayer, expect_paid
 from seedbed.parallel import in_order
 from seedbed.runs.cassette import LABELS, Missed
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.adjusted import AdjustedDifference, ppi
 from seedbed.stats.estimates import Interval, exact_rate

@@ -65,7 +65,7 @@ async def replay_chunk(chunk: ReplayChunk) -> ChunkResult[list[RunError | None]]
         number, task = item
         if context.ledger.is_short:
             return BudgetSpent("the money for these replays was spent")
-        own = Ledger(kept=0.0, within=context.ledger)
+        own = Ledger(last_share=0.0, within=context.ledger)
         try:
             await context.perform("", playbooks[number], task, seed_of(task, 0), own)
         except QuotaSpent:
