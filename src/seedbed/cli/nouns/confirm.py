@@ -32,7 +32,9 @@ def list_questions(call: Call, everything: Everything = False) -> None:
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
-    rows = [{**each, "what": question_text(asked.question)} for each, (asked, _) in zip(documents, questions, strict=True)]
+    rows = [
+        {**each, "what": question_text(asked.question)} for each, (asked, _) in zip(documents, questions, strict=True)
+    ]
     call.list("questions", documents, COLUMNS, "No run waits for an answer.", rows=rows)
 
 
