@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics.metric import better
+from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
 from seedbed.evolution.evaluators import Evaluator, Work
@@ -147,9 +147,11 @@ async def evolve(
     """Search for a better playbook. Every candidate is stored with its parents; the result is the best, or the start.
 
     No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
-    confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search. `options`
+    confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search,
+    and DatasetError for tasks without expected answers if a metric needs them. `options`
     are stored with the search, to plan it again (see SearchOptions).
     """
+    expect_answers(evaluator.metrics, (*plan.select, *plan.reflect, *plan.confirm))
     return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 

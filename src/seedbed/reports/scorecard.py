@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seedbed.evaluation.scorecard import ROW, Item, Scorecard, interval_document
-from seedbed.experiments.front import Front
+from seedbed.evaluation.front import Front
+from seedbed.evaluation.scorecard import ROW, Scorecard, TaskScore, interval_document
 from seedbed.reports import formats, front, markdown, page
 from seedbed.reports.numbers import TableRow, counted, interval_texts, number
 from seedbed.reports.page import (
@@ -120,7 +120,7 @@ def _metric_document(card: Scorecard) -> Json:
     return {**interval_document(card.interval), **about}
 
 
-def _item_document(item: Item) -> Json:
+def _item_document(item: TaskScore) -> Json:
     cell = item.cell
     return {"task": item.task, "value": item.value, "answer": cell.answer, "reason": cell.reason, "run": cell.run}
 

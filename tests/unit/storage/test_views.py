@@ -19,11 +19,11 @@ from seedbed import ExactMatch
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.suite import Result, keep
+from seedbed.evaluation.suite import SuiteResult, record_results
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sentinel import play
+from seedbed.experiments.sentinel import play_sentinel
 from seedbed.models.cards import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
@@ -136,9 +136,9 @@ async def use(store: Store) -> None:
     bench = EvaluationContext(store, perform, lambda playbook: {}, "ann")
     await searched(start, tasks, BestOf([better]), bench)
     await run_experiment(start, better, tasks, ExactMatch(), bench, Comparing(channel="production"))
-    await play(start, tasks, ExactMatch(), bench)
+    await play_sentinel(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
-    keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
+    record_results([SuiteResult("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
     told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
     told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
     store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])
