@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from seedbed.errors import BudgetSpent
@@ -46,6 +46,8 @@ class Ledger:
     ) -> None:
         self.limit_usd, self.limit_tokens = limit_usd, limit_tokens
         self.refused = False
+        self.is_exhausted = False
+        self._shares_out = 0
         self._pots = _Pot(limit_usd, last_share, dollars), _Pot(limit_tokens, last_share, _in_tokens)
         self._settled = asyncio.Event()
         self._all: tuple[Ledger, ...] = (self, *(within._all if within else ()))
@@ -117,14 +119,42 @@ class Ledger:
         tokens = max(least, int(min(wanted, *payable)))
         most = [prompt_tokens * read + tokens * written for read, written in rates]
         reservation = Reservation(tokens, most[0], int(most[1]))
+        with self._hold(reservation, most):
+            yield reservation
+
+    @asynccontextmanager
+    async def share(self, shares: int, *, alone: bool = False) -> AsyncIterator[Reservation]:
+        """Reserve one of so many shares of what is left, for work that several workers do at once; or all of it,
+        `alone`, as soon as no other share is out.
+
+        A share that is not settled, because its worker was lost, counts as spent in full.
+        """
+        if self.limit_usd is not None or self.limit_tokens is not None:
+            while self._shares_out >= (1 if alone else shares):
+                await self.settled()
+        part = 0.0 if self.is_exhausted else 1 / (1 if alone else max(1, shares - self._shares_out))
+        most = [None if pot.limit is None else pot.left(last=True) * part for pot in self._pots]
+        usd, tokens = most[0], None if most[1] is None else int(most[1])
+        reservation = Reservation(None, usd, tokens, spent_usd=usd or 0.0, spent_tokens=tokens or 0)
+        self._shares_out += 1
+        try:
+            with self._hold(reservation, (usd or 0.0, tokens or 0)):
+                yield reservation
+        finally:
+            self._shares_out -= 1
+            self._settled.set()
+
+    @contextmanager
+    def _hold(self, reservation: Reservation, most: Sequence[float]) -> Iterator[None]:
+        """Count the most of a reservation as spent while the block lasts, and then what it took."""
         amounts = [(pot, amount) for each in self._all for pot, amount in zip(each._pots, most, strict=True)]
-        pots = [(pot, amount) for pot, amount in amounts if pot.limit is not None]
-        for pot, amount in pots:
+        held = [(pot, amount) for pot, amount in amounts if pot.limit is not None]
+        for pot, amount in held:
             pot.held.append(amount)
         try:
-            yield reservation
+            yield
         finally:
-            for pot, amount in pots:
+            for pot, amount in held:
                 pot.held.remove(amount)
             self.spend(reservation.spent_usd, reservation.spent_tokens)
 
@@ -139,6 +169,11 @@ class Ledger:
         """Note that there was too little left for a call."""
         for each in self._all:
             each.refused = True
+
+    def exhaust(self) -> None:
+        """Note that even all that is left was too little, so that further shares are empty."""
+        self.is_exhausted = True
+        self.refuse()
 
     async def settled(self) -> None:
         """Wait until something was settled."""

@@ -197,7 +197,7 @@ def test_no_more_runs_are_launched_than_the_tokens_would_last_for() -> None:
     account.learn(0.5, 90)
     account.learn(0.25, 100)
     account.ledger.spend(0.75, 190)
-    assert (account.runs_left(), account.runs_left(kept=3)) == (8, 5)
+    assert (account.runs_left(), account.runs_left(reserve=3)) == (8, 5)
     account.ledger.spend(0.0, 801)
     assert account.is_over()
     assert account.spent == {"runs": 0, "tokens": 991, "usd": 0.75, "seconds": 0.0}

@@ -247,3 +247,46 @@ def test_calls_at_the_same_time_never_take_more_tokens_than_the_limit(seed: int,
 @given(st.text())
 def test_no_tokenizer_makes_more_of_a_text_than_its_bytes(text: str) -> None:
     assert most_tokens(text) >= len(text.encode(errors="replace"))
+
+
+# Shares
+
+
+async def test_shares_at_the_same_time_never_come_to_more_than_is_left() -> None:
+    ledger = Ledger(12.0, 120, last_share=0.0)
+    async with ledger.share(3) as one, ledger.share(3) as two, ledger.share(3) as three:
+        assert [one.most_usd, two.most_usd, three.most_usd] == [4.0, 4.0, 4.0]
+        assert [one.most_tokens, two.most_tokens, three.most_tokens] == [40, 40, 40]
+        assert ledger.left_usd() == 0.0
+        one.spent_usd, one.spent_tokens = 1.0, 10
+    assert (ledger.spent_usd, ledger.spent_tokens) == (9.0, 90)  # the others were not settled, so they count in full
+
+
+async def test_whoever_takes_all_that_is_left_waits_for_the_other_shares() -> None:
+    ledger = Ledger(12.0, last_share=0.0)
+    taken = asyncio.Event()
+
+    async def alone() -> float | None:
+        async with ledger.share(2, alone=True) as share:
+            taken.set()
+            share.spent_usd = 0.0
+            return share.most_usd
+
+    async with ledger.share(2) as share:
+        waiting = asyncio.ensure_future(alone())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not taken.is_set()
+        share.spent_usd = 2.0
+    assert await waiting == 10.0
+    assert ledger.spent_usd == 2.0
+
+
+async def test_a_ledger_that_is_exhausted_gives_empty_shares_and_one_without_limits_gives_open_ones() -> None:
+    ledger = Ledger(12.0, last_share=0.0)
+    ledger.exhaust()
+    assert ledger.refused
+    async with ledger.share(2) as share:
+        assert share.most_usd == 0.0
+    async with Ledger().share(2) as share:
+        assert (share.most_usd, share.most_tokens) == (None, None)
