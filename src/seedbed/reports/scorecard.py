@@ -13,7 +13,7 @@ from typing import Any
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import ROW, Scorecard, TaskScore, interval_document
 from seedbed.reports import formats, front, markdown, page
-from seedbed.reports.numbers import TableRow, counted, interval_texts, number
+from seedbed.reports.numbers import TableRow, counted, interval_texts, number, playbook_name
 from seedbed.reports.page import (
     Bullets,
     Fold,
@@ -65,7 +65,8 @@ class Report:
 
     @property
     def heading(self) -> str:
-        names = ", ".join(self.cards)
+        short_names = {playbook_name(name) for name in self.cards}
+        names = ", ".join(map(playbook_name, self.cards) if len(short_names) == len(self.cards) else self.cards)
         return self.title or (f"Scorecard of {names}" if len(self.cards) == 1 else f"Scorecards of {names}")
 
     @property

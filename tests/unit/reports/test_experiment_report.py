@@ -280,3 +280,19 @@ async def test_hostile_names_and_inputs_do_not_leave_their_cells() -> None:
         assert not line.startswith("# Heading")
         if line.startswith("|"):
             assert line.count("|") - line.count("\\|") in (3, 4, 5, 6), line
+
+
+async def test_files_are_called_by_their_stems_unless_those_are_the_same() -> None:
+    proof = await proven()
+    assert ExperimentView.of(proof, tasks(), ("old/sorter.yaml", "better.yaml")).names == ("sorter", "better")
+    same = ("old/sorter.yaml", "new/sorter.yaml")
+    assert ExperimentView.of(proof, tasks(), same).names == same
+
+
+async def test_a_verdict_without_its_store_tells_what_it_says_itself() -> None:
+    proof = await proven()
+    text = to_markdown(ExperimentView(proof.verdict, called=NAMES))
+    assert text.startswith("# new against old\n")
+    assert "Yes: new is better than old." in text
+    assert "## Figures" in text
+    assert "Got worse" not in text

@@ -15,7 +15,7 @@ from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
-from seedbed.reports.numbers import TableRow, counted, difference_texts, number, score_text
+from seedbed.reports.numbers import TableRow, counted, difference_texts, number, playbook_name, score_text
 from seedbed.reports.page import (
     Badge,
     PagePart,
@@ -31,7 +31,7 @@ from seedbed.reports.page import (
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
 from seedbed.stats.estimates import Interval
-from seedbed.storage.store import Digest, Json, Store, canonical, short
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
 
@@ -75,8 +75,13 @@ def export(evolution: Evolution, to: str | Path, *, store: Store | None = None) 
 
 
 def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
-    """A search with its plan. Playbooks have the names given, or those of their refs."""
-    return SearchView(evolution, store.get(evolution.search), {**names_of(store), **(names or {})})
+    """A search with its plan. Playbooks have the names given, or those of their refs; the start the one that somebody
+    began the search with, too."""
+    known = names_of(store)
+    for fact in store.facts(Query(kind="search", key=evolution.search)):
+        if name := fact.body.get("options", {}).get("playbook"):
+            known.setdefault(evolution.start, playbook_name(str(name)))
+    return SearchView(evolution, store.get(evolution.search), {**known, **(names or {})})
 
 
 def to_json(view: SearchView) -> str:
