@@ -6,7 +6,7 @@ depend on earlier draws. So it reaches the same point without paying twice, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,11 +96,13 @@ class Evolution:
         note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
         return html_table(title, rows, note=note if self.improved else "")
 
-    def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+    def export(
+        self, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
+    ) -> str | bytes | Path:
         """The search as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
-        ends so. Its store adds its plan and the names of playbooks."""
+        ends so. Its store adds its plan and the names of playbooks; `names` are further ones, by digest."""
         write = load("seedbed.reports.search.report:export", "export")
-        report: str | bytes | Path = write(self, to, store=store)
+        report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
 
     def to_json(self) -> str:

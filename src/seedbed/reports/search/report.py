@@ -31,7 +31,7 @@ from seedbed.reports.page import (
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
 from seedbed.stats.estimates import Interval
-from seedbed.storage.store import Digest, Json, Query, Store, canonical, short
+from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
 
@@ -68,20 +68,18 @@ BADGES = {
 _UNITS = {"runs": "{:,.0f}", "tokens": "{:,.0f}", "usd": "${:.4f}", "seconds": "{:,.0f} s"}
 
 
-def export(evolution: Evolution, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+def export(
+    evolution: Evolution, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
+) -> str | bytes | Path:
     """A search as json, md or html, or in a file that ends so. Its store knows its plan and the names of playbooks."""
-    view = view_of(store, evolution) if store is not None else SearchView(evolution)
+    view = SearchView(evolution, names=names or {}) if store is None else view_of(store, evolution, names)
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
 
 
 def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
-    """A search with its plan. Playbooks have the names given, or those of their refs; the start the one that somebody
-    began the search with, too."""
-    known = names_of(store)
-    for fact in store.facts(Query(kind="search", key=evolution.search)):
-        if name := fact.body.get("options", {}).get("playbook"):
-            known.setdefault(evolution.start, playbook_name(str(name)))
-    return SearchView(evolution, store.get(evolution.search), {**known, **(names or {})})
+    """A search with its plan. Playbooks have the names given, or those of their refs."""
+    called = {digest: playbook_name(name) for digest, name in (names or {}).items()}
+    return SearchView(evolution, store.get(evolution.search), {**called, **names_of(store)})
 
 
 def to_json(view: SearchView) -> str:
