@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seedbed.stage.dialogue.context import Statement, condensed, tokens, total
+from seedbed.stage.dialogue.context import Statement, condense, tokens, total
 
 Shorten = Callable[[Sequence[Statement], str, int], list[Statement]]
 
@@ -75,7 +75,7 @@ def found(
 
 def main() -> None:
     told = stories()
-    ways: dict[str, Shorten] = {"seedbed": condensed, "newest tokens": newest, "chance": by_chance}
+    ways: dict[str, Shorten] = {"seedbed": condense, "newest tokens": newest, "chance": by_chance}
     for title, conversations in (("first four", told.CONVERSATIONS[:4]), ("last", told.CONVERSATIONS[4:])):
         for chosen in (True, False):
             turns = "3 turns of 10" if chosen else "all 10 turns"
@@ -87,7 +87,7 @@ def main() -> None:
             print()
     text = " ".join(f"Sentence {at} says that {at * 37 % 1000} belongs to Item{at % 50}." for at in range(21_000))
     began = time.process_time()
-    condensed([Statement("long", text)], "What belongs to Item7?", 1000)
+    condense([Statement("long", text)], "What belongs to Item7?", 1000)
     print(f"{len(text) / 1e6:.1f} MB condensed to 1,000 tokens in {time.process_time() - began:.2f} s of CPU")
 
 

@@ -23,22 +23,22 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 
 from pattern_samples import scored
 
-from seedbed.experiments.patterns.patterns import Patterns, find
-from seedbed.experiments.patterns.traits import Scored
+from seedbed.experiments.patterns.patterns import Patterns, find_patterns
+from seedbed.experiments.patterns.traits import ScoredRun
 from seedbed.stats.estimates import exact_rate
 
 
-def smooth(runs: list[Scored], seed: int) -> list[Scored]:
+def smooth(runs: list[ScoredRun], seed: int) -> list[ScoredRun]:
     """The same runs with scores between 0 and 1, few of them low."""
     draw = random.Random(seed)
     return [replace(each, score=draw.betavariate(5, 1)) for each in runs]
 
 
-def without_sources(runs: list[Scored]) -> list[Scored]:
+def without_sources(runs: list[ScoredRun]) -> list[ScoredRun]:
     return [replace(each, task=replace(each.task, source="")) for each in runs]
 
 
-def noise(name: str, seed: int) -> list[Scored]:
+def noise(name: str, seed: int) -> list[ScoredRun]:
     match name:
         case "40 tasks":
             return scored(seed, 40)
@@ -63,14 +63,14 @@ def lucky(datasets: int) -> None:
     print("| nothing to find | datasets | with a finding | share, 95 % exact |")
     print("|---|---:|---:|---:|")
     for name in NOISE:
-        hits = sum(bool(find(noise(name, seed), "m").findings) for seed in range(datasets))
+        hits = sum(bool(find_patterns(noise(name, seed), "m").findings) for seed in range(datasets))
         rate = exact_rate(hits, datasets)
         print(f"| {name} | {datasets:,} | {hits} | {rate.mean:.3f} ({rate.low:.3f} to {rate.high:.3f}) |", flush=True)
 
 
 def planted(tasks: int, less: float, datasets: int) -> Iterator[Patterns]:
     for seed in range(datasets):
-        yield find(scored(seed, tasks, chance=lambda task, _: 0.8 - less * ("red" in task.tags)), "m")
+        yield find_patterns(scored(seed, tasks, chance=lambda task, _: 0.8 - less * ("red" in task.tags)), "m")
 
 
 def power(datasets: int) -> None:

@@ -23,7 +23,8 @@ from typing import get_args
 import numpy as np
 
 from seedbed.models.cards import Card, Model
-from seedbed.models.routing.router import QualityLevel, Router
+from seedbed.models.routing.request import QualityLevel, RoutingRequest
+from seedbed.models.routing.router import Router
 
 TOKENS = 1_000
 """What every prompt is taken to have, as the files count money and not tokens."""
@@ -91,9 +92,11 @@ def routed(among: dict[str, Model], quality: QualityLevel = "balanced", learns: 
         router = Router(among)
         chosen = []
         for number, row in enumerate(rows):
-            choice = router.choose(
-                row.kind, prompt_tokens=TOKENS, max_tokens=0, quality=quality, seed=f"{seed}/{number}", **limits
+            name = f"{seed}/{number}"
+            request = RoutingRequest(
+                task_type=row.kind, prompt_tokens=TOKENS, max_tokens=0, quality=quality, seed=name, **limits
             )
+            choice = router.choose(request)
             chosen.append(choice.model)
             if learns:
                 router.learn(row.kind, choice.model, row.scores[choice.model], row.costs[choice.model], None)

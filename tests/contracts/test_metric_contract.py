@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import FunctionMetric, Metric, Score, metric, names, parsed
+from seedbed.evaluation.metrics.metric import FunctionMetric, Metric, Score, metric
+from seedbed.evaluation.metrics.registry import names, parse_metric
 from seedbed.runs.run import Run
 from seedbed.testing import MetricContract
 from seedbed.testing.metric import ODD_EXPECTATIONS, ODD_OUTPUTS, a_run
@@ -32,7 +33,7 @@ ALL = [name for name in names() if name != "weighted"] + WITH_OPTIONS
 class TestBuiltIn(MetricContract):
     @pytest.fixture
     def metric(self, written: str) -> Metric:
-        return parsed(written)
+        return parse_metric(written)
 
 
 @metric
@@ -49,7 +50,7 @@ class TestOwn(MetricContract):
 
 @pytest.mark.parametrize("written", ALL)
 async def test_no_odd_answer_surprises_a_built_in_metric(written: str) -> None:
-    chosen = parsed(written)
+    chosen = parse_metric(written)
     short = [output for output in ODD_OUTPUTS.values() if len(str(output)) < 1000]
     for output, expected in product(short, ODD_EXPECTATIONS.values()):
         score = await chosen(a_run(output), Task("t", {"question": "Which city?"}, expected))

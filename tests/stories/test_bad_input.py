@@ -14,7 +14,7 @@ from model_server import Answer, ModelServer, serving
 from seedbed.errors import ActionForbidden, ModelUnavailable, PlaybookError, RunError, SettingsError
 from seedbed.models.calling.limits import ModelLimits, Retry
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run, RunEvent
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
@@ -44,7 +44,7 @@ class Spaces:
 
     def __call__(self, **models: Json) -> Workspace:
         space = Workspace(Settings.model_validate({"by": "ada", "models": models}), open_store(self.url))
-        space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+        space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
         self.opened.append(space)
         return space
 

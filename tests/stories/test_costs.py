@@ -19,7 +19,7 @@ from pydantic import PrivateAttr
 from seedbed.errors import BudgetSpent, ModelUnavailable
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run, Turn
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -167,7 +167,7 @@ def playbook(chance: random.Random) -> Playbook:
 def workspace(models: dict[str, Any], store: MemoryStore | None = None) -> Workspace:
     space = Workspace(Settings.model_validate({"models": models, "by": "ada"}), store or MemoryStore())
     patient = Tolerance(failures=1_000_000, share=1.1)
-    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
+    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
     return space
 
 
@@ -326,7 +326,7 @@ def late(**quota: Any) -> Workspace:
     args = {"habits": "late", "usd_per_million": (0.0, 10.0)}
     model = {"use": f"{__name__}.Late", "args": args, "usd_per_million": (0.0, 10.0)}
     space = Workspace(Settings.model_validate({"models": {"one": model}, "by": "ada", "quota": quota}), MemoryStore())
-    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
     return space
 
 

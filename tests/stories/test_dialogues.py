@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook, Together
 from seedbed.playbooks.prompts import placeholders
-from seedbed.runs.recorder import recall, recent
+from seedbed.runs.history import recall, recent
 from seedbed.runs.run import Run, Turn
 from seedbed.settings import Settings
 from seedbed.storage import open_store

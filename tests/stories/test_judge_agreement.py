@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.rubrics import Labelled, Reference, agreements, calibrated, trusted
+from seedbed.evaluation.judges.agreement import agreements, calibrate, distrust
+from seedbed.evaluation.judges.labels import LabelledAnswer
+from seedbed.evaluation.judges.rubrics import Reference
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -20,10 +22,10 @@ from seedbed.workspace import Workspace
 LABELLED = Path(__file__).parent / "labelled" / "answers.jsonl"
 
 
-def labelled() -> list[Labelled]:
+def labelled() -> list[LabelledAnswer]:
     rows = map(json.loads, LABELLED.read_text().splitlines())
     return [
-        Labelled.answer(row["answer"], Task(f"{n}", {"question": row["question"]}, row["expected"]), row["label"])
+        LabelledAnswer.answer(row["answer"], Task(f"{n}", {"question": row["question"]}, row["expected"]), row["label"])
         for n, row in enumerate(rows)
     ]
 
@@ -44,10 +46,10 @@ def test_the_labels_are_half_and_half() -> None:
 async def test_a_judge_that_says_yes_to_everything_is_refused() -> None:
     here = space(use="scripted", args={"replies": {"": "It seems so.\nVERDICT: equivalent"}})
     judge = reference(here)
-    agreement = (await calibrated(judge, labelled())).keep(here.store, here.by)
+    agreement = (await calibrate(judge, labelled())).record(here.store, here.by)
     assert (agreement.n, agreement.kappa, agreement.raw, agreement.bias) == (40, 0.0, 0.5, 0.5)
     assert agreements(here.store, judge) == [agreement]
-    assert trusted(agreement) is not None
+    assert distrust(agreement) is not None
 
 
 class FewWords(Reference):
@@ -68,11 +70,11 @@ class FewWords(Reference):
 async def test_so_small_a_model_as_the_embedded_one_is_no_judge_and_is_refused() -> None:
     here = space(use="embedded", args={"template": "raw"})
     judge = FewWords(perform=here.runner.perform, identify=here.runner.model_identities)
-    agreement = (await calibrated(judge, labelled())).keep(here.store, here.by)
+    agreement = (await calibrate(judge, labelled())).record(here.store, here.by)
     assert agreement.n + agreement.unscored == 40
     assert agreement.kappa is not None
     assert agreement.high < 0.6, agreement  # when this was written: -0.06, from -0.21 to 0.00, on 31 of 40 labels
-    assert trusted(agreement) is not None
-    refusal = trusted(replace(agreement, unscored=0))
+    assert distrust(agreement) is not None
+    refusal = distrust(replace(agreement, unscored=0))
     assert refusal is not None
     assert "kappa" in refusal.found

@@ -18,7 +18,7 @@ from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
 from seedbed.evaluation.judges.rubrics import Rubric
 from seedbed.evaluation.metrics.weighted import Weighted
-from seedbed.runs.worker_presence import is_there
+from seedbed.runs.worker_presence import is_alive
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
@@ -141,7 +141,7 @@ async def test_when_a_worker_is_killed_no_judgement_that_was_paid_is_paid_again(
                 await asyncio.sleep(0.01)
         turns = {fact.body["messages"][-1][1] for fact in space.store.facts(Query(kind="turn"))}
         at_it = {fact.body["worker"] for fact in space.store.facts(Query(kind="start"))}
-        living = sorted(int(each.split("/")[1]) for each in at_it if is_there(each, space.store, now()))
+        living = sorted(int(each.split("/")[1]) for each in at_it if is_alive(each, space.store, now()))
         assert not doing.done()
         os.kill(next(pid for pid in living if pid != os.getpid()), signal.SIGKILL)
         result = await doing

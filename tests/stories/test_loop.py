@@ -22,7 +22,7 @@ from seedbed.release.assignment import Reader, assign
 from seedbed.release.channels import state
 from seedbed.release.review.review import approve
 from seedbed.release.states import Canary, State
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.storage.store import CHAINED, Query, short
 from seedbed.storage.upkeep import verify
 

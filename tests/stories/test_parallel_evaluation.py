@@ -24,9 +24,9 @@ from seedbed.errors import SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import metric
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.runs.recorder import worker_at
+from seedbed.runs.history import worker_at
 from seedbed.runs.run import Run
-from seedbed.runs.worker_presence import is_there
+from seedbed.runs.worker_presence import is_alive
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store, now
 
@@ -99,7 +99,7 @@ def told(card: Scorecard) -> list[tuple[Any, ...]]:
 def workers(store: Store) -> set[int]:
     """The processes that are at something, or were."""
     starts = [fact.body["worker"] for kind in ("start", "claim") for fact in store.facts(Query(kind=kind))]
-    living = [worker for worker in starts if worker and is_there(worker, store, now())]
+    living = [worker for worker in starts if worker and is_alive(worker, store, now())]
     return {int(worker.split("/")[1]) for worker in living} - {os.getpid()}
 
 

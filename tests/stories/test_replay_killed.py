@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.settings import Settings
 from seedbed.stage.tools import tool
 from seedbed.storage import open_store

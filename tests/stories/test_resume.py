@@ -26,7 +26,7 @@ from langchain_core.messages import BaseMessage
 import seedbed.runs.recorder, seedbed.stage.program, seedbed.stage.stage
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.settings import Settings
 from seedbed.storage import open_store, upkeep
 from seedbed.storage.memory import MemoryStore

@@ -33,11 +33,12 @@ from seedbed.playbooks.genes import Gene, with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules import Rules
+from seedbed.runs.history import recent
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recent
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.settings import Settings
 from seedbed.stage.confirmation import answer, find, questions
-from seedbed.stage.stage import Stage
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import Tool, toolbox
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -77,8 +78,8 @@ def harmless(name: str) -> Tool:
 
 
 def stage(playbook: Playbook, *tools: Any) -> Stage:
-    recorder = Recorder(Journal(MemoryStore()), playbook.digest, {}, seed=1, by="ada", models={})
-    return Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox(tools), confirm=yes)
+    recorder = Recorder(Journal(MemoryStore()), RunStart(playbook.digest, {}, seed=1, models={}), by="ada")
+    return Stage(playbook, Registry({}).__getitem__, recorder, StageOptions(tools=toolbox(tools), confirm=yes))
 
 
 async def refuses(playbook: Playbook) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seedbed.stage.dialogue.context import Statement, condensed, summarised, total
+from seedbed.stage.dialogue.context import Statement, condense, summarise, total
 
 
 @dataclass(frozen=True)
@@ -514,7 +514,7 @@ def test_a_step_that_sees_three_turns_of_ten_reads_a_quarter_and_finds_what_it_i
     conversation: Conversation, question: Question
 ) -> None:
     whole = total(conversation.said())
-    seen = condensed(conversation.said(*question.sees), question.prompt, whole // 4)
+    seen = condense(conversation.said(*question.sees), question.prompt, whole // 4)
     assert total(seen) < 0.3 * whole
     assert [fact for fact in question.facts if fact not in shown(seen)] == []
 
@@ -526,7 +526,7 @@ def test_of_all_ten_turns_most_of_what_is_asked_for_is_found_in_a_small_part(sha
     for conversation in CONVERSATIONS:
         for question in conversation.questions:
             budget = int(share * total(conversation.said()))
-            seen = shown(condensed(conversation.said(), question.prompt, budget))
+            seen = shown(condense(conversation.said(), question.prompt, budget))
             found += sum(fact in seen for fact in question.facts)
             asked += len(question.facts)
     assert found >= least * asked
@@ -538,12 +538,12 @@ async def test_a_summary_by_a_model_takes_the_place_of_the_older_turns(
 ) -> None:
     """The model is scripted: it says what a good one would, if it finds it in what it is given."""
 
-    async def summarise(prompt: str, at_most_tokens: int) -> str:
+    async def ask(prompt: str, at_most_tokens: int) -> str:
         given = " ".join(prompt.split())
         return " ".join(f"{fact}." for fact in question.facts if fact in given)
 
     whole = total(conversation.said())
-    seen = await summarised(conversation.said(), question.prompt, whole // 4, summarise)
+    seen = await summarise(conversation.said(), question.prompt, whole // 4, ask)
     assert total(seen) < 0.3 * whole
     assert seen[-1] == conversation.said()[-1]
     assert [fact for fact in question.facts if fact not in shown(seen)] == []

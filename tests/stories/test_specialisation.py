@@ -12,7 +12,7 @@ from seedbed.errors import MergeClash, RefMoved
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.evaluation.specialisation import Specialist, across
+from seedbed.evaluation.specialisation import Specialist, evaluate_specialisation
 from seedbed.playbooks.merging import manual
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import Specialised, all_specialised, back_to_base, find, rebase, specialise
@@ -88,13 +88,13 @@ async def test_a_specialised_playbook_from_its_beginning_back_to_its_base(tmp_pa
 
     specialists = [specialist(each) for each in all_specialised(library, "qa")]
     bases = {"branches/main": library.get("main")}
-    found = await across(bases, specialists, {"law": LAW, "mail": MAIL}, evaluate)
+    found = await evaluate_specialisation(bases, specialists, {"law": LAW, "mail": MAIL}, evaluate)
     for_law, for_mail = specialists
     assert found.gain(for_law, "law").low > 0.5
     assert found.transfer(for_law)["mail"].high < -0.5
     assert found.gain(for_mail, "mail").mean == 0
     assert [corpus for corpus, _ in found.difficulty("branches/main")] == ["law", "mail"]
-    again = await across(bases, specialists, {"law": LAW, "mail": MAIL}, evaluate)
+    again = await evaluate_specialisation(bases, specialists, {"law": LAW, "mail": MAIL}, evaluate)
     assert all(card.reused == 12 for card in again.cards.values())
 
     # And back, after the store was cleaned and opened anew.

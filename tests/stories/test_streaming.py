@@ -11,7 +11,7 @@ from model_server import Answer, ModelServer, echo, serving
 from seedbed.errors import ModelUnavailable
 from seedbed.models.calling.limits import ModelLimits, Retry
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import RunEvent, Turn
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -26,7 +26,7 @@ def workspace(server: ModelServer, store: MemoryStore | None = None, **cards: An
     main = {"use": "openai", "args": args, "usd_per_million": [1, 1], "then": list(cards)}
     settings = Settings.model_validate({"by": "ada", "models": {"main": main, **cards}})
     space = Workspace(settings, store or MemoryStore())
-    space.runner.lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
     return space
 
 

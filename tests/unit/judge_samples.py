@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.rubrics import Labelled
+from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run, Turn
 from seedbed.settings import Settings
@@ -61,4 +61,4 @@ def answered(output: Any, *turns: str) -> Run:
         )
         for number, text in enumerate(turns)
     )
-    return replace(Labelled.answer(output, TASK, None).run, turns=said)
+    return replace(LabelledAnswer.answer(output, TASK, None).run, turns=said)

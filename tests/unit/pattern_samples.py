@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.experiments.patterns.traits import Scored
+from seedbed.experiments.patterns.traits import ScoredRun
 from seedbed.runs.run import Call, Run, Turn
 
 VOCABULARY = [f"word{n}" for n in range(30)]
@@ -60,7 +60,7 @@ def scored(
     sources: int = 0,
     source_spread: float = 0.0,
     topics: bool = False,
-) -> list[Scored]:
+) -> list[ScoredRun]:
     """Runs that pass or fail by chance, at tasks with random words, tags, turns and tool errors.
 
     With `sources` each task has one of so many, which moves its chance by up to the spread; with `topics` the tasks of
@@ -85,5 +85,5 @@ def scored(
                 latency_seconds=draw.random(),
             )
             likely = chance(task, made) + (moved[source] if sources else 0.0)
-            found.append(Scored(made, float(draw.random() < likely), task))
+            found.append(ScoredRun(made, float(draw.random() < likely), task))
     return found

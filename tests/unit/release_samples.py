@@ -8,7 +8,8 @@ from loop_samples import agent, bench, numbers
 
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics.metric import ExactMatch, parsed
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
@@ -40,7 +41,7 @@ async def compared(library: Library, before: Playbook = OLD, after: Playbook = N
 async def scored(library: Library, *metrics: str, tasks: Dataset = TASKS, playbooks: tuple[Playbook, ...] = ()) -> None:
     """Have both scored by more metrics."""
     for playbook in playbooks or (OLD, NEW):
-        await evaluate(playbook, tasks, [parsed(each) for each in metrics], bench(library.store))
+        await evaluate(playbook, tasks, [parse_metric(each) for each in metrics], bench(library.store))
 
 
 def change(library: Library, verdict: Verdict | None = None, **given: Any) -> ReleaseRequest:

@@ -7,7 +7,7 @@ import pytest
 
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage

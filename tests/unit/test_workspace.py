@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
+from seedbed.premises import AT_ONCE
 
 from seedbed.errors import (
     BudgetSpent,
@@ -30,8 +31,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
-from seedbed.premises import AT_ONCE
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.quota import Spending

@@ -73,14 +73,14 @@ _NUMBERS |= {"replicate": "l", "metric": "h", "reused": "b"}
 _TEXTS = ("key", "task", "reason", "answer", "run")
 
 
-class Names(NamedTuple):
+class RunNames(NamedTuple):
     """The id of a run, and the keys of its cells in the order of the metrics."""
 
     run: str
     cells: Sequence[str]
 
 
-class Asked:
+class TaskTexts:
     """What tasks ask, written down once however many playbooks meet them."""
 
     def __init__(self) -> None:
@@ -105,17 +105,17 @@ class Naming:
     `metrics` are the identities of metrics.
     """
 
-    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], asked: Asked | None = None) -> None:
-        self._asked = asked or Asked()
+    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], asked: TaskTexts | None = None) -> None:
+        self._asked = asked or TaskTexts()
         self._about = digest("work", {"playbook": playbook, "models": models})
         self._beginning = self._about[3 : 3 + ALIKE]
         self._metrics = [digest("metric", identity)[3:19] for identity in metrics]
 
-    def __call__(self, task: Task, replicate: int) -> Names:
+    def __call__(self, task: Task, replicate: int) -> RunNames:
         inputs, what = self._asked(task)
         asked = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
         run = self._beginning + asked[ALIKE:]
-        return Names(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
+        return RunNames(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
 
 
 def run_of(key: str) -> str:
@@ -123,14 +123,14 @@ def run_of(key: str) -> str:
     return key.partition("/")[0]
 
 
-def recorded(store: Store, playbook: Digest, keys: Collection[str]) -> Cells:
+def recorded_cells(store: Store, playbook: Digest, keys: Collection[str]) -> Cells:
     """Those of the cells that were paid before, in the order in which they were."""
     cells = Cells(playbook)
     cells.read(_known(store, "cell", playbook, keys))
     return cells
 
 
-def performed(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]:
+def completed_runs(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]:
     """Those of the runs that were completed before."""
     return {key for key, _, body in _known(store, "run", playbook, runs) if json.loads(body)["status"] == "completed"}
 

@@ -10,11 +10,11 @@ from itertools import count, product
 from typing import overload
 
 from seedbed.errors import QuotaSpent, RunError
-from seedbed.evaluation.cells import Cell, Cells, Naming, performed, recorded, run_of
+from seedbed.evaluation.cells import Cell, Cells, Naming, completed_runs, recorded_cells, run_of
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.judge import JudgeContext, sitting
-from seedbed.evaluation.metrics.metric import Metric, Score
+from seedbed.evaluation.judges.judge import JudgeContext, asking_judges
+from seedbed.evaluation.metrics.metric import Metric, Score, expect_answers
 from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
@@ -47,7 +47,8 @@ async def evaluate(
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
     plan = _Replicates(todo, replicates)
-    limited = replace(context, ledger=Ledger(max_cost_usd, kept=0.0))
+    expect_answers(chosen, todo)
+    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0))
     async with context.present():
         cells = await all_cells(playbook, plan, chosen, limited, watch)
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
@@ -134,14 +135,14 @@ class _Work:
         naming = Naming(self._playbook.digest, models, [metric.identity for metric in self._metrics])
         self._keys = [key for item in self._plan for key in naming(*item).cells]
         places: dict[str, int | None] = dict.fromkeys(self._keys)
-        self._cells = recorded(self._context.store, self._playbook.digest, places)
+        self._cells = recorded_cells(self._context.store, self._playbook.digest, places)
         places.update(zip(self._cells.texts("key"), count()))
         self._places = [places[key] for key in self._keys]
         if None not in self._places:
             return []
         unknown = [number for number in range(len(self._plan)) if None in self._places[self._of(number)]]
         runs = {run_of(self._keys[number * len(self._metrics)]) for number in unknown}
-        self._performed = performed(self._context.store, self._playbook.digest, runs)
+        self._performed = completed_runs(self._context.store, self._playbook.digest, runs)
         return unknown
 
     async def pay(self, number: int) -> Sequence[Cell]:
@@ -152,7 +153,7 @@ class _Work:
         if missing:
             run, item = run_of(keys[0]), self._plan[number]
             before = run in self._performed
-            with sitting(self._judges):
+            with asking_judges(self._judges):
                 paid = await _pay(run, self._playbook, item, missing, self._context, reused=before)
             cells |= {cell.key: cell for cell in paid}
         return [cells[key] for key in keys]
@@ -224,7 +225,9 @@ async def _pay(
     adding = [context.journal.add(each.fact(context.clock(), context.by)) for each in scored]
     added = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
     if not all(added):  # another process was quicker, and its cells count
-        known = {each.key: each for each in recorded(context.store, playbook.digest, [each.key for each in scored])}
+        known = {
+            each.key: each for each in recorded_cells(context.store, playbook.digest, [each.key for each in scored])
+        }
         cells = [known.get(each.key, each) for each in cells]
     return cells
 
@@ -233,7 +236,7 @@ async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: E
     """The run, or why there is none that can be scored."""
     if context.ledger.is_short:
         return "the money for this evaluation was spent"
-    own = Ledger(kept=0.0, within=context.ledger)  # one that was refused money says nothing of the others
+    own = Ledger(last_share=0.0, within=context.ledger)  # one that was refused money says nothing of the others
     try:
         async with asyncio.timeout(context.timeout_seconds):
             done = await context.perform(run, playbook, item[0], seed_of(*item), own)

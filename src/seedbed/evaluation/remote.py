@@ -15,8 +15,7 @@ from seedbed.evaluation.evaluate import all_cells
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.parallel import Executor, in_chunks
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.ledger import Ledger
-from seedbed.spending.shares import BudgetShare, BudgetShares
+from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.storage.store import Json
 
 T = TypeVar("T")
@@ -53,7 +52,7 @@ class Chunk:
 
     def _ledger(self) -> Ledger:
         limits = self.max_cost_usd, self.max_tokens
-        ledger = Ledger(*limits, kept=0.0)
+        ledger = Ledger(*limits, last_share=0.0)
         if any(limit is not None and limit <= 0 for limit in limits):
             ledger.refuse()
         return ledger
@@ -129,8 +128,8 @@ class RemoteWorkers:
             timeout_seconds=context.timeout_seconds,
         )
 
-        async def evaluate(items: Sequence[TaskReplicate], money: BudgetShare) -> ChunkResult[list[Sequence[Cell]]]:
-            chunk = replace(whole, items=tuple(items), max_cost_usd=money.usd, max_tokens=money.tokens)
+        async def evaluate(items: Sequence[TaskReplicate], money: Reservation) -> ChunkResult[list[Sequence[Cell]]]:
+            chunk = replace(whole, items=tuple(items), max_cost_usd=money.most_usd, max_tokens=money.most_tokens)
             done: ChunkResult[Cells] = await self.executor.do(evaluate_chunk, chunk)
             return ChunkResult(
                 _rows(done.results, len(metrics)), done.spent_usd, done.spent_tokens, done.short, done.seconds
@@ -152,7 +151,7 @@ def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
 async def pay_in_chunks(
     executor: Executor,
     plan: Sequence[T],
-    work: Callable[[Sequence[T], BudgetShare], Awaitable[ChunkResult[list[ResultT]]]],
+    work: Callable[[Sequence[T], Reservation], Awaitable[ChunkResult[list[ResultT]]]],
     may_be_unpaid: Callable[[ResultT], bool],
     ledger: Ledger,
 ) -> AsyncGenerator[ResultT, None]:
@@ -161,23 +160,21 @@ async def pay_in_chunks(
     What `may_be_unpaid` because its share was too small is done again with all that is left.
     """
     workers = await executor.ready()
-    shares = BudgetShares.of(ledger, shares=2 * workers)
 
     async def do(items: Sequence[T], *, alone: bool = False) -> ChunkResult[list[ResultT]]:
-        async with shares.slice(ledger, alone=alone) as share:
+        async with ledger.share(2 * workers, alone=alone) as share:
             done = await work(items, share)
-            share.spent = done.spent_usd, done.spent_tokens
+            share.spent_usd, share.spent_tokens = done.spent_usd, done.spent_tokens
         return done
 
     async def pay(items: Sequence[T]) -> tuple[Sequence[ResultT], float]:
         first = await do(items)
         results = first.results
-        if first.short and not shares.is_empty:  # its share was too small, which says nothing of the whole
+        if first.short and not ledger.is_exhausted:  # its share was too small, which says nothing of the whole
             again = [place for place, result in enumerate(results) if may_be_unpaid(result)]
             second = await do([items[place] for place in again], alone=True)
             if second.short:
-                shares.is_empty = True
-                ledger.refuse()
+                ledger.exhaust()
             for place, result in zip(again, second.results, strict=True):
                 results[place] = result
         return results, first.seconds

@@ -36,7 +36,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TaskScore:
     """One task of a scorecard: its score, and the replicate that did worst at it."""
 
     task: str
@@ -167,7 +167,7 @@ class Scorecard:
             for name, tasks in sorted(groups.items())
         }
 
-    def worst(self, limit: int = 5) -> list[Item]:
+    def worst(self, limit: int = 5) -> list[TaskScore]:
         """The tasks with the worst scores, each by its worst replicate; none that is all right."""
         sign = -1.0 if self.metric in self.lower else 1.0
         perfect = 0.0 if self.metric in self.lower else 1.0
@@ -178,7 +178,7 @@ class Scorecard:
             if task in cells:
                 cells[task].append(self.scored[place])
         return [
-            Item(task, self.means[task], min(cells[task], key=lambda cell: sign * (cell.value or 0.0)))
+            TaskScore(task, self.means[task], min(cells[task], key=lambda cell: sign * (cell.value or 0.0)))
             for task in worst
         ]
 

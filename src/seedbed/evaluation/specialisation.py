@@ -26,7 +26,7 @@ class Specialist:
 
 
 @dataclass(frozen=True)
-class Across:
+class Specialisation:
     """The scorecards of bases and specialists on all corpora, by name and corpus.
 
     `seen` are the tasks that a specialist was chosen on or is shown: those say nothing about what it gained.
@@ -101,20 +101,20 @@ class Across:
         }
 
 
-Evaluate = Callable[[str, "Playbook", str, "Dataset"], Awaitable[Scorecard]]
+EvaluateOnCorpus = Callable[[str, "Playbook", str, "Dataset"], Awaitable[Scorecard]]
 """Scores the playbook of a name on the tasks of a corpus."""
 
-Seen = Callable[["Playbook", "Dataset"], "Iterable[Task]"]
+SeenTasks = Callable[["Playbook", "Dataset"], "Iterable[Task]"]
 """Those of the tasks that a playbook was chosen on or is shown."""
 
 
-async def across(
+async def evaluate_specialisation(
     bases: Mapping[str, Playbook],
     specialists: Sequence[Specialist],
     corpora: Mapping[str, Dataset],
-    evaluate: Evaluate,
-    seen: Seen | None = None,
-) -> Across:
+    evaluate: EvaluateOnCorpus,
+    seen: SeenTasks | None = None,
+) -> Specialisation:
     """Evaluate every base and specialist on every corpus; cells that are known cost nothing."""
     playbooks = {**bases, **{each.name: each.playbook for each in specialists}}
     cards = {
@@ -127,7 +127,7 @@ async def across(
         for each in specialists
         for corpus, tasks in corpora.items()
     }
-    return Across(tuple(bases), tuple(specialists), tuple(corpora), cards, known)
+    return Specialisation(tuple(bases), tuple(specialists), tuple(corpora), cards, known)
 
 
 def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
@@ -153,7 +153,7 @@ def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
 # Writing it down
 
 
-def _gain_document(found: Across, specialist: Specialist, corpus: str) -> Json:
+def _gain_document(found: Specialisation, specialist: Specialist, corpus: str) -> Json:
     seen = len(found.seen.get((specialist.name, corpus), ()))
     about = {"name": specialist.name, "base": specialist.base, "corpus": corpus}
     return {**about, **interval_document(found.gain(specialist, corpus)), "seen": seen}

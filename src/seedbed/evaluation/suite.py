@@ -13,7 +13,8 @@ from seedbed import documents
 from seedbed.documents import Document
 from seedbed.errors import DatasetError, DocumentError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.metrics.metric import Metric, better, named, parsed
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.evaluation.metrics.registry import by_name, parse_metric
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
@@ -27,7 +28,7 @@ PART_KEYS = ("tasks", "split", "metrics", "at_least", "at_most")
 
 
 @dataclass(frozen=True)
-class Part:
+class SuiteDataset:
     """One dataset of a suite: its metrics, the first above all, and what their means must reach or stay below."""
 
     name: str
@@ -42,7 +43,7 @@ class Suite:
     """Datasets with their metrics, and playbooks to measure others by."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[SuiteDataset, ...]
     baselines: Mapping[str, Playbook]
     replicates: int = 1
 
@@ -52,7 +53,7 @@ class Suite:
         path = Path(folder)
         path = path / FILE if path.is_dir() else path
         document = documents.read(path, DatasetError)
-        reader = _Reader(document, path.parent)
+        reader = _SuiteReader(document, path.parent)
         suite = reader.suite(path.resolve().parent.name)
         if reader.problems or suite is None:
             raise DatasetError(reader.problems, str(path))
@@ -60,7 +61,7 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Change:
+class SuiteChange:
     """How much better or worse than the last time, on the tasks that were asked both times.
 
     The interval is that of the paired difference, above 0 for better. `playbook` is what was measured then.
@@ -73,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Result:
+class SuiteScore:
     """One playbook on one dataset of a suite by one metric. `missed` says which threshold it does not keep."""
 
     suite: str
@@ -81,7 +82,7 @@ class Result:
     dataset: str
     digest: Digest
     card: Scorecard
-    change: Change | None = None
+    change: SuiteChange | None = None
     missed: str = ""
 
     @property
@@ -107,13 +108,18 @@ class Result:
         }
 
 
-Evaluate = Callable[[str, Playbook, Part], Awaitable[Scorecard]]
+EvaluateDataset = Callable[[str, Playbook, SuiteDataset], Awaitable[Scorecard]]
 """Scores a playbook, which is called so, on a part of a suite."""
 
 
-async def measured(
-    suite: Suite, playbooks: Mapping[str, Playbook], evaluate: Evaluate, store: Store, *, judged: Iterable[str] = ()
-) -> list[Result]:
+async def measure_suite(
+    suite: Suite,
+    playbooks: Mapping[str, Playbook],
+    evaluate: EvaluateDataset,
+    store: Store,
+    *,
+    judged: Iterable[str] = (),
+) -> list[SuiteScore]:
     """Every playbook on every dataset by every metric, held against the last results that were kept.
 
     Thresholds are for the playbooks that are `judged`; for all of them unless some are named.
@@ -127,11 +133,11 @@ async def measured(
                 by = card.of(metric.name)
                 change = _since(store, suite.name, part.name, name, by, better(metric) == "lower")
                 missed = _missed(part, by) if name in strict else ""
-                results.append(Result(suite.name, name, part.name, part.tasks.digest, by, change, missed))
+                results.append(SuiteScore(suite.name, name, part.name, part.tasks.digest, by, change, missed))
     return results
 
 
-def keep(results: Iterable[Result], store: Store, *, by: str, at: datetime, accept: bool = False) -> None:
+def record_results(results: Iterable[SuiteScore], store: Store, *, by: str, at: datetime, accept: bool = False) -> None:
     """Have the next results held against these. Those that are worse are, only if they are accepted."""
     facts = []
     for result in results:
@@ -147,7 +153,7 @@ def _prefix(*about: str) -> str:
     return f"{digest('suite', list(about))[3:35]}/"
 
 
-def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, lower: bool) -> Change | None:
+def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, lower: bool) -> SuiteChange | None:
     from seedbed.stats.estimates import mcnemar, mean_interval
 
     query = Query(kind="suite", key_from=_prefix(suite, dataset, card.metric, name), newest=True)
@@ -163,10 +169,10 @@ def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, l
     regressed = difference.high < 0
     if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # so few that turned that a t interval is too sure of itself
         regressed = mcnemar(gains.count(1.0), gains.count(-1.0)) <= 0.05
-    return Change(difference, last.subject, last.at, regressed)
+    return SuiteChange(difference, last.subject, last.at, regressed)
 
 
-def _missed(part: Part, card: Scorecard) -> str:
+def _missed(part: SuiteDataset, card: Scorecard) -> str:
     mean, n = card.interval.mean, card.interval.n
     least, most = part.at_least.get(card.metric), part.at_most.get(card.metric)
     if least is None and most is None:
@@ -178,7 +184,7 @@ def _missed(part: Part, card: Scorecard) -> str:
     return f"above {most:g}" if most is not None and mean > most else ""
 
 
-class _Reader:
+class _SuiteReader:
     """Reads a suite and gathers all that is wrong with it."""
 
     def __init__(self, document: Document, folder: Path) -> None:
@@ -209,7 +215,7 @@ class _Reader:
             return None
         return Suite(called, tuple(part for part in parts if part), baselines, replicates)
 
-    def _part(self, name: str, about: Any, default: tuple[Metric, ...]) -> Part | None:
+    def _part(self, name: str, about: Any, default: tuple[Metric, ...]) -> SuiteDataset | None:
         path = f"datasets.{name}"
         body = self._mapping(path, {"tasks": about} if isinstance(about, str) else about, PART_KEYS)
         if not body and about != {}:
@@ -217,7 +223,7 @@ class _Reader:
         metrics = self._metrics(f"{path}.metrics", body["metrics"]) if "metrics" in body else default
         bounds = {key: self._bounds(f"{path}.{key}", body.get(key, {}), metrics) for key in ("at_least", "at_most")}
         tasks = self._tasks(path, body)
-        return Part(name, tasks, metrics, **bounds) if tasks else None
+        return SuiteDataset(name, tasks, metrics, **bounds) if tasks else None
 
     def _tasks(self, path: str, body: Mapping[str, Any]) -> Dataset | None:
         file, split = body.get("tasks"), body.get("split")
@@ -248,7 +254,7 @@ class _Reader:
             return ()
         for place, each in enumerate(listed):
             try:
-                metric = parsed(each) if isinstance(each, str) else named(each)
+                metric = parse_metric(each) if isinstance(each, str) else by_name(each)
                 found[metric.name] = metric
             except DocumentError as wrong:
                 self._within(f"{path}[{place}]", "", wrong)

@@ -39,12 +39,12 @@ AUDITED = 0.05
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Table: TypeAlias = dict[Digest, dict[str, float]]
 """The mean score of each playbook at each task."""
-Seen: TypeAlias = Iterable[Cell] | Mapping[str, float]
+KnownScores: TypeAlias = Iterable[Cell] | Mapping[str, float]
 """What is known of one playbook: its cells, or its scores by task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class PredictionQuality:
     """How well playbooks were predicted by what was learned from others.
 
     `error` and `mean_error` are root mean squares: ours, and of always saying the mean. `coverage` is the share of
@@ -117,14 +117,16 @@ class Surrogate:
             )
         return cls(_table(scored), known, metrics[0] if metrics else "")
 
-    def quality(self, seen: Seen = (), confidence: float = 0.95) -> Quality:
+    def quality(self, seen: KnownScores = (), confidence: float = 0.95) -> PredictionQuality:
         """How good predictions are for playbooks of which so much is seen already."""
         if self._model is None:
-            return Quality(len(self._table), math.nan, math.nan, math.nan, confidence)
+            return PredictionQuality(len(self._table), math.nan, math.nan, math.nan, confidence)
         errors = self._errors_at(frozenset(_own(seen)))
-        return Quality(len(self._table), errors.error, errors.mean_error, errors.coverage(confidence), confidence)
+        return PredictionQuality(
+            len(self._table), errors.error, errors.mean_error, errors.coverage(confidence), confidence
+        )
 
-    def predict(self, playbook: Playbook, seen: Seen = (), confidence: float = 0.95) -> Interval:
+    def predict(self, playbook: Playbook, seen: KnownScores = (), confidence: float = 0.95) -> Interval:
         """What its mean score over all tasks will be. `seen` are cells it has already, if it has some.
 
         Where nothing can be said, see `quality`, the mean is NaN and the range infinite.
@@ -141,7 +143,7 @@ class Surrogate:
         ranked = [(self.predict(candidate).mean, candidate) for candidate in candidates]
         return [candidate for _, candidate in sorted(ranked, key=lambda pair: -pair[0] if pair[0] == pair[0] else 0.0)]
 
-    def hopeless(self, candidate: Playbook, incumbent: float, seen: Seen = (), *, chance: float = 0.05) -> bool:
+    def hopeless(self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05) -> bool:
         """Whether the candidate beats the incumbent's score with less than this chance.
 
         Of all candidates at most that share is skipped wrongly; of the few that are better it may be more.
@@ -149,7 +151,7 @@ class Surrogate:
         return self.predict(candidate, seen, 1 - 2 * chance).high < incumbent
 
     def skip(
-        self, candidate: Playbook, incumbent: float, seen: Seen = (), *, chance: float = 0.05, seed: int = 0
+        self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05, seed: int = 0
     ) -> Skip | None:
         """A skip to record if the candidate is hopeless. The seed draws those that are evaluated all the same."""
         predicted = self.predict(candidate, seen, 1 - 2 * chance)
@@ -239,7 +241,7 @@ def _words(words: Sequence[str]) -> dict[str, float]:
     return counts
 
 
-class _Columns:
+class _FeatureColumns:
     """Features as a matrix in which each group weighs the same, and what never differs weighs nothing."""
 
     def __init__(self, playbooks: Iterable[Playbook]) -> None:
@@ -280,7 +282,7 @@ class _Model:
         self._mean = float(worth.mean())
         counts = np.array([len(scores) for scores in table.values()], dtype=np.float64)
         self._spread = max(float(worth.var()) - self._noise * float((1 / counts).mean()), 1e-9)
-        self._columns = _Columns(playbooks.values())
+        self._columns = _FeatureColumns(playbooks.values())
         self._rows = self._columns.of(playbooks.values())
         best = math.inf
         for length in LENGTHS:
@@ -383,7 +385,7 @@ def _table(cells: Iterable[Cell]) -> Table:
     return {name: {task: math.fsum(v) / len(v) for task, v in scores.items()} for name, scores in sums.items()}
 
 
-def _own(seen: Seen) -> Mapping[str, float]:
+def _own(seen: KnownScores) -> Mapping[str, float]:
     if isinstance(seen, Mapping):
         return seen
     (scores,) = [*_table(seen).values()] or [{}]

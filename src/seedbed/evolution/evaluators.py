@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
 from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError
-from seedbed.evaluation.cells import Asked, Cell, Naming, recorded, run_of
+from seedbed.evaluation.cells import Cell, Naming, TaskTexts, recorded_cells, run_of
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import cells_of
@@ -22,8 +22,8 @@ from seedbed.evaluation.metrics.metric import Better, Metric, Score
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import recall
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store
@@ -51,7 +51,7 @@ class Evaluator(Protocol):
     def metrics(self) -> Sequence[Metric]: ...
 
     @property
-    def asked(self) -> Asked: ...
+    def asked(self) -> TaskTexts: ...
 
     @property
     def by(self) -> str: ...
@@ -79,7 +79,7 @@ def known_cells(evaluator: Evaluator, work: Iterable[Work], failures: FailedRuns
         naming = naming_of(evaluator, playbook)
         names = {run_key(playbook, item): naming(*item).cells for item in items}
         keys = [key for cells in names.values() for key in cells]
-        cells = {cell.key: cell for cell in recorded(evaluator.store, playbook.digest, keys)}
+        cells = {cell.key: cell for cell in recorded_cells(evaluator.store, playbook.digest, keys)}
         if failures:
             cells |= {key: failures[key] for key in keys if key in failures}
         paid |= {run: [cells[key] for key in own] for run, own in names.items() if all(key in cells for key in own)}
@@ -110,7 +110,7 @@ class RunEvaluator:
 
     bench: EvaluationContext
     metrics: Sequence[Metric]
-    asked: Asked = field(default_factory=Asked)
+    asked: TaskTexts = field(default_factory=TaskTexts)
 
     @property
     def store(self) -> Store:
@@ -231,7 +231,7 @@ class FunctionEvaluator:
     metrics: Sequence[Metric] = (Measure(),)
     at_once: int = 8
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    asked: Asked = field(default_factory=Asked)
+    asked: TaskTexts = field(default_factory=TaskTexts)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -346,7 +346,9 @@ class FunctionEvaluator:
 
     def _agreed(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """The stored cells where another process was quicker: all processes see the same scores."""
-        stored = {cell.key: cell for cell in recorded(self.store, cells[0].playbook, [cell.key for cell in cells])}
+        stored = {
+            cell.key: cell for cell in recorded_cells(self.store, cells[0].playbook, [cell.key for cell in cells])
+        }
         return [stored.get(cell.key, cell) for cell in cells]
 
 

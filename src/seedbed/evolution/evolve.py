@@ -6,7 +6,7 @@ depend on earlier draws. So it reaches the same point without paying twice, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.metrics.metric import better
+from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
 from seedbed.evolution.evaluators import Evaluator, Work
@@ -26,7 +26,7 @@ from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account, Budget
 from seedbed.storage.store import Digest, Fact, Json, Store, digest, short
@@ -96,11 +96,13 @@ class Evolution:
         note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
         return html_table(title, rows, note=note if self.improved else "")
 
-    def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+    def export(
+        self, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
+    ) -> str | bytes | Path:
         """The search as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
-        ends so. Its store adds its plan and the names of playbooks."""
+        ends so. Its store adds its plan and the names of playbooks; `names` are further ones, by digest."""
         write = load("seedbed.reports.search.report:export", "export")
-        report: str | bytes | Path = write(self, to, store=store)
+        report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
 
     def to_json(self) -> str:
@@ -147,9 +149,11 @@ async def evolve(
     """Search for a better playbook. Every candidate is stored with its parents; the result is the best, or the start.
 
     No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
-    confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search. `options`
+    confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search,
+    and DatasetError for tasks without expected answers if a metric needs them. `options`
     are stored with the search, to plan it again (see SearchOptions).
     """
+    expect_answers(evaluator.metrics, (*plan.select, *plan.reflect, *plan.confirm))
     return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 

@@ -107,7 +107,7 @@ class Payments:
         self.account.reserve(1)
         run = blake2b(f"{self.name}/{name}".encode(), digest_size=16).hexdigest()
         before = any(self.evaluator.store.facts(Query(kind="run", key=run)))
-        done = await self.evaluator.perform(run, playbook, inputs, Ledger(kept=0.0, within=self.account.ledger))
+        done = await self.evaluator.perform(run, playbook, inputs, Ledger(last_share=0.0, within=self.account.ledger))
         if before:
             self.account.ledger.spend(done.cost_usd, done.tokens)
         return done

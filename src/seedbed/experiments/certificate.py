@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import cast
 
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.cells import Cell, Naming, recorded
+from seedbed.evaluation.cells import Cell, Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
-from seedbed.experiments.live import again as read_again
 from seedbed.experiments.live import is_live
+from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
@@ -166,7 +166,7 @@ def _read(
         units = todo[: verdict.tasks]
         naming = Naming(playbook, plan.models[name], [plan.metric])
         keys = [naming(*item).cells[0] for unit in units for item in unit]
-        known = {cell.key: cell for cell in recorded(store, playbook, [key for key in keys if key not in lapses])}
+        known = {cell.key: cell for cell in recorded_cells(store, playbook, [key for key in keys if key not in lapses])}
         arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])
     yield from zip(*arms, strict=True)
 
@@ -183,9 +183,9 @@ def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: lis
 
 def _differences(verdict: Verdict, again: Verdict, given: set[str], what: str) -> Iterator[Problem]:
     for name in sorted({field.name for field in fields(Verdict)} - given - {*NOT_STORED}):
-        recorded, computed = getattr(verdict, name), getattr(again, name)
-        if recorded != computed:
-            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as it follows from the {what}")
+        recorded_cells, computed = getattr(verdict, name), getattr(again, name)
+        if recorded_cells != computed:
+            yield Problem(name, shown(recorded_cells, 80), f"{shown(computed, 80)}, as it follows from the {what}")
 
 
 def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:

@@ -14,20 +14,20 @@ from seedbed.evaluation.context import EvaluationContext, TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import cells_of
 from seedbed.evaluation.failed_runs import FailedRuns
+from seedbed.evaluation.judges.agreement import agreements, deciding
 from seedbed.evaluation.judges.judge import judges_in
-from seedbed.evaluation.judges.rubrics import agreements, deciding
-from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.error_budget import BudgetTerms, reserved
+from seedbed.evaluation.metrics.metric import Metric, expect_answers
+from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
 from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.held_out import expect_unseen
-from seedbed.experiments.live import is_live, stopped
+from seedbed.experiments.live import is_live, stopped_verdict
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
 from seedbed.experiments.sources import PastRuns
 from seedbed.experiments.stopping import SequentialTest
-from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, begin, kept, rank
+from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, rank, record_verdict, register
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -68,6 +68,7 @@ async def compare(
     source = on if isinstance(on, Dataset) else on.draw(context.store, control.digest, metric.name, options.seed)
     mode = STRICT if isinstance(on, Dataset) else ReplayMode.parse(on.mode)
     tasks = source if isinstance(source, Dataset) else source.tasks
+    expect_answers([metric], tasks)
     library = Library(context.store, context.by)
     for playbook in (control, *chosen):
         library.keep(playbook, because="compared")
@@ -138,7 +139,7 @@ async def run_experiment(
     with suppress(NotFound):
         return Verdict.recall(context.store, plan.digest)
     context.store.put("dataset", tasks.content())
-    begin(context.store, plan, by=context.by, clock=context.clock)
+    register(context.store, plan, by=context.by, clock=context.clock)
     test = SequentialTest(plan, tasks, metric.name)
     ours, theirs = test.items()
     # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
@@ -157,7 +158,7 @@ async def run_experiment(
                 break
     evidence = evidence_of(context.store, test.cells)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
-    return kept(context.store, verdict, by=context.by, clock=context.clock)
+    return record_verdict(context.store, verdict, by=context.by, clock=context.clock)
 
 
 def _register(
@@ -183,7 +184,7 @@ def _register(
         expected = f"none: the error budget of channel {shown(options.channel)} sets it"
         raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
     terms = options.terms or BudgetTerms()
-    return reserved(context.store, options.channel, terms, plan, rule, by=context.by, clock=context.clock)
+    return reserve(context.store, options.channel, terms, plan, rule, by=context.by, clock=context.clock)
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:
@@ -192,10 +193,10 @@ def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Cal
         raise SeedbedError("because: found no reason; expected why the experiment is stopped")
     plan = Experiment.from_content(store.get(experiment))
     if is_live(plan):
-        return kept(store, stopped(store, plan, because.strip()), by=by, clock=clock)
+        return record_verdict(store, stopped_verdict(store, plan, because.strip()), by=by, clock=clock)
     tasks = Dataset.from_content(store.get(plan.dataset))
     test = SequentialTest(plan, tasks, str(plan.metric.get("metric", "")))
-    return kept(store, test.verdict(aborted=because.strip()), by=by, clock=clock)
+    return record_verdict(store, test.verdict(aborted=because.strip()), by=by, clock=clock)
 
 
 def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, test: SequentialTest) -> None:

@@ -87,7 +87,7 @@ def next_level(store: Store, channel: str, terms: BudgetTerms | None = None) -> 
     return _level(error_budget(store, channel, terms))
 
 
-def reserved(
+def reserve(
     store: Store,
     channel: str,
     terms: BudgetTerms,
@@ -158,4 +158,4 @@ def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
     return places, sorted(known, key=lambda fact: fact.number)
 
 
-__all__ = ["CONTROLS", "BudgetTerms", "error_budget", "next_level", "reserved"]
+__all__ = ["CONTROLS", "BudgetTerms", "error_budget", "next_level", "reserve"]

@@ -72,10 +72,12 @@ def forecast(
         choice = terms.rule(chosen)
     design = replace(options.design(alpha, choice), first_replicates=(0, 0), channel="")
     experiment = Experiment.plan(control.digest, candidate.digest, tasks, metric, models={}, design=design)
-    return expect(store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance)
+    return forecast_experiment(
+        store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance
+    )
 
 
-def expect(
+def forecast_experiment(
     store: Store,
     experiment: Experiment,
     tasks: Dataset,

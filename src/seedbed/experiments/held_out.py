@@ -9,7 +9,7 @@ from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest, Query, Store, digest, short
 
 
@@ -49,7 +49,7 @@ def known_tasks(store: Store, dataset: Digest) -> Dataset:
 
 
 def _named(inputs: Mapping[str, Any]) -> Digest:
-    return digest("task", {name: told(value) for name, value in inputs.items()})
+    return digest("task", {name: text_of(value) for name, value in inputs.items()})
 
 
 __all__ = ["evolved_on", "expect_unseen", "known_tasks", "seen_before"]

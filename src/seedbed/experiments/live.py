@@ -24,7 +24,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.evidence import facts_by_key, line_of
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.stopping import SequentialTest
-from seedbed.experiments.verdict import Verdict, begin, kept
+from seedbed.experiments.verdict import Verdict, record_verdict, register
 from seedbed.stats.monitors import SampleRatio
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.rule import Answer
@@ -35,7 +35,7 @@ HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a un
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LiveSource:
     """Where outcomes come from: exposures of one name to two arms, the control first, since some moves of channels.
 
     A canary came with one move; of several channels each has one with which it came to serve what it does.
@@ -58,7 +58,7 @@ class Source:
         return f"{' and '.join(self.arms)} of {self.exposures} since {', '.join(self.since)}, as outcomes arrive"
 
     @classmethod
-    def of(cls, store: Store, plan: Experiment) -> Source:
+    def of(cls, store: Store, plan: Experiment) -> LiveSource:
         """That of a live experiment. Raises NotFound."""
         try:
             told = store.get(plan.dataset)
@@ -104,8 +104,8 @@ def is_live(plan: Experiment | Json) -> bool:
     return isinstance(metric, dict) and metric.keys() == {"feedback"}
 
 
-def planned(
-    source: Source, control: Digest, candidate: Digest, metric: str, *, alpha: float, channel: str = ""
+def plan_live(
+    source: LiveSource, control: Digest, candidate: Digest, metric: str, *, alpha: float, channel: str = ""
 ) -> Experiment:
     """What is going to be read. `channel` is whose error budget it is paid from."""
     rule = Betting(alpha=alpha).state()
@@ -122,16 +122,18 @@ def planned(
     )
 
 
-def registered(store: Store, source: Source, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
+def register_live(
+    store: Store, source: LiveSource, plan: Experiment, *, by: str, clock: Callable[[], datetime]
+) -> None:
     """Keep what is going to be read, and that it was begun."""
     store.put("live", source.content())
-    begin(store, plan, by=by, clock=clock)
+    register(store, plan, by=by, clock=clock)
 
 
 class LiveTest:
     """The exposures and outcomes of a live experiment, read as they arrived until it is decided."""
 
-    def __init__(self, plan: Experiment, source: Source) -> None:
+    def __init__(self, plan: Experiment, source: LiveSource) -> None:
         self.plan, self.source = plan, source
         self.metric: str = plan.metric["feedback"]
         self.facts: list[Fact] = []
@@ -222,16 +224,18 @@ class LiveTest:
         return replace(found, at_most=found.tasks, finding=finding, because=because, live=live)
 
 
-def concluded(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:
+def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:
     """Keep the verdict that follows from what was read; the first one of an experiment stands.
 
     Facts may come to be seen out of their order, so which were read is kept with it.
     """
     sample = store.put("arrivals", {"read": [[fact.kind, fact.key] for fact in reading.facts]})
-    return kept(store, reading.verdict(evidence=evidence_in(reading.facts), sample=sample), by=by, clock=clock)
+    return record_verdict(
+        store, reading.verdict(evidence=digest_facts(reading.facts), sample=sample), by=by, clock=clock
+    )
 
 
-def evidence_in(facts: Iterable[Fact]) -> Digest:
+def digest_facts(facts: Iterable[Fact]) -> Digest:
     """The digest of all that is recorded of exposures and feedback, in the order in which they were read."""
     whole = hashlib.blake2b(digest_size=32)
     for fact in facts:
@@ -239,13 +243,13 @@ def evidence_in(facts: Iterable[Fact]) -> Digest:
     return f"b2:{whole.hexdigest()}"
 
 
-def stopped(store: Store, plan: Experiment, because: str) -> Verdict:
+def stopped_verdict(store: Store, plan: Experiment, because: str) -> Verdict:
     """The verdict of a live experiment that somebody stops by hand."""
-    return LiveTest(plan, Source.of(store, plan)).verdict(aborted=because)
+    return LiveTest(plan, LiveSource.of(store, plan)).verdict(aborted=because)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RecomputedVerdict:
     """A live verdict, computed again from the facts that it says were read."""
 
     verdict: Verdict
@@ -258,9 +262,9 @@ class Again:
     """Whether these are all that arrived until then, as the store has it now."""
 
 
-def again(store: Store, plan: Experiment, verdict: Verdict) -> Again:
+def recompute(store: Store, plan: Experiment, verdict: Verdict) -> RecomputedVerdict:
     """Read what a verdict was given on, once more. Raises NotFound."""
-    source, problems = Source.of(store, plan), []
+    source, problems = LiveSource.of(store, plan), []
     sample: Digest = verdict.live.get("sample") or ""
     listed = [(kind, key) for kind, key in store.get(sample)["read"]] if sample else []
     known = {kind: facts_by_key(store, kind, [key for each, key in listed if each == kind]) for kind, _ in listed}
@@ -274,17 +278,17 @@ def again(store: Store, plan: Experiment, verdict: Verdict) -> Again:
         elif not after < fact.number or (kind == "exposure" and fact.number > until) or not reading.take(fact):
             problems.append(Problem(f"{kind} {key}", "one that does not count", "one of this experiment, once"))
     first = min((fact.number for fact in reading.facts if fact.kind == "feedback"), default=math.inf)
-    return Again(
+    return RecomputedVerdict(
         reading.verdict(sample=sample, aborted=verdict.because if verdict.aborted else ""),
         reading.path,
-        evidence_in(reading.facts),
+        digest_facts(reading.facts),
         tuple(problems),
         first,
         _read_now(store, plan, source, len(listed)) == listed,
     )
 
 
-def _read_now(store: Store, plan: Experiment, source: Source, count: int) -> list[tuple[str, str]]:
+def _read_now(store: Store, plan: Experiment, source: LiveSource, count: int) -> list[tuple[str, str]]:
     """What one would read today, up to so many."""
     reading = LiveTest(plan, source)
     for fact in source.arrivals(store, reading.metric):
@@ -294,4 +298,13 @@ def _read_now(store: Store, plan: Experiment, source: Source, count: int) -> lis
     return [(fact.kind, fact.key) for fact in reading.facts]
 
 
-__all__ = ["LiveTest", "Source", "again", "concluded", "is_live", "planned", "registered", "stopped"]
+__all__ = [
+    "LiveSource",
+    "LiveTest",
+    "conclude",
+    "is_live",
+    "plan_live",
+    "recompute",
+    "register_live",
+    "stopped_verdict",
+]

@@ -30,7 +30,7 @@ class Sentinel:
         return self.rate.low > self.alpha
 
 
-async def play(
+async def play_sentinel(
     playbook: Playbook,
     tasks: Dataset,
     metric: Metric,
@@ -73,4 +73,4 @@ def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:
     return Sentinel(alpha, exact_rate(counted.count("superior"), len(counted)))
 
 
-__all__ = ["Sentinel", "play", "sentinel"]
+__all__ = ["Sentinel", "play_sentinel", "sentinel"]

@@ -19,11 +19,11 @@ from seedbed.storage.store import Json
 
 NOT_REGISTERED = "not registered in advance: it can suggest, not prove, and no gate takes it"
 
-Finding: TypeAlias = Literal["superior", "inferior", "inconclusive", "invalid"]
+HindsightFinding: TypeAlias = Literal["superior", "inferior", "inconclusive", "invalid"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class TaskPair:
     """One task on both sides: the mean of its tries that have a score, and how many have none."""
 
     name: str
@@ -42,9 +42,9 @@ class Hindsight:
 
     a: tuple[str, ...]
     b: tuple[str, ...]
-    finding: Finding
+    finding: HindsightFinding
     because: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TaskPair, ...]
     wins: int
     ties: int
     losses: int
@@ -94,7 +94,7 @@ def select(sessions: Sequence[Session], wanted: str) -> tuple[Session, ...]:
     return tuple(found)
 
 
-def compare(a: Sequence[Session], b: Sequence[Session], *, alpha: float = 0.05) -> Hindsight:
+def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float = 0.05) -> Hindsight:
     """Whether B did better than A, task by task, by name: ids differ between sessions.
 
     Several sessions of a side are tries of the same tasks: a task counts once, by its mean. A try without a score is
@@ -159,7 +159,7 @@ class _Counts:
     """Tasks with a try that has no score."""
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> _Counts:
+    def of(cls, pairs: Sequence[TaskPair]) -> _Counts:
         gains = [(each.gain, each.missing) for each in pairs]
         return cls(
             wins=sum(gain is not None and gain > 0 for gain, _ in gains),
@@ -173,11 +173,11 @@ class _Counts:
 def _finding(
     a: Sequence[Session],
     b: Sequence[Session],
-    pairs: Sequence[Pair],
+    pairs: Sequence[TaskPair],
     known: Sequence[tuple[float, float]],
     counts: _Counts,
     alpha: float,
-) -> tuple[Finding, str]:
+) -> tuple[HindsightFinding, str]:
     shared = {each.id for each in a} & {each.id for each in b}
     doubts = [doubt for each in (*a, *b) for doubt in each.doubts]
     if shared:
@@ -212,9 +212,9 @@ def _by_name(sessions: Iterable[Session]) -> dict[str, list[SessionTask]]:
     return found
 
 
-def _pair(name: str, a: Sequence[SessionTask], b: Sequence[SessionTask]) -> Pair:
+def _pair(name: str, a: Sequence[SessionTask], b: Sequence[SessionTask]) -> TaskPair:
     means = [_mean([task.score for task in side if task.score is not None]) for side in (a, b)]
-    return Pair(name=name, a=means[0], b=means[1], missing=sum(task.score is None for task in (*a, *b)))
+    return TaskPair(name=name, a=means[0], b=means[1], missing=sum(task.score is None for task in (*a, *b)))
 
 
 def _mean(values: Sequence[float]) -> float | None:

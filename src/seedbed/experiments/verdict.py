@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
 
-Status: TypeAlias = Literal["running", "completed", "aborted"]
+ExperimentState: TypeAlias = Literal["running", "completed", "aborted"]
 
 
 NOT_STORED = ("is_final", "ranking", "replays")
@@ -243,14 +243,14 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
 
 
-def begin(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
+def register(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
     """Register an experiment, and that it was begun."""
     key = store.put("experiment", plan.content())
     body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
     store.append([Fact(kind="comparison", key=key, subject=plan.candidate, at=clock(), by=by, body=body)])
 
 
-def kept(store: Store, verdict: Verdict, *, by: str, clock: Callable[[], datetime]) -> Verdict:
+def record_verdict(store: Store, verdict: Verdict, *, by: str, clock: Callable[[], datetime]) -> Verdict:
     """Keep a verdict; the first one of an experiment stands."""
     fact = Fact(
         kind="verdict",
@@ -266,33 +266,33 @@ def kept(store: Store, verdict: Verdict, *, by: str, clock: Callable[[], datetim
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExperimentStatus:
     """An experiment that was begun, and how it stands."""
 
     experiment: Experiment
     begun: Fact
-    status: Status
+    status: ExperimentState
     verdict: Verdict | None
 
 
-def standings(store: Store, *, newest: bool = True) -> Iterator[Standing]:
+def experiments(store: Store, *, newest: bool = True) -> Iterator[ExperimentStatus]:
     """Every experiment that was begun, the newest first."""
     for begun in store.facts(Query(kind="comparison", newest=newest)):
-        yield standing(store, begun.key)
+        yield experiment_status(store, begun.key)
 
 
-def standing(store: Store, experiment: Digest) -> Standing:
+def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
     """How an experiment stands, given by its digest. Raises NotFound."""
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     if begun is None:
         raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
     verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
     told = Verdict.from_body(verdict.body) if verdict else None
-    status: Status = "running" if told is None else "aborted" if told.aborted else "completed"
-    return Standing(Experiment.from_content(store.get(experiment)), begun, status, told)
+    status: ExperimentState = "running" if told is None else "aborted" if told.aborted else "completed"
+    return ExperimentStatus(Experiment.from_content(store.get(experiment)), begun, status, told)
 
 
-def found(store: Store, beginning: str) -> Digest:
+def find_experiment(store: Store, beginning: str) -> Digest:
     """The whole digest of the experiment that begins so. Raises SeedbedError."""
     start = beginning if beginning.startswith("b2:") else f"b2:{beginning}"
     keys = [fact.key for fact in store.facts(Query(kind="comparison", key_from=start, limit=2))]
@@ -303,18 +303,18 @@ def found(store: Store, beginning: str) -> Digest:
 
 
 __all__ = [
+    "ExperimentState",
+    "ExperimentStatus",
     "Finding",
     "RankedCandidate",
     "Ranking",
-    "Standing",
-    "Status",
     "Verdict",
-    "begin",
-    "found",
+    "experiment_status",
+    "experiments",
+    "find_experiment",
     "in_words",
-    "kept",
     "rank",
-    "standing",
-    "standings",
+    "record_verdict",
+    "register",
     "verdicts",
 ]

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -32,7 +33,7 @@ from seedbed.settings.models import check_fallbacks
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["OURS", "Card", "Model", "Registry"]
+__all__ = ["OURS", "Card", "Model", "Registry", "fallback_chain"]
 
 OURS = {
     "embedded": "seedbed.models.providers.embedded.EmbeddedChat",
@@ -183,6 +184,18 @@ class Registry:
             remedy = "Add it to can or skill of a model"
             raise SettingsError([Problem("models", f"no model that can {shown(capability)}", expected, remedy)])
         return able
+
+
+def fallback_chain(models: Callable[[str], Model], name: str) -> list[Model]:
+    """The named model, then its fallbacks, then theirs; each once."""
+    known: dict[str, Model] = {}
+    names = deque([name])
+    while names:
+        name = names.popleft()
+        if name not in known:
+            known[name] = models(name)
+            names.extend(known[name].card.then)
+    return list(known.values())
 
 
 def _base_class() -> type[BaseChatModel]:

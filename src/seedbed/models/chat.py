@@ -5,21 +5,33 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
 from seedbed.models.cards import Model
-from seedbed.models.failures import why
+from seedbed.models.failures import explain
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk
 
-__all__ = ["Message", "Model", "Reply", "Speaker", "Usage", "ask", "stream"]
+__all__ = [
+    "AS_ON_ITS_CARD",
+    "Message",
+    "Model",
+    "Reply",
+    "Sampling",
+    "Speaker",
+    "Usage",
+    "ask",
+    "estimated_tokens",
+    "merge_messages",
+    "stream",
+]
 
 Speaker: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -43,13 +55,26 @@ class Usage:
         return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model writes its answer. What is None, or empty, is left to the arguments of its card."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: Sequence[str] = ()
+
+
+AS_ON_ITS_CARD = Sampling()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model answered and what that took.
+    """The answer of a model and what it took.
 
     `model` is the name it is registered under. `usage` is zero if the provider does not report it. The cost is zero
-    and `cost_known` false if nobody knows its price, or how much of it was used. `finish_reason` is the provider's
-    word, "length" if the answer was cut off. `confidence` is the mean probability of its tokens, if the provider tells.
+    and `cost_known` false if its price or its usage is unknown. `finish_reason` is the provider's word, "length" if the
+    answer was cut off. `confidence` is the mean probability of its tokens, if the provider reports them.
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`. Where no usage is
     reported, `uncounted_tokens` is the most that there may have been.
     """
@@ -70,109 +95,59 @@ class Reply:
         return self.usage.prompt_tokens + self.usage.completion_tokens + self.uncounted_tokens
 
 
-async def ask(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    seed: int | None = None,
-    stop: Sequence[str] = (),
-) -> Reply:
-    """Have a model answer. What is not given is left to the model's own arguments; so is the seed of a model
-    that knows no seeds.
+def merge_messages(messages: Sequence[Message]) -> list[Message]:
+    """The same conversation in the form every provider accepts: at most one system message, which is first; then the
+    others, none of them empty and no two of one speaker in a row."""
+    merged: list[Message] = []
+    for message in sorted((each for each in messages if each.text.strip()), key=lambda each: each.role != "system"):
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, f"{merged[-1].text}\n\n{message.text}")
+        else:
+            merged.append(message)
+    return merged
+
+
+def estimated_tokens(*texts: str) -> int:
+    """About how many tokens messages with these texts have."""
+    return sum(len(text.encode(errors="replace")) // 4 + 5 for text in texts)
+
+
+async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS_ON_ITS_CARD) -> Reply:
+    """Ask a model for an answer. A model that knows no seeds ignores the seed.
 
     Raises ModelUnavailable, which says why, if it gives no answer within the time its card allows; SettingsError if
     its card does not lead to a model.
     """
-    chat = model.chat
-    given = _given(model, temperature, max_tokens, seed, stop)
-    spoken = [_spoken(message) for message in messages]
+    chat, langchain = model.chat, _langchain()
+    options = _options(model, sampling)
+    prompt = langchain.to_messages((message.role, message.text) for message in messages)
     started = time.perf_counter()
-    with _failures(model):
+    with _explained(model):
         async with asyncio.timeout(model.card.timeout_seconds):
-            answer = await (_directly if is_plain(chat) else _invoked)(chat, spoken, given)
+            if langchain.is_plain(chat):
+                # What `ainvoke` comes to where nothing observes the call. Preparing for observers takes most of its
+                # time, about 150 µs for each call.
+                answer = langchain.message_of(await chat._agenerate(prompt, **options))
+            else:
+                answer = await chat.ainvoke(prompt, **options)
     return _reply(model, answer, time.perf_counter() - started)
 
 
-async def _invoked(chat: BaseChatModel, spoken: list[BaseMessage], given: dict[str, Any]) -> AIMessage:
-    return await chat.ainvoke(spoken, **given)
-
-
-async def _directly(chat: BaseChatModel, spoken: list[BaseMessage], given: dict[str, Any]) -> AIMessage:
-    """What `ainvoke` comes to where nobody listens, without the preparations for listeners: they take most of its
-    time, some 150 µs for each call."""
-    result = await chat._agenerate(spoken, **given)
-    (generation, *_) = result.generations
-    answer: AIMessage = generation.message  # type: ignore[assignment]
-    for told in (generation.generation_info, result.llm_output):
-        for name, value in (told or {}).items():
-            answer.response_metadata.setdefault(name, value)
-    return answer
-
-
-def is_plain(chat: BaseChatModel) -> bool:
-    """Whether nobody listens to a model: no callbacks, traces, caches or limits of LangChain, no ways of its own."""
-    return not (
-        chat.callbacks
-        or chat.verbose
-        or chat.rate_limiter
-        or chat.cache
-        or chat.output_version == "v1"
-        or getattr(chat, "streaming", False)
-        or not _is_ordinary(type(chat))
-        or _somebody_listens()(chat)
-    )
-
-
-@cache
-def _somebody_listens() -> Callable[[BaseChatModel], bool]:
-    """Whether somebody listens to all models, from here or from around us."""
-    from langchain_core.globals import get_debug, get_llm_cache
-    from langchain_core.runnables.config import var_child_runnable_config
-    from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
-
-    def listens(chat: BaseChatModel) -> bool:
-        return bool(
-            (chat.cache is None and get_llm_cache() is not None)
-            or get_debug()
-            or var_child_runnable_config.get()
-            or any(variable.get() is not None for variable, *_ in _configure_hooks)
-            or _tracing_v2_is_enabled()
-        )
-
-    return listens
-
-
-@cache
-def _is_ordinary(kind: type[BaseChatModel]) -> bool:
-    from langchain_core.language_models import BaseChatModel
-
-    ways = ("ainvoke", "agenerate", "agenerate_prompt", "_agenerate_with_cache")
-    return all(getattr(kind, way) is getattr(BaseChatModel, way) for way in ways)
-
-
 async def stream(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    seed: int | None = None,
-    stop: Sequence[str] = (),
+    model: Model, messages: Sequence[Message], sampling: Sampling = AS_ON_ITS_CARD
 ) -> AsyncGenerator[str | Reply, None]:
-    """Have a model answer and hear it speak: pieces of text, and the whole Reply as the last item.
+    """Ask a model and receive its answer as it arrives: pieces of text, and the whole Reply as the last item.
 
-    As with `ask` in everything else. A failure may come after some pieces.
+    Everything else is as with `ask`. A failure may come after some pieces.
     """
-    given = _given(model, temperature, max_tokens, seed, stop)
+    prompt = _langchain().to_messages((message.role, message.text) for message in messages)
     whole: AIMessageChunk | None = None
     took = 0.0
-    async with aclosing(model.chat.astream([_spoken(message) for message in messages], **given)) as pieces:  # type: ignore[type-var]
+    async with aclosing(model.chat.astream(prompt, **_options(model, sampling))) as pieces:  # type: ignore[type-var]
         while True:
             started = time.perf_counter()
-            with _failures(model):
-                # Only the model's time counts, not that of whoever listens.
+            with _explained(model):
+                # Only the model's time counts, not that of the caller between two pieces.
                 async with asyncio.timeout(max(model.card.timeout_seconds - took, 0)):
                     piece = await anext(pieces, None)
             took += time.perf_counter() - started
@@ -186,35 +161,32 @@ async def stream(
     yield _reply(model, whole, took)
 
 
-def _given(
-    model: Model, temperature: float | None, max_tokens: int | None, seed: int | None, stop: Sequence[str]
-) -> dict[str, Any]:
-    known = "seed" in type(model.chat).model_fields
-    wishes = {
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-        "seed": seed if known else None,
-        "stop": list(stop) or None,
+def _options(model: Model, sampling: Sampling) -> dict[str, Any]:
+    options = {
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed if "seed" in type(model.chat).model_fields else None,
+        "stop": list(sampling.stop) or None,
     }
-    return {name: value for name, value in wishes.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @contextmanager
-def _failures(model: Model) -> Iterator[None]:
-    """Says of everything that goes wrong at a provider why it did, and keeps its secrets."""
+def _explained(model: Model) -> Iterator[None]:
+    """Turns every failure of a provider into a ModelUnavailable that says why, without the model's secrets."""
     try:
         yield
     except SeedbedError:
         raise
     except Exception as error:
-        because, wait_seconds = why(error)
+        why, wait_seconds = explain(error)
         found = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
         if isinstance(error, TimeoutError):
             found += f", with timeout_seconds: {model.card.timeout_seconds:g}"
         raise ModelUnavailable(
             f"model {shown(model.name)} gave no answer: found {found}. "
             f"Check its key, its network and models.{model.name} in the settings, or use another model",
-            because,
+            why,
             wait_seconds,
         ) from error
 
@@ -222,24 +194,24 @@ def _failures(model: Model) -> Iterator[None]:
 def _reply(model: Model, answer: AIMessage, latency: float) -> Reply:
     tokens = answer.usage_metadata
     usage = Usage(tokens["input_tokens"], tokens["output_tokens"]) if tokens else None
-    told = answer.response_metadata
-    cost = _cost(model, usage, told)
+    metadata = answer.response_metadata
+    cost = _cost(model, usage, metadata)
     return Reply(
         text=str(answer.text),
         usage=usage or Usage(),
         cost_usd=cost or 0.0,
-        latency_seconds=told.get("latency_seconds", latency),
+        latency_seconds=metadata.get("latency_seconds", latency),
         model=model.name,
-        finish_reason=str(told.get("finish_reason") or told.get("stop_reason") or ""),
+        finish_reason=str(metadata.get("finish_reason") or metadata.get("stop_reason") or ""),
         cost_known=cost is not None,
-        confidence=_confidence(told.get("logprobs")),
+        confidence=_confidence(metadata.get("logprobs")),
     )
 
 
-def _cost(model: Model, usage: Usage | None, told: Mapping[str, Any]) -> float | None:
-    """What an answer cost: as its provider or the record says, or by its price; None if nobody knows."""
-    if isinstance(told.get("cost_usd"), int | float):
-        return float(told["cost_usd"])
+def _cost(model: Model, usage: Usage | None, metadata: Mapping[str, Any]) -> float | None:
+    """The cost of an answer: as its provider reports it, or by its price; None if neither is known."""
+    if isinstance(metadata.get("cost_usd"), int | float):
+        return float(metadata["cost_usd"])
     price = model.price(usage.prompt_tokens if usage else 0)
     if price is None:
         return None
@@ -255,12 +227,7 @@ def _confidence(logprobs: Any) -> float | None:
     return sum(map(math.exp, tokens)) / len(tokens) if tokens else None
 
 
-def _spoken(message: Message) -> BaseMessage:
-    return _kinds()[message.role](content=message.text)
-
-
 @cache
-def _kinds() -> dict[Speaker, type[BaseMessage]]:
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
-    return {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+def _langchain() -> Any:
+    """`models.langchain`, loaded with the first call: it takes half a second, and a strict replay needs none."""
+    return import_module("seedbed.models.langchain")

@@ -1,6 +1,6 @@
-"""Why a model gave no answer: the words of many providers, sorted into the six of `errors.Why`.
+"""Why a model gave no answer: the errors of many providers, sorted into the six kinds of `errors.Why`.
 
-No provider's package is imported: an exception is known by the status it carries, or by the names of its classes.
+No provider's package is imported: an exception is recognised by the status it carries, or by the names of its classes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from seedbed.errors import Why
 
-__all__ = ["why", "why_status", "wished_wait"]
+__all__ = ["explain", "explain_status", "retry_after"]
 
 _CONTEXT = (
     "context_length_exceeded",
@@ -68,50 +68,50 @@ _CLASSES: dict[str, Why] = {
 """Exceptions without a status, by the name of their class or of one it inherits from."""
 
 
-def why(error: BaseException) -> tuple[Why, float | None]:
+def explain(error: BaseException) -> tuple[Why, float | None]:
     """Why an exception was raised instead of an answer, and how many seconds its provider asks us to wait.
 
-    What an exception does not tell its cause may; what nothing explains is taken for a mistake of ours.
+    If an exception does not tell, its cause may; one that nothing explains counts as a mistake of ours.
     """
     for each in _causes(error):
         response = getattr(each, "response", None)
         status = getattr(each, "status_code", None) or getattr(response, "status_code", None)
         if isinstance(status, int):
-            told = f"{each} {getattr(each, 'code', '')} {getattr(each, 'body', '')}"
+            text = f"{each} {getattr(each, 'code', '')} {getattr(each, 'body', '')}"
             headers = getattr(response, "headers", None)
-            return why_status(status, told), wished_wait(headers) if isinstance(headers, Mapping) else None
+            return explain_status(status, text), retry_after(headers) if isinstance(headers, Mapping) else None
         for kind in type(each).__mro__:
             if kind.__name__ in _CLASSES:
                 return _CLASSES[kind.__name__], None
     return "ours", None
 
 
-def why_status(status: int, told: str) -> Why:
-    """What an HTTP status means beside what the provider told, such as the code and message of its error."""
-    told = told.lower()
-    if status == 402 or any(words in told for words in _CREDIT):
+def explain_status(status: int, text: str) -> Why:
+    """What an HTTP status means together with the provider's text, such as the code and message of its error."""
+    text = text.lower()
+    if status == 402 or any(words in text for words in _CREDIT):
         return "credit"
-    if status == 429 or "rate_limit" in told:
+    if status == 429 or "rate_limit" in text:
         return "rate"
-    if status == 413 or any(words in told for words in _CONTEXT):
+    if status == 413 or any(words in text for words in _CONTEXT):
         return "context"
-    if any(words in told for words in _REFUSED):
+    if any(words in text for words in _REFUSED):
         return "refused"
     return "transient" if status in (408, 409, 425) or status >= 500 else "ours"
 
 
-def wished_wait(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
+def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
     """The seconds after which a provider wants to be asked again, if it says so. Names of `headers` ignore case."""
-    told = {str(name).lower(): str(value) for name, value in headers.items()}
+    values = {str(name).lower(): str(value) for name, value in headers.items()}
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
-            seconds = float(told[name]) / unit
+            seconds = float(values[name]) / unit
         except (KeyError, ValueError):
             continue
         if math.isfinite(seconds):
             return max(seconds, 0.0)
     try:
-        until = parsedate_to_datetime(told["retry-after"])
+        until = parsedate_to_datetime(values["retry-after"])
     except (KeyError, ValueError):
         return None
     until = until if until.tzinfo else until.replace(tzinfo=UTC)

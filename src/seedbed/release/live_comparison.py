@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.error_budget import BudgetTerms, reserved
+from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.experiment import Experiment, RuleChoice
-from seedbed.experiments.live import LiveTest, Source, concluded, planned, registered
+from seedbed.experiments.live import LiveSource, LiveTest, conclude, plan_live, register_live
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
@@ -70,7 +70,7 @@ class _Rollout:
 
     control: Digest
     candidate: Digest
-    source: Source
+    source: LiveSource
     is_over: bool
 
 
@@ -113,7 +113,7 @@ def compare_channels(library: Library, channels: Sequence[str], asked: LiveOptio
     first, *others = channels
     found = []
     for other, candidate in zip(others, served[1:], strict=True):
-        source = Source(split_name(channels), tuple(move.key for move in moves), (first, other))
+        source = LiveSource(split_name(channels), tuple(move.key for move in moves), (first, other))
         plan = _begun(library.store, source, candidate, asked, len(others))
         plan = plan or _register(library, source, served[0], candidate, asked, first, len(others))
         found.append(_standing(library, other, source, plan, asked))
@@ -140,7 +140,7 @@ def _rollout(store: Store, channel: str) -> _Rollout | None:
         if canary is None:
             found = found and _Rollout(found.control, found.candidate, found.source, True)
         elif found is None or found.is_over or found.candidate != canary.playbook:
-            source = Source(f"channels/{channel}", (move.key,), ("control", "canary"))
+            source = LiveSource(f"channels/{channel}", (move.key,), ("control", "canary"))
             found = _Rollout(stable_of(target), canary.playbook, source, False)
     return found
 
@@ -158,12 +158,12 @@ def _serves_since(store: Store, channel: str) -> Fact:
     return came
 
 
-def _comparisons(store: Store, source: Source, candidate: Digest) -> list[Fact]:
+def _comparisons(store: Store, source: LiveSource, candidate: Digest) -> list[Fact]:
     begun = store.facts(Query(kind="comparison", subject=candidate))
     return [fact for fact in begun if fact.body["dataset"] == source.digest]
 
 
-def _begun(store: Store, source: Source, candidate: Digest, asked: LiveOptions, arms: int) -> Experiment | None:
+def _begun(store: Store, source: LiveSource, candidate: Digest, asked: LiveOptions, arms: int) -> Experiment | None:
     """What was registered first of what is asked, if it was. Several arms share the error rate."""
     for fact in _comparisons(store, source, candidate):
         plan = Experiment.from_content(store.get(fact.key))
@@ -176,7 +176,7 @@ def _begun(store: Store, source: Source, candidate: Digest, asked: LiveOptions, 
 
 def _register(
     library: Library,
-    source: Source,
+    source: LiveSource,
     control: Digest,
     candidate: Digest,
     asked: LiveOptions,
@@ -185,27 +185,29 @@ def _register(
 ) -> Experiment:
     """Fix what is going to be read, before it is."""
     store = library.store
-    draft = partial(planned, source, control, candidate, asked.metric)
+    draft = partial(plan_live, source, control, candidate, asked.metric)
     if asked.terms:
 
         def paid(alpha: float, _: RuleChoice) -> Experiment:
             return draft(alpha=alpha, channel=channel)
 
-        plan = reserved(store, channel, asked.terms, paid, None, by=library.by, clock=library.clock)
+        plan = reserve(store, channel, asked.terms, paid, None, by=library.by, clock=library.clock)
     else:
         plan = draft(alpha=(0.05 if asked.alpha is None else asked.alpha) / arms)
-    registered(store, source, plan, by=library.by, clock=library.clock)
+    register_live(store, source, plan, by=library.by, clock=library.clock)
     return plan
 
 
-def _standing(library: Library, channel: str, source: Source, plan: Experiment, asked: LiveOptions) -> LiveComparison:
+def _standing(
+    library: Library, channel: str, source: LiveSource, plan: Experiment, asked: LiveOptions
+) -> LiveComparison:
     store = library.store
     with suppress(NotFound):
         return _shown(channel, Verdict.recall(store, plan.digest), final=True)
     reading = LiveTest(plan, source)
     reading.read(source.arrivals(store, asked.metric))
     if reading.ended or asked.conclude:
-        return _shown(channel, concluded(store, reading, by=library.by, clock=library.clock), final=True)
+        return _shown(channel, conclude(store, reading, by=library.by, clock=library.clock), final=True)
     return _shown(channel, reading.verdict(), final=False)
 
 

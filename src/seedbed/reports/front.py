@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from seedbed.experiments.front import Front
+from seedbed.evaluation.front import Front
 from seedbed.reports import markdown, page
 from seedbed.reports.numbers import TableRow
 from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, ReportPage, picture, section

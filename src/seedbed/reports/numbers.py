@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def gain_text(interval: Interval) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def playbook_name(name: str) -> str:
+    """The name of a playbook without the folder and the ending of its file."""
+    return Path(name).stem if name.endswith((".yaml", ".yml", ".json")) else name
 
 
 def shortened(name: str, limit: int = 26) -> str:

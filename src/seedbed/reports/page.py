@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from seedbed.playbooks.changes import Change
 from seedbed.reports.numbers import TableRow
 from seedbed.reports.plots import Figure
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,18 @@ def section(heading: str, *parts: PagePart) -> list[PageSection]:
 
 
 def to_html(page: ReportPage) -> str:
-    return _TEMPLATES.get_template("report.html").render(page=page)
+    return _templates().get_template("report.html").render(page=page)
 
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("seedbed.reports"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+@cache
+def _templates() -> jinja2.Environment:
+    """The templates of this package. Jinja2 is loaded with the first page: most commands write none."""
+    engine = import_module("jinja2")
+    templates: jinja2.Environment = engine.Environment(
+        loader=engine.PackageLoader("seedbed.reports"),
+        autoescape=True,
+        undefined=engine.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return templates

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seedbed.evaluation.scorecard import ROW, Item, Scorecard, interval_document
-from seedbed.experiments.front import Front
+from seedbed.evaluation.front import Front
+from seedbed.evaluation.scorecard import ROW, Scorecard, TaskScore, interval_document
 from seedbed.reports import formats, front, markdown, page
-from seedbed.reports.numbers import TableRow, counted, interval_texts, number
+from seedbed.reports.numbers import TableRow, counted, interval_texts, number, playbook_name
 from seedbed.reports.page import (
     Bullets,
     Fold,
@@ -65,7 +65,8 @@ class Report:
 
     @property
     def heading(self) -> str:
-        names = ", ".join(self.cards)
+        short_names = {playbook_name(name) for name in self.cards}
+        names = ", ".join(map(playbook_name, self.cards) if len(short_names) == len(self.cards) else self.cards)
         return self.title or (f"Scorecard of {names}" if len(self.cards) == 1 else f"Scorecards of {names}")
 
     @property
@@ -120,7 +121,7 @@ def _metric_document(card: Scorecard) -> Json:
     return {**interval_document(card.interval), **about}
 
 
-def _item_document(item: Item) -> Json:
+def _item_document(item: TaskScore) -> Json:
     cell = item.cell
     return {"task": item.task, "value": item.value, "answer": cell.answer, "reason": cell.reason, "run": cell.run}
 

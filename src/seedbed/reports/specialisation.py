@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from seedbed.evaluation.specialisation import Across
+from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import formats, markdown, page, scorecard
 from seedbed.reports.numbers import TableRow, interval_texts, plus
 from seedbed.reports.page import PagePart, PageTable, Prose, ReportPage, section
@@ -22,35 +22,35 @@ MEANING = (
 )
 
 
-def export(across: Across, to: str | Path) -> str | bytes | Path:
+def export(across: Specialisation, to: str | Path) -> str | bytes | Path:
     """All of it as json, csv, md or html, or in a file that ends so."""
     return formats.export(across, {"json": to_json, "csv": to_csv, "md": to_markdown, "html": to_html}, to)
 
 
-def report_of(across: Across) -> Report:
+def report_of(across: Specialisation) -> Report:
     """Each scorecard on its own."""
     cards = {f"{name} on {corpus}": card for (name, corpus), card in across.cards.items()}
     return Report(cards, title=TITLE)
 
 
-def to_json(across: Across) -> str:
+def to_json(across: Specialisation) -> str:
     return json.dumps(across.document(), ensure_ascii=False, indent=2) + "\n"
 
 
-def to_csv(across: Across) -> str:
+def to_csv(across: Specialisation) -> str:
     """Every cell as a row, with its playbook and corpus as its name."""
     return scorecard.to_csv(report_of(across))
 
 
-def to_markdown(across: Across) -> str:
+def to_markdown(across: Specialisation) -> str:
     return markdown.to_markdown(page_of(across))
 
 
-def to_html(across: Across) -> str:
+def to_html(across: Specialisation) -> str:
     return page.to_html(page_of(across))
 
 
-def page_of(across: Across) -> ReportPage:
+def page_of(across: Specialisation) -> ReportPage:
     """Scores and gains by corpus first, then each scorecard."""
     parts: list[PagePart] = [
         *section(f"Scores by {across.metric}", PageTable(("playbook", *across.corpora), score_rows(across))),
@@ -63,7 +63,7 @@ def page_of(across: Across) -> ReportPage:
     return replace(whole, subtitle=f"{across.metric} on {', '.join(across.corpora)}", answer=_answer(across))
 
 
-def _answer(across: Across) -> str:
+def _answer(across: Specialisation) -> str:
     """How many specialists are better than their base on their own corpus."""
     gains = [across.gain(each, each.corpus) for each in across.specialists]
     surely = sum(gain.n > 0 and gain.low > 0 for gain in gains)
@@ -74,7 +74,7 @@ def _answer(across: Across) -> str:
     )
 
 
-def score_rows(across: Across) -> list[TableRow]:
+def score_rows(across: Specialisation) -> list[TableRow]:
     """A row for each playbook, a score for each corpus; * marks the one it is for."""
     own = {each.name: each.corpus for each in across.specialists}
     return [
@@ -83,7 +83,7 @@ def score_rows(across: Across) -> list[TableRow]:
     ]
 
 
-def gain_rows(across: Across) -> list[TableRow]:
+def gain_rows(across: Specialisation) -> list[TableRow]:
     """A row for each specialist, its gain on each corpus; * marks its own."""
     return [
         (
@@ -95,7 +95,7 @@ def gain_rows(across: Across) -> list[TableRow]:
     ]
 
 
-def difficulty_rows(across: Across) -> list[TableRow]:
+def difficulty_rows(across: Specialisation) -> list[TableRow]:
     return [
         (base, corpus, *(text or "–" for text in interval_texts(interval)), str(interval.n))
         for base in across.bases

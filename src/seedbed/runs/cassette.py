@@ -1,4 +1,4 @@
-"""Cassette: what a recording can answer, and what it cannot: exact, substituted, live, missed."""
+"""Cassette: the answers of a recorded run, for replays: exact, substituted, live or missed."""
 
 from __future__ import annotations
 
@@ -7,43 +7,44 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Any, Literal
 
-from seedbed.errors import NotFound, Problem, RunError, SettingsError, shown
+from seedbed.errors import Problem, RunError, SettingsError, shown
+from seedbed.runs.history import ends_of, start_of
 from seedbed.storage.store import Fact, Json, Query, Store
 
 Label = Literal["exact", "substituted", "live", "missed"]
 """How a step of a replay was answered: as recorded for the same request; by the nearest recording of its kind and name;
-by the world of today; or not at all."""
+live, by today's models and tools; or not at all."""
 
 LABELS: tuple[Label, ...] = ("exact", "substituted", "live", "missed")
 
-How = Callable[[str, str], Json]
-"""How a step of the recorded playbook asks a role, beyond the words; empty if that is not known any more."""
+StepParameters = Callable[[str, str], Json]
+"""The parameters with which a step of the recorded playbook asks a role; empty if the playbook is gone."""
 
 ANSWERS = ("turn", "routing", "call", "decision", "child", "reading")
 """The kinds of entries that something outside of the program answered."""
 
 MISSED = "not replayable: "
-"""How the reason begins why an item of a replay is invalid."""
+"""The beginning of the reason why an item of a replay is invalid."""
 
 _PLACE = re.compile(r"(?P<kind>[a-z]+)/(?P<name>.*)/(?P<request>[0-9a-f]{16})/(?P<time>\d+)(?:@\d+)?", re.DOTALL)
 _NEAR = 30
 
 
 class Missed(RunError):
-    """A replay asked for something that its recording cannot answer, and that may not be done anew."""
+    """A replay needs an answer that its recording does not have, and that may not be asked for again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayMode:
-    """How close a replay keeps to its recording.
+    """How closely a replay follows its recording.
 
-    `strict`: what was not recorded is missed. `lenient`: the nearest recording of the same kind and name answers, or
-    the world of today where it is only asked or read. `fork:K`: strict up to step K; from there on all that only asks
-    or reads is live. What changes the world is not done in any of them.
+    `strict`: a request that was not recorded is missed. `lenient`: the nearest recording of the same kind and name
+    answers it or, if it only reads, it is done live. `fork:K`: strict up to step K; from there on everything that only
+    reads is live. No mode changes the world.
     """
 
     name: Literal["strict", "lenient", "fork"] = "strict"
@@ -51,7 +52,7 @@ class ReplayMode:
 
     @classmethod
     def parse(cls, text: str) -> ReplayMode:
-        """A mode as it is written. Raises SettingsError."""
+        """A mode from its text. Raises SettingsError."""
         if text in ("strict", "lenient"):
             return cls("strict" if text == "strict" else "lenient")
         if fork := re.fullmatch(r"fork:([1-9]\d{0,8})", text):
@@ -64,27 +65,28 @@ class ReplayMode:
         return f"fork:{self.live_from}" if self.name == "fork" else self.name
 
     def is_live(self, step: int) -> bool:
-        """Whether the step of that number, counted from 1, is one that is asked anew."""
+        """Whether the step of that number, counted from 1, is done live."""
         return self.live_from is not None and step >= self.live_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CassetteEntry:
-    """Something that a run was told: for which request, the how manieth time of the same words."""
+    """One recorded answer, and the request it answers."""
 
     kind: str
     name: str
     request: str
-    """The first characters of the digest of what was asked."""
+    """The first characters of the digest of the request."""
     time: int
+    """The n-th request with this content, counted from 1."""
     body: Json
     place: int
-    """Which one it is of all of its kind and name, counted from 1."""
+    """Its number among all entries of its kind and name, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two requests differ first, and what is there now and in the recording."""
+    """Where two requests differ first, with the value now and the recorded one."""
 
     path: str
     found: str
@@ -92,43 +94,39 @@ class Difference:
 
 
 class Cassette:
-    """The answers that a recorded run was given, by what was asked for. It never changes, and asks nobody."""
+    """The answers of a recorded run, by request. It never changes."""
 
     latency_seconds: float | None = None
     """How long the run took, if it has ended."""
 
-    def __init__(self, start: Fact, entries: Iterable[Fact], how: How, opened: Callable[[str], Fact]) -> None:
-        """`start` and `entries` are facts of the run; `opened` gives the start of a run that it opened."""
+    def __init__(
+        self, start: Fact, entries: Iterable[Fact], parameters: StepParameters, child_start: Callable[[str], Fact]
+    ) -> None:
+        """`start` and `entries` are facts of the run; `child_start` returns the start of a run that it opened."""
         self.run = start.key
         self.playbook = start.subject
         self.started: datetime = start.at
         self.inputs: Json = start.body["inputs"]
         self.seed: int = start.body["seed"]
         self.models: Json = start.body["models"]
-        self._how = how
-        self._opened = opened
+        self._parameters = parameters
+        self._child_start = child_start
         self._entries: dict[tuple[str, str, str, int], CassetteEntry] = {}
         self._of: dict[tuple[str, str], list[CassetteEntry]] = {}
         for fact in entries:
             self._add(fact)
 
     @classmethod
-    def load(cls, store: Store, run: str, how: How) -> Cassette:
+    def load(cls, store: Store, run: str, parameters: StepParameters) -> Cassette:
         """The recording of a run. Raises NotFound."""
-
-        def start(run: str) -> Fact:
-            for fact in store.facts(Query(kind="start", key=run)):
-                return fact
-            raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
-
         facts = (fact for kind in ANSWERS for fact in store.facts(Query(kind=kind, subject=run)))
-        made = cls(start(run), facts, how, start)
-        for end in store.facts(Query(kind="run", key_from=run)):
-            made.latency_seconds = end.body["latency_seconds"]
-        return made
+        cassette = cls(start_of(store, run), facts, parameters, partial(start_of, store))
+        for end in ends_of(store, run):
+            cassette.latency_seconds = end.body["latency_seconds"]
+        return cassette
 
     def without_answers(self) -> Cassette:
-        """One of the same time and seed that was told nothing, and is no run's."""
+        """A cassette of the same time and seed that has no answers and belongs to no run."""
         start = Fact(
             kind="start",
             key=self.run,
@@ -137,18 +135,18 @@ class Cassette:
             by="",
             body={"inputs": {}, "seed": self.seed, "models": self.models},
         )
-        made = Cassette(start, (), self._how, self._opened)
-        made.run = ""
-        return made
+        empty = Cassette(start, (), self._parameters, self._child_start)
+        empty.run = ""
+        return empty
 
     def _add(self, fact: Fact) -> None:
-        found = _PLACE.fullmatch(fact.key.removeprefix(f"{self.run}/"))
-        if found is None:
+        match = _PLACE.fullmatch(fact.key.removeprefix(f"{self.run}/"))
+        if match is None:
             return
-        kind, name, request, time = found["kind"], found["name"], found["request"], int(found["time"])
+        kind, name, request, time = match["kind"], match["name"], match["request"], int(match["time"])
         others = self._of.setdefault((kind, name), [])
         known = self._entries.get((kind, name, request, time))
-        if known is not None:  # it was tried again, and what came last is what the run went on with
+        if known is not None:  # it was tried again, and the run went on with the last answer
             entry = replace(known, body=fact.body)
             others[known.place - 1] = entry
         else:
@@ -170,55 +168,54 @@ class Cassette:
 
     @property
     def latest(self) -> datetime:
-        """The last time that the run was told, or when it began."""
+        """The last time that the run read from the clock, or when it began."""
         read = [entry.body["value"] for entry in self._of.get(("reading", "now"), ())]
         return datetime.fromisoformat(read[-1]) if read else self.started
 
     def find(self, kind: str, name: str, request: str, time: int) -> CassetteEntry | None:
-        """What was told for the same words."""
+        """The answer to the same request."""
         return self._entries.get((kind, name, request, time))
 
-    def differs(self, entry: CassetteEntry, asked: Json) -> Difference | None:
-        """Where what was asked for an entry differs first from what is asked now; None if nowhere."""
-        return first_difference(asked, self._asked(entry, asked))
+    def difference(self, entry: CassetteEntry, request: Json) -> Difference | None:
+        """Where the request that an entry answers differs first from this one; None if they are equal."""
+        return first_difference(request, self._request(entry, request))
 
-    def nearest(self, kind: str, name: str, asked: Json) -> CassetteEntry | None:
-        """The recording of the same kind and name that is most like what is asked now; of equals the earlier one."""
-        found = self._of.get((kind, name), ())
-        return min(found, key=lambda entry: _distance(asked, self._asked(entry, asked)), default=None)
+    def nearest(self, kind: str, name: str, request: Json) -> CassetteEntry | None:
+        """The entry of the same kind and name whose request is most like this one; of equals the earlier one."""
+        entries = self._of.get((kind, name), ())
+        return min(entries, key=lambda entry: _distance(request, self._request(entry, request)), default=None)
 
-    def chosen(self, entry: CassetteEntry) -> str | None:
+    def routed_model(self, entry: CassetteEntry) -> str | None:
         """The model that a router chose for a turn."""
         name = entry.body["step"] or entry.body["role"]
-        tries = (self.find("routing", name, entry.request, time) for time in (entry.time, 1))
-        return next((found.body["model"] for found in tries if found), None)
+        choices = (self.find("routing", name, entry.request, time) for time in (entry.time, 1))
+        return next((choice.body["model"] for choice in choices if choice), None)
 
     def summary(self) -> str:
-        """What there is in it, in a few words."""
+        """Its entries in a few words."""
         kinds = [f"{kind} {name}" for kind, name in self._of if kind not in ("routing", "reading")]
-        told = ", ".join(kinds[:6]) + (", …" if len(kinds) > 6 else "")
-        return told or "nothing"
+        return ", ".join(kinds[:6]) + (", …" if len(kinds) > 6 else "") or "nothing"
 
-    def _asked(self, entry: CassetteEntry, now: Json) -> Json:
-        """What was asked for an entry, in the form of what is asked `now`."""
-        body, asked = entry.body, Json()
+    def _request(self, entry: CassetteEntry, now: Json) -> Json:
+        """The request that an entry answers, in the form of the request `now`."""
+        body, request = entry.body, Json()
         if entry.kind == "turn":
-            how = dict(self._how(body["step"], body["role"]))
-            name = how.pop("model", None) or self.chosen(entry)
-            if now.get("wish") is None:  # a model is named now, so it does not matter how it came to the one then
-                how["wish"] = None
-            spoken = [{"speaker": speaker, "text": text} for speaker, text in body["messages"]]
+            parameters = dict(self._parameters(body["step"], body["role"]))
+            name = parameters.pop("model", None) or self.routed_model(entry)
+            if now.get("wish") is None:  # a model is named now, so it does not matter how the other one was chosen
+                parameters["wish"] = None
+            messages = [{"speaker": speaker, "text": text} for speaker, text in body["messages"]]
             model = self.models.get(name or "") or {"unknown": name}
-            asked = {"role": body["role"], "messages": spoken, "model": model, **how}
-            asked["seed"] = body["seed"]
+            request = {"role": body["role"], "messages": messages, "model": model, **parameters}
+            request["seed"] = body["seed"]
         elif entry.kind == "call":
-            asked = {"arguments": body["arguments"]}
+            request = {"arguments": body["arguments"]}
         elif entry.kind == "decision":
-            asked = {"because": body["because"]}
+            request = {"because": body["because"]}
         elif entry.kind == "child":
-            start = self._opened(body["run"])
-            asked = {"playbook": start.subject, "inputs": start.body["inputs"]}
-        return {**asked, "time": entry.time}
+            start = self._child_start(body["run"])
+            request = {"playbook": start.subject, "inputs": start.body["inputs"]}
+        return {**request, "time": entry.time}
 
 
 def first_difference(now: Any, recorded: Any, path: str = "") -> Difference | None:
@@ -227,16 +224,16 @@ def first_difference(now: Any, recorded: Any, path: str = "") -> Difference | No
         for key in dict.fromkeys([*now, *recorded]):
             inner = f"{path}.{key}" if path else str(key)
             if key not in now or key not in recorded:
-                return Difference(inner, _told(now, key), _told(recorded, key))
-            if found := first_difference(now[key], recorded[key], inner):
-                return found
+                return Difference(inner, _quote(now.get(key, _Nothing)), _quote(recorded.get(key, _Nothing)))
+            if difference := first_difference(now[key], recorded[key], inner):
+                return difference
         return None
     if isinstance(now, list) and isinstance(recorded, list):
         for place, (one, other) in enumerate(zip_longest(now, recorded, fillvalue=_Nothing)):
             if one is _Nothing or other is _Nothing:
-                return Difference(f"{path}.{place}", _quoted(one), _quoted(other))
-            if found := first_difference(one, other, f"{path}.{place}"):
-                return found
+                return Difference(f"{path}.{place}", _quote(one), _quote(other))
+            if difference := first_difference(one, other, f"{path}.{place}"):
+                return difference
         return None
     if now == recorded and isinstance(now, bool) == isinstance(recorded, bool):
         return None
@@ -244,33 +241,29 @@ def first_difference(now: Any, recorded: Any, path: str = "") -> Difference | No
         at = next((i for i, (a, b) in enumerate(zip(now, recorded, strict=False)) if a != b), None)
         at = min(len(now), len(recorded)) if at is None else at
         return Difference(path, _around(now, at), _around(recorded, at))
-    return Difference(path, _quoted(now), _quoted(recorded))
+    return Difference(path, _quote(now), _quote(recorded))
 
 
 class _Nothing: ...
 
 
-def _told(value: Json, key: str) -> str:
-    return _quoted(value[key]) if key in value else "nothing"
-
-
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     return "nothing" if value is _Nothing or value is None else shown(value)
 
 
 def _around(text: str, at: int) -> str:
-    """A text as it is where it differs."""
+    """The part of a text around a place."""
     start = max(0, at - _NEAR)
     return shown(f"{'…' if start else ''}{text[start : at + _NEAR]}", 2 * _NEAR + 10)
 
 
 def _distance(now: Any, recorded: Any) -> float:
-    """How unlike two JSON values are: of each leaf from 0 to 1, of texts by the words that they do not share."""
+    """How unlike two JSON values are: 0 to 1 for each leaf, for texts the share of words that they do not share."""
     ours, theirs = dict(_leaves(now)), dict(_leaves(recorded))
-    return sum(_apart(ours.get(path), theirs.get(path)) for path in {**ours, **theirs})
+    return sum(_leaf_distance(ours.get(path), theirs.get(path)) for path in {**ours, **theirs})
 
 
-def _apart(one: Any, other: Any) -> float:
+def _leaf_distance(one: Any, other: Any) -> float:
     if one == other:
         return 0.0
     if not (isinstance(one, str) and isinstance(other, str)):

@@ -1,4 +1,4 @@
-"""Journal: facts of many runs become durable together."""
+"""Journal: stores the facts of many runs together."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _Waiting = tuple[Fact, "asyncio.Future[bool]"]
 
 
 class Journal:
-    """Whoever awaits `add` goes on when the fact is durable, and is told whether it is the one that was kept: of two
-    facts with one key it is the first.
+    """`add` returns when a fact is stored, with whether it is the one that counts: of two with one key, the first does.
 
-    Facts that come within one turn of the event loop are one transaction: a thousand runs at a time wait for the disk
-    as often as one does. A fact that a store refuses fails alone.
+    Facts that arrive within one round of the event loop are one transaction: a thousand runs at a time wait for the
+    disk as often as one does. If the store refuses a fact, only that one fails.
     """
 
     def __init__(self, store: Store) -> None:
@@ -34,7 +33,7 @@ class Journal:
         try:
             return await done
         except asyncio.CancelledError:
-            if entry in self._waiting:  # then it is not written, and need not be
+            if entry in self._waiting:  # it is not written yet, and need not be
                 self._waiting.remove(entry)
             raise
 
@@ -44,36 +43,36 @@ class Journal:
             return
         try:
             added = self.store.append(fact for fact, _ in batch)
-        except StoreError as wrong:
+        except StoreError as error:
             if len(batch) == 1:
-                _settle(batch[0][1], wrong)
+                _settle(batch[0][1], error)
             else:
-                self._one_by_one(batch)
-        except Exception as wrong:  # noqa: BLE001 - whoever waits must hear of it
+                self._write_one_by_one(batch)
+        except Exception as error:  # noqa: BLE001 - the callers of add raise it
             for _, done in batch:
-                _settle(done, wrong)
+                _settle(done, error)
         else:
             for fact, done in batch:
-                _settle(done, kept=added == len(batch) or self._is_kept(fact))
+                _settle(done, stored=added == len(batch) or self._is_stored(fact))
 
-    def _one_by_one(self, batch: list[_Waiting]) -> None:
+    def _write_one_by_one(self, batch: list[_Waiting]) -> None:
         for fact, done in batch:
             try:
                 added = self.store.append([fact])
-            except Exception as wrong:  # noqa: BLE001 - whoever waits must hear of it
-                _settle(done, wrong)
+            except Exception as error:  # noqa: BLE001 - the caller of add raises it
+                _settle(done, error)
             else:
-                _settle(done, kept=bool(added))
+                _settle(done, stored=bool(added))
 
-    def _is_kept(self, fact: Fact) -> bool:
+    def _is_stored(self, fact: Fact) -> bool:
         known = self.store.facts(Query(kind=fact.kind, key=fact.key))
         return any((each.at, each.body) == (fact.at, fact.body) for each in known)
 
 
-def _settle(done: asyncio.Future[bool], wrong: Exception | None = None, *, kept: bool = True) -> None:
+def _settle(done: asyncio.Future[bool], error: Exception | None = None, *, stored: bool = True) -> None:
     if done.cancelled():
         return
-    if wrong is None:
-        done.set_result(kept)
+    if error is None:
+        done.set_result(stored)
     else:
-        done.set_exception(wrong)
+        done.set_exception(error)

@@ -1,4 +1,4 @@
-"""Replaying: the record of a run that is answered by a recording."""
+"""ReplayRecord: the record of a run whose requests a recording answers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,30 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Label, Missed, ReplayMode
+from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import How, Recorder, kept
+from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
 from seedbed.runs.run import Child, Run, Status
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
+from seedbed.storage.store import Json, Query, Store, digest
 
 
-class Inner(NamedTuple):
-    """What a run that a replay opens is answered by: the recording of that id, if there is one, in that mode."""
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """What a replay answers from and how closely; `above` is the replay that opened it, if one did."""
+
+    cassette: Cassette
+    mode: ReplayMode
+    above: ReplayRecord | None = None
+
+
+class ChildSource(NamedTuple):
+    """What answers a run that a replay opens: the recording of that id, if there is one, in that mode."""
 
     recording: str | None
     mode: ReplayMode
@@ -31,13 +42,13 @@ class _ReplayAnswer(NamedTuple):
 
 
 class ReplayRecord(Recorder):
-    """A recorder that answers from a cassette, and says of each step how: exact, substituted, live or missed.
+    """A recorder that answers from a cassette, and labels each step: exact, substituted, live or missed.
 
-    What it gives is recorded as a run of its own, which says what it replays. A turn is exact only if its words, the
-    model they go to, its parameters and the seed are those of the recording. Clock and chance come from the recording
-    and go on from it by the seed. What a program says of itself, its own decisions and remarks, needs no answer.
+    The replay is recorded as a run of its own, which names the run it replays. A turn is exact only if its messages,
+    its model, its parameters and the seed are those of the recording. Clock and chance come from the recording and
+    continue from it by the seed. A program's own decisions and remarks need no answer.
 
-    A step that is missed makes the whole run worthless, whatever the program makes of it: `check` raises it again.
+    A missed step makes the whole run invalid, whatever the program makes of it: `check` raises it again.
     """
 
     _paid_tag = "live"
@@ -45,27 +56,34 @@ class ReplayRecord(Recorder):
     def __init__(
         self,
         journal: Journal,
-        playbook: Digest,
-        inputs: Json,
+        start: RunStart,
+        source: ReplaySource,
         *,
-        cassette: Cassette,
-        mode: ReplayMode,
-        above: ReplayRecord | None = None,
-        **about: Any,
+        by: str,
+        run: str = "",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__(journal, playbook, inputs, **about)
-        self.cassette = cassette
-        self.mode = mode
+        super().__init__(journal, start, by=by, run=run, clock=clock)
+        self.cassette = source.cassette
+        self.mode = source.mode
         self.labels: dict[str, Counter[Label]] = {}
-        self.misses: list[str] = above.misses if above else []
-        self.inner: dict[str, Inner] = {}
+        self.misses: list[str] = source.above.misses if source.above else []
+        self.child_sources: dict[str, ChildSource] = {}
         """What answers each run that this one opens, by its id."""
         self._steps = count(1)
         self._clock_ran = 0.0
         self._label_of: dict[str, Label] = {}
-        self._about["replay"] = {"of": cassette.run, "mode": str(mode)}
+        self._start["replay"] = {"of": self.cassette.run, "mode": str(self.mode)}
 
-    async def once(
+    @classmethod
+    def resume_replay(cls, journal: Journal, run: str, source: ReplaySource, *, by: str) -> Self:
+        """The record of a replay that was interrupted or failed. Raises NotFound or RunError."""
+        start = start_of(journal.store, run)
+        recorder = cls(journal, conditions(start), source, by=by, run=run)
+        recorder._restore(start)
+        return recorder
+
+    async def record(
         self,
         kind: str,
         name: str,
@@ -74,47 +92,47 @@ class ReplayRecord(Recorder):
         *,
         risky: bool = False,
         person: bool = False,
-        how: How | None = None,
+        details: Details | None = None,
     ) -> Json:
-        """As a recorder does it, with what the cassette knows in the place of the work. Raises Missed."""
+        """As a Recorder does it, with the answer of the cassette in place of the work. Raises Missed."""
         if kind == "remark" or (kind == "decision" and not person):
-            return await super().once(kind, name, request, work)
+            return await super().record(kind, name, request, work)
         key, words, time = self._next(kind, name, request)
-        doing = work
         if kind == "reading":
             answer = self._reading(name, words, time)
-        elif kind == "routing":  # it is asked for by a turn that is live
+        elif kind == "routing":  # a live turn chooses its model
             answer = _ReplayAnswer("live")
         else:
-            asked = {**self._told(kind, name, request, how, words, time), "time": time}
+            document = {**self._describe(kind, name, request, details, words, time), "time": time}
             closed = risky or person or (kind == "call" and name in self.cassette.changing)
-            answer = self._answer(kind, name, words, asked, closed=closed)
+            answer = self._answer(kind, name, words, document, closed=closed)
         self._count(kind, answer.label, key)
-        if answer.body is not None:
-            body = answer.body
+        body = answer.body
+        if body is None:
+            return await super().record(kind, name, request, work)
 
-            async def doing() -> Json:
-                return body
+        async def replay() -> Json:
+            return body
 
-        return await super().once(kind, name, request, doing)
+        return await super().record(kind, name, request, replay)
 
-    async def child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
+    async def record_child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
         """A run opened by this one is a replay too: of the run that was opened then, if there is one."""
         key, words, time = self._next("child", step, request)
-        playbook, inputs = kept(request)
-        asked = {"playbook": playbook or self.playbook, "inputs": inputs, "time": time}
-        answer = self._answer("child", step, words, asked, closed=False)
+        playbook, inputs = json_copy(request)
+        document = {"playbook": playbook or self.playbook, "inputs": inputs, "time": time}
+        answer = self._answer("child", step, words, document, closed=False)
         self._count("child", answer.label, key)
         mode = ReplayMode("fork", 1) if answer.label == "live" and self.mode.name == "fork" else self.mode
-        if mode is self.mode and mode.name == "fork":  # its steps are all before the one from which on this one is live
+        if mode is self.mode and mode.name == "fork":  # all its steps come before the one from which this run is live
             mode = ReplayMode("strict")
         recording = answer.entry.body["run"] if answer.entry else None
-        self.inner[uuid.uuid5(uuid.UUID(self.id), key).hex] = Inner(recording, mode)
-        return await super().child(step, request, work)
+        self.child_sources[uuid.uuid5(uuid.UUID(self.id), key).hex] = ChildSource(recording, mode)
+        return await super().record_child(step, request, work)
 
     async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
         labels = {kind: dict(sorted(labels.items())) for kind, labels in sorted(self.labels.items())}
-        self._about["replay"] = {**self._about["replay"], "labels": labels}
+        self._start["replay"] = {**self._start["replay"], "labels": labels}
         return await super().end(status, output, error)
 
     def check(self) -> None:
@@ -122,63 +140,63 @@ class ReplayRecord(Recorder):
             raise Missed(self.misses[0])
 
     def _seconds(self) -> float:
-        """How long the recorded run took, if this one is the same; else what its turns and calls took one by one."""
-        then = self.cassette.latency_seconds
-        if then is not None and all(set(labels) <= {"exact"} for labels in self.labels.values()):
-            return then
+        """The seconds of the recorded run, if this one is the same; else the sum over its turns and calls."""
+        recorded = self.cassette.latency_seconds
+        if recorded is not None and all(set(labels) <= {"exact"} for labels in self.labels.values()):
+            return recorded
         return sum(turn.latency_seconds for turn in self.turns) + sum(call.latency_seconds for call in self.calls)
 
     def _next(self, kind: str, name: str, request: object) -> tuple[str, str, int]:
-        """The key of what is asked next, the digest of its words, and the how manieth time they are asked."""
+        """The key of the next request, the digest of its content, and how often that was requested, with this time."""
         words = digest("request", request)[3:19]
         place = f"{self.id}/{kind}/{name}/{words}"
-        time = self._asked[place] + 1
+        time = self._requests[place] + 1
         return f"{place}/{time}", words, time
 
-    def _told(self, kind: str, name: str, request: object, how: How | None, words: str, time: int) -> Json:
-        """What is asked, so that it can be laid beside what was recorded."""
+    def _describe(self, kind: str, name: str, request: object, details: Details | None, words: str, time: int) -> Json:
+        """A request as a document that can be compared with a recorded one."""
         if kind == "call":
-            return {"arguments": kept(request)}
+            return {"arguments": json_copy(request)}
         if kind == "decision":
-            return {"because": kept(request)[1]}
-        assert how is not None
-        asked: Json = kept(how())
-        model = asked.pop("model")
-        asked = {
-            "role": asked.pop("role"),
-            "messages": asked.pop("messages"),
+            return {"because": json_copy(request)[1]}
+        assert details is not None
+        document: Json = json_copy(details())
+        model = document.pop("model")
+        document = {
+            "role": document.pop("role"),
+            "messages": document.pop("messages"),
             "model": None,
-            **asked,
+            **document,
             "seed": self.seed,
         }
-        if asked["wish"] is not None:  # the same wish, then, leads to the model that it led to
-            then = self.cassette.find(kind, name, words, time)
-            model = self.cassette.chosen(then) if then else None
-        asked["model"] = self._about["models"].get(model)
-        return asked
+        if document["wish"] is not None:  # the same requirements lead to the model that they led to then
+            entry = self.cassette.find(kind, name, words, time)
+            model = self.cassette.routed_model(entry) if entry else None
+        document["model"] = self._start["models"].get(model)
+        return document
 
-    def _answer(self, kind: str, name: str, words: str, asked: Json, *, closed: bool) -> _ReplayAnswer:
-        """What answers a step: `closed` is what may not be done anew. Raises Missed."""
+    def _answer(self, kind: str, name: str, words: str, request: Json, *, closed: bool) -> _ReplayAnswer:
+        """The answer to a step; a `closed` one may not be done again. Raises Missed."""
         live = self.mode.is_live(next(self._steps)) and not closed
         if live:
             return _ReplayAnswer("live")
         cassette = self.cassette
-        entry = cassette.find(kind, name, words, asked["time"])
-        if entry and (kind != "turn" or cassette.differs(entry, asked) is None):
+        entry = cassette.find(kind, name, words, request["time"])
+        if entry and (kind != "turn" or cassette.difference(entry, request) is None):
             return _ReplayAnswer("exact", entry, entry.body)
-        nearest = cassette.nearest(kind, name, asked)
-        differs = cassette.differs(nearest, asked) if nearest else None
+        nearest = cassette.nearest(kind, name, request)
+        difference = cassette.difference(nearest, request) if nearest else None
         if self.mode.name == "lenient":
             if nearest:
-                return _ReplayAnswer("substituted", nearest, _instead(nearest, asked, differs, cassette))
+                return _ReplayAnswer("substituted", nearest, _substitute(nearest, request, difference, cassette))
             if not closed:
                 return _ReplayAnswer("live")
         self._count(kind, "missed")
-        self.misses.append(_why(cassette, kind, name, nearest, differs, closed=closed))
+        self.misses.append(_explain_miss(cassette, f"{kind} {name}", nearest, difference, closed=closed))
         raise Missed(self.misses[-1])
 
     def _reading(self, name: str, words: str, time: int) -> _ReplayAnswer:
-        """The clock and chance: as they were, and from there on by the seed."""
+        """The clock and chance: as recorded, and from there on by the seed."""
         if entry := self.cassette.find("reading", name, words, time):
             return _ReplayAnswer("exact", entry, entry.body)
         if name != "now":
@@ -192,60 +210,55 @@ class ReplayRecord(Recorder):
         if key:
             self._label_of[key] = label
 
-    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
-        at = self._started if kind in ("start", "run") else self._clock()
+    def _tags(self, kind: str, key: str) -> tuple[str, ...]:
         if kind in ("start", "run"):
-            tags: tuple[str, ...] = (replays(self.cassette.run),)
-        elif kind == "failure":
-            tags = ("live",)
-        else:
-            label = self._label_of.get(key) or self._label_of.get(key.rpartition("@")[0])
-            tags = (label,) if label else ()
-        return await self._journal.add(
-            Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
-        )
+            return (replays(self.cassette.run),)
+        if kind == "failure":
+            return ("live",)
+        label = self._label_of.get(key) or self._label_of.get(key.rpartition("@")[0])
+        return (label,) if label else ()
 
 
 def replays(run: str) -> str:
-    """The tag of the facts that replays of a run begin and end with."""
+    """The tag of the first and last facts of the replays of a run."""
     return f"replays {run}"
 
 
 def replay_of(store: Store, run: str) -> Json | None:
-    """Of which run in which mode a run is a replay; None if it is none, or not recorded."""
+    """The `of` (run) and `mode` of a replay; None if the run is no replay, or not recorded."""
     for fact in store.facts(Query(kind="start", key=run)):
-        told: Json | None = fact.body.get("replay")
-        return told
+        replay: Json | None = fact.body.get("replay")
+        return replay
     return None
 
 
-def _instead(entry: CassetteEntry, asked: Json, differs: Difference | None, cassette: Cassette) -> Json:
-    """The recorded answer to another request, as the answer to this one; it says so."""
+def _substitute(entry: CassetteEntry, request: Json, difference: Difference | None, cassette: Cassette) -> Json:
+    """The recorded answer to another request, as the answer to this one; a turn has a notice of it."""
     body = dict(entry.body)
     if entry.kind == "call":
-        body["arguments"] = asked["arguments"]
+        body["arguments"] = request["arguments"]
     elif entry.kind == "decision":
-        body["because"] = asked["because"]
+        body["because"] = request["because"]
     elif entry.kind == "turn":
-        where = f": {differs.path} differs" if differs else ""
+        where = f": {difference.path} differs" if difference else ""
         notice = f"answered by turn {entry.place} of {entry.name} of run {cassette.run[:10]}{where}"
         body |= {
-            "messages": [[each["speaker"], each["text"]] for each in asked["messages"]],
-            "seed": asked["seed"],
+            "messages": [[each["speaker"], each["text"]] for each in request["messages"]],
+            "seed": request["seed"],
             "notices": [*body["notices"], notice],
         }
     return body
 
 
-def _why(
-    cassette: Cassette, kind: str, name: str, nearest: CassetteEntry | None, differs: Difference | None, *, closed: bool
+def _explain_miss(
+    cassette: Cassette, step: str, nearest: CassetteEntry | None, difference: Difference | None, *, closed: bool
 ) -> str:
     """Why a step is missed: the nearest recording, and where it differs first."""
-    what = f"{MISSED}{f'run {cassette.run[:10]}' if cassette.run else 'a run that was not recorded'}, {kind} {name}"
+    what = f"{MISSED}{f'run {cassette.run[:10]}' if cassette.run else 'a run that was not recorded'}, {step}"
     remedy = "Replay it leniently, or live from this step on"
     if closed:
         remedy = "What changes the world or asks a person is never done in a replay"
     if nearest is None:
         return f"{what}: found nothing recorded; expected one of: {cassette.summary()}. {remedy}"
-    at = differs or Difference("it", "something else", "the same")
+    at = difference or Difference("it", "something else", "the same")
     return f"{what}: {at.path}: found {at.found}; expected {at.recorded}, as in number {nearest.place}. {remedy}"

@@ -1,4 +1,4 @@
-"""Run and what it is made of: turns, failures, calls of tools, decisions, other runs."""
+"""Run and its parts: turns, failures, calls of tools, decisions, child runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["running", "completed", "cost_limited", "failed"]
-"""`running` is also what a run is called that was killed: nobody wrote how it ended."""
+"""A run that was killed stays `running`: nothing recorded its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One contribution: who was asked what by which step, and what came back at what price.
+    """One answer of a role: its step, its messages, its model, and what it cost.
 
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` tell
-    the user what was not as planned, such as another model answering. `uncounted_tokens` is the most that nobody
-    reported: of tries that failed, or where the provider says nothing.
+    the user what was not as planned, such as another model answering. `uncounted_tokens` is the most that was used
+    beside the reported tokens: by attempts that failed, or where the provider reports none.
     """
 
     step: str
@@ -48,8 +48,8 @@ class Turn:
         return self.prompt_tokens + self.completion_tokens + self.uncounted_tokens
 
     def body(self) -> Json:
-        told = {name: getattr(self, name) for name in self.__slots__}
-        return {**told, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
 
     @classmethod
     def from_body(cls, body: Json) -> Turn:
@@ -59,7 +59,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A turn that nobody answered: who was asked by which step, why not, and what the tries cost all the same."""
+    """A turn without an answer: its step and role, why it failed, and what the attempts cost."""
 
     step: str
     role: str
@@ -73,7 +73,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One use of a tool. `changes` says whether it changed the world, and so is never repeated in a replay."""
+    """One use of a tool. One that `changes` the world is never repeated in a replay."""
 
     tool: str
     arguments: Json
@@ -88,16 +88,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided at a point, why, and with which chance it would have been decided so.
+    """A decision at a point, its reason, and the chance with which it was made.
 
-    `answered` says of a question to a person who answered it, or why nobody did.
+    `answered` is for questions to a person: who answered, or why nobody did.
     """
 
     point: str
     action: str
     because: str
-    propensity: float | None
-    confidence: float | None
+    propensity: float | None = None
+    confidence: float | None = None
     answered: str = ""
 
     def body(self) -> Json:
@@ -106,7 +106,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A run that another opened: by which step, how it ended, and what it took with all that it opened itself."""
+    """A run that another opened: its step, how it ended, and what it cost with all runs below it."""
 
     run: str
     step: str
@@ -122,9 +122,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One performance: what went in, every turn, what came out, or why nothing did.
+    """One performance of a playbook: its inputs, its turns, and its output or error.
 
-    `tokens` and `cost_usd` are those of its turns and of the runs it opened; failures cost too.
+    `tokens` and `cost_usd` are those of its turns, its failures and the runs it opened.
     """
 
     id: str
@@ -140,18 +140,18 @@ class Run:
     cost_usd: float
     latency_seconds: float
     models: Json
-    """What each model name stood for: its class, arguments, price and runtime."""
+    """The identity of each model by name: its class, arguments and runtime."""
     calls: tuple[Call, ...] = ()
     decisions: tuple[Decision, ...] = ()
     children: tuple[Child, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """The turns that were paid for and not answered."""
+    """The turns that were paid for and got no answer."""
     parent: str = ""
     """The run that opened this one, if any."""
     max_cost_usd: float | None = None
-    """What it was allowed to cost when it started."""
+    """The limit on costs that it started with."""
     replay: Json | None = None
-    """Of a replay: `of` which run, in which `mode`, and how many steps of each kind have which of the `labels`."""
+    """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
 
     def __repr__(self) -> str:
         spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, ${self.cost_usd:.4f}"
@@ -187,10 +187,10 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """What somebody who listens to a run hears of a turn that is under way.
+    """An event of a turn under way, passed to `on_event`.
 
-    A `piece` is the next part of the answer; `discarded` says why what was heard so far does not count, as it begins
-    anew; `turn` is the whole of it, when it is done; `failed` says why there will be none.
+    A `piece` is the next part of the answer; `discarded` says why the pieces so far are void and the answer begins
+    again; `turn` is the whole turn, when it is done; `failed` says why there is none.
     """
 
     run: str
@@ -198,7 +198,7 @@ class RunEvent:
     role: str
     model: str
     depth: int = 0
-    """How many runs are above the one that it is heard of."""
+    """How many runs are above this one."""
     piece: str | None = None
     turn: Turn | None = None
     discarded: str = ""

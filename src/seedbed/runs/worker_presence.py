@@ -1,4 +1,4 @@
-"""Workers: which process is at a run, and whether it is still there."""
+"""Worker presence: which process performs a run, and whether it is still alive."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pathlib import Path
 from seedbed.storage.store import Fact, Query, Store
 
 BEAT_SECONDS = 10.0
-"""How often a worker says that it is there."""
+"""How often a worker records a heartbeat."""
 
 SILENCE = timedelta(seconds=60)
-"""After so long without a word a worker on another machine is taken to be gone."""
+"""A worker on another machine without a heartbeat for so long counts as gone."""
 
 
 def new_worker() -> str:
-    """A name for somebody in this process, like nobody else's."""
+    """A unique name for a worker in this process."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{pid}/{_began(pid)}/{uuid.uuid4().hex[:12]}"
+    return f"{socket.gethostname()}/{pid}/{_start_time(pid)}/{uuid.uuid4().hex[:12]}"
 
 
-def is_there(worker: str, store: Store, now: datetime) -> bool:
-    """Whether a worker may still be at its work: on this machine that is known, of others by when they last spoke."""
-    host, pid, began, _ = worker.split("/")
+def is_alive(worker: str, store: Store, now: datetime) -> bool:
+    """Whether a worker may still be alive: on this machine by its process, elsewhere by its last heartbeat."""
+    host, pid, started, _ = worker.split("/")
     if host == socket.gethostname():
-        return _began(int(pid)) == began
+        return _start_time(int(pid)) == started
     beats = store.facts(Query(kind="heartbeat", subject=worker, newest=True, limit=1))
     return any(beat.at > now - SILENCE for beat in beats)
 
@@ -42,7 +42,7 @@ async def heartbeat(
     by: str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncIterator[None]:
-    """Say every few seconds, as long as the block lasts, that a worker is there."""
+    """Record every few seconds, while the block lasts, that a worker is alive."""
 
     async def beat() -> None:
         while True:
@@ -59,11 +59,11 @@ async def heartbeat(
         await asyncio.gather(beating, return_exceptions=True)
 
 
-def _began(pid: int) -> str:
-    """When a process of this machine began; "" if there is none. Numbers of processes are given out again."""
+def _start_time(pid: int) -> str:
+    """When a process of this machine started; "" if there is none. Process ids are used again, start times are not."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    with suppress(OSError):  # not everybody has /proc
+    with suppress(OSError):  # not every system has /proc
         os.kill(pid, 0)
         return "?"
     return ""

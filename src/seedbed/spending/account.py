@@ -1,4 +1,4 @@
-"""Budget: what a search may spend. Account: what it has spent, reserved before it is."""
+"""Budget: what a search may spend. Account: what it has spent and may still spend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a search may spend at most: runs, tokens, money, time. None is no limit."""
+    """The limits of a search: runs, tokens, money, time. None is no limit."""
 
     runs: int | None = None
     tokens: int | None = None
@@ -37,28 +37,28 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A budget as people write it: `400 runs`, `$2`, `10 minutes`, `1M tokens`, or several with commas between."""
-        given: dict[str, float] = {}
+        """A budget from text: `400 runs`, `$2`, `10 minutes`, `1M tokens`, or several with commas between."""
+        limits: dict[str, float] = {}
         for part in _THOUSANDS.sub("", text).split(","):
             match = _PART.fullmatch(part.strip())
-            read = _amount(match) if match else None
-            if read is None or read[0] in given:
+            amount = _read_amount(match) if match else None
+            if amount is None or amount[0] in limits:
                 remedy = "Write it like 400 runs, $2, 10 minutes, 1M tokens, or several of those with commas."
-                found = f"{shown(part.strip())}{' twice' if read else ''}"
-                raise SettingsError([Problem("budget", found, "what may be spent", remedy)])
-            given[read[0]] = read[1]
-        return cls(**given)  # type: ignore[arg-type]
+                problem = f"{shown(part.strip())}{' twice' if amount else ''}"
+                raise SettingsError([Problem("budget", problem, "what may be spent", remedy)])
+            limits[amount[0]] = amount[1]
+        return cls(**limits)  # type: ignore[arg-type]
 
     def body(self) -> Json:
         return {name: limit for name, limit in asdict(self).items() if limit is not None}
 
     def __str__(self) -> str:
-        told = {"runs": "{:,} runs", "tokens": "{:,} tokens", "seconds": "{:g} s"}
-        parts = [told[name].format(limit) for name, limit in self.body().items() if name in told]
+        formats = {"runs": "{:,} runs", "tokens": "{:,} tokens", "seconds": "{:g} s"}
+        parts = [formats[name].format(limit) for name, limit in self.body().items() if name in formats]
         return ", ".join([*parts, *([dollars(self.usd)] if self.usd is not None else [])]) or "no limit"
 
 
-def _amount(match: re.Match[str]) -> tuple[str, float] | None:
+def _read_amount(match: re.Match[str]) -> tuple[str, float] | None:
     try:
         if match["usd"]:
             return "usd", float(match["usd"])
@@ -76,37 +76,37 @@ def _amount(match: re.Match[str]) -> tuple[str, float] | None:
 
 
 class Account:
-    """What a search has spent and may still spend. Runs are reserved before they are launched; money and tokens are
-    held call by call by the ledger."""
+    """The spending of a search. Runs are reserved before they are launched; the ledger reserves money and tokens call
+    by call."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.runs = 0
         self.seconds = 0.0
-        self.ledger = Ledger(budget.usd, budget.tokens, kept=0.0)
-        self.dearest_usd, self.dearest_tokens = 0.0, 0
+        self.ledger = Ledger(budget.usd, budget.tokens, last_share=0.0)
+        self.highest_usd, self.highest_tokens = 0.0, 0
 
     @property
     def spent(self) -> Json:
         usd, tokens = self.ledger.spent_usd, self.ledger.spent_tokens
         return {"runs": self.runs, "tokens": tokens, "usd": usd, "seconds": round(self.seconds, 3)}
 
-    def runs_left(self, kept: int = 0) -> int | None:
-        """How many more runs may be launched if some are `kept` for later; None where nobody limits that.
+    def runs_left(self, reserve: int = 0) -> int | None:
+        """How many more runs may be launched if `reserve` of them are for later; None without a limit.
 
-        With money or tokens for a while only it is no more than the dearest run so far would take of them.
+        Money and tokens limit it to as many runs as could be paid if each took as much as the most expensive so far.
         """
-        limits = [] if self.budget.runs is None else [self.budget.runs - self.runs - kept]
-        if self.budget.usd is not None and self.dearest_usd > 0:
-            limits.append(int(self.ledger.left_usd() / self.dearest_usd + 1e-9) - kept)
-        if self.budget.tokens is not None and self.dearest_tokens > 0:
-            limits.append(int(self.ledger.left_tokens() // self.dearest_tokens) - kept)
+        limits = [] if self.budget.runs is None else [self.budget.runs - self.runs - reserve]
+        if self.budget.usd is not None and self.highest_usd > 0:
+            limits.append(int(self.ledger.left_usd() / self.highest_usd + 1e-9) - reserve)
+        if self.budget.tokens is not None and self.highest_tokens > 0:
+            limits.append(int(self.ledger.left_tokens() // self.highest_tokens) - reserve)
         return max(0, min(limits)) if limits else None
 
-    def is_over(self, kept: int = 0) -> bool:
+    def is_over(self, reserve: int = 0) -> bool:
         """Whether nothing more can be launched."""
         late = self.budget.seconds is not None and self.seconds >= self.budget.seconds
-        return late or self.ledger.is_short or self.runs_left(kept) == 0
+        return late or self.ledger.is_short or self.runs_left(reserve) == 0
 
     def reserve(self, runs: int) -> None:
         """Count runs before they are launched. Raises BudgetSpent rather than count one too many."""
@@ -116,8 +116,8 @@ class Account:
         self.runs += runs
 
     def learn(self, usd: float, tokens: int = 0) -> None:
-        """That a run did cost so much: no more are launched at a time than could be paid if all of them did."""
-        self.dearest_usd, self.dearest_tokens = max(self.dearest_usd, usd), max(self.dearest_tokens, tokens)
+        """Note the cost of a run: no more are launched at a time than could be paid if all cost as much."""
+        self.highest_usd, self.highest_tokens = max(self.highest_usd, usd), max(self.highest_tokens, tokens)
 
 
 __all__ = ["Account", "Budget"]

@@ -1,11 +1,11 @@
-"""Ledger: the money and tokens a run may spend, reserved before each call and settled after it, never exceeded."""
+"""Ledger: the money and tokens a run may spend, reserved before each call, settled after it, and never exceeded."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from seedbed.errors import BudgetSpent
@@ -14,15 +14,13 @@ LEAST_TOKENS = 16
 """An answer of fewer tokens is not worth asking for."""
 
 USUAL_TOKENS = 4_096
-"""The longest answer paid for where nobody said how long it may be."""
+"""The longest answer that is paid for where no limit is set."""
 
 
 @dataclass(slots=True)
 class Reservation:
-    """What is held for one call: `max_tokens` is how long its answer may be, `spent_…` what it did take.
-
-    `most_…` is what it can take, None where nobody limits that.
-    """
+    """The reservation of one call: `max_tokens` is how long its answer may be, `most_…` the most that it can take, or
+    None without a limit, and `spent_…` what it took, set by the caller."""
 
     max_tokens: int | None
     most_usd: float | None = None
@@ -32,10 +30,10 @@ class Reservation:
 
 
 class Ledger:
-    """Money and tokens of one run and of everything it opens: what is under way counts as spent until it is settled.
+    """Money and tokens of one run and of everything it opens: a reservation counts as spent until it is settled.
 
-    `kept` is the share that only the last step may touch, so that every run comes to a conclusion. A ledger within
-    another holds its own limits, and those of the one it is `within`.
+    Only the last step may spend `last_share` of the limits, so that every run comes to a conclusion. A ledger `within`
+    another keeps its own limits and those of the other.
     """
 
     def __init__(
@@ -43,12 +41,14 @@ class Ledger:
         limit_usd: float | None = None,
         limit_tokens: int | None = None,
         *,
-        kept: float = 0.2,
+        last_share: float = 0.2,
         within: Ledger | None = None,
     ) -> None:
         self.limit_usd, self.limit_tokens = limit_usd, limit_tokens
         self.refused = False
-        self._pots = _Pot(limit_usd, kept, dollars), _Pot(limit_tokens, kept, _in_tokens)
+        self.is_exhausted = False
+        self._shares_out = 0
+        self._pots = _Pot(limit_usd, last_share, dollars), _Pot(limit_tokens, last_share, _in_tokens)
         self._settled = asyncio.Event()
         self._all: tuple[Ledger, ...] = (self, *(within._all if within else ()))
 
@@ -66,19 +66,19 @@ class Ledger:
 
     @property
     def needs_prices(self) -> bool:
-        """Whether there is a limit in money, which nobody can hold who does not know what a call costs."""
+        """Whether there is a limit in money, so that the price of every call must be known."""
         return any(each.limit_usd is not None for each in self._all)
 
     @property
     def is_short(self) -> bool:
-        """Whether there was too little left for something, and it is this ledger that has a limit.
+        """Whether a call was refused for lack of money, and this ledger itself has a limit.
 
-        A step that may not cost as much as it wants refuses, too, and says nothing of the others.
+        A step with a limit of its own refuses too, which says nothing of other steps.
         """
         return self.refused and any(pot.limit is not None for pot in self._pots)
 
     def left_usd(self, *, last: bool = False, held: bool = False) -> float:
-        """What another call may cost now; or, with all that is `held`, if calls under way turn out to cost nothing."""
+        """What another call may cost now; with `held`, what it could if calls under way turn out to cost nothing."""
         return self._left(0, last, held)
 
     def left_tokens(self) -> float:
@@ -90,26 +90,26 @@ class Ledger:
         self,
         prompt_tokens: int,
         prices: tuple[float, float],
-        wanted: int | None,
+        max_tokens: int | None,
         *,
         last: bool = False,
         spare: bool = False,
     ) -> AsyncIterator[Reservation]:
-        """Hold the most that a call can take until it is over. `prompt_tokens` is the most the prompt can have.
+        """Reserve the most that a call can take until it is over. `prompt_tokens` is the most the prompt can have.
 
-        The answer may be shorter than wanted if that is all that is left. If others hold what is missing, wait for what
-        they leave. Raises BudgetSpent if there is too little even for a short answer. What is only done with money to
-        `spare` is neither waited for nor cut short, and is no refusal.
+        The answer may be shorter than `max_tokens` if that is all that is left. If other reservations hold what is
+        missing, wait for what they leave over. Raises BudgetSpent if there is too little even for a short answer. A
+        `spare` call does not wait, is not cut short, and does not count as refused.
         """
         if not self.is_limited:
-            reservation = Reservation(wanted)
+            reservation = Reservation(max_tokens)
             try:
                 yield reservation
             finally:
                 self.spend(reservation.spent_usd, reservation.spent_tokens)
             return
         rates = (prices[0] / 1_000_000, prices[1] / 1_000_000), (1.0, 1.0)  # a token costs a token
-        wanted = wanted or USUAL_TOKENS
+        wanted = max_tokens or USUAL_TOKENS
         least = wanted if spare else min(LEAST_TOKENS, wanted)
         await self._wait_for([prompt_tokens * read + least * written for read, written in rates], last, spare)
         payable = (
@@ -119,31 +119,64 @@ class Ledger:
         tokens = max(least, int(min(wanted, *payable)))
         most = [prompt_tokens * read + tokens * written for read, written in rates]
         reservation = Reservation(tokens, most[0], int(most[1]))
+        with self._hold(reservation, most):
+            yield reservation
+
+    @asynccontextmanager
+    async def share(self, shares: int, *, alone: bool = False) -> AsyncIterator[Reservation]:
+        """Reserve one of so many shares of what is left, for work that several workers do at once; or all of it,
+        `alone`, as soon as no other share is out.
+
+        A share that is not settled, because its worker was lost, counts as spent in full.
+        """
+        if self.limit_usd is not None or self.limit_tokens is not None:
+            while self._shares_out >= (1 if alone else shares):
+                await self.settled()
+        part = 0.0 if self.is_exhausted else 1 / (1 if alone else max(1, shares - self._shares_out))
+        most = [None if pot.limit is None else pot.left(last=True) * part for pot in self._pots]
+        usd, tokens = most[0], None if most[1] is None else int(most[1])
+        reservation = Reservation(None, usd, tokens, spent_usd=usd or 0.0, spent_tokens=tokens or 0)
+        self._shares_out += 1
+        try:
+            with self._hold(reservation, (usd or 0.0, tokens or 0)):
+                yield reservation
+        finally:
+            self._shares_out -= 1
+            self._settled.set()
+
+    @contextmanager
+    def _hold(self, reservation: Reservation, most: Sequence[float]) -> Iterator[None]:
+        """Count the most of a reservation as spent while the block lasts, and then what it took."""
         amounts = [(pot, amount) for each in self._all for pot, amount in zip(each._pots, most, strict=True)]
-        pots = [(pot, amount) for pot, amount in amounts if pot.limit is not None]
-        for pot, amount in pots:
+        held = [(pot, amount) for pot, amount in amounts if pot.limit is not None]
+        for pot, amount in held:
             pot.held.append(amount)
         try:
-            yield reservation
+            yield
         finally:
-            for pot, amount in pots:
+            for pot, amount in held:
                 pot.held.remove(amount)
             self.spend(reservation.spent_usd, reservation.spent_tokens)
 
     def spend(self, usd: float, tokens: int = 0) -> None:
-        """Count what was used, and let those look again who wait for what is left."""
+        """Count what was used, and wake the calls that wait for what is left."""
         for each in self._all:
             each._pots[0].spent += usd
             each._pots[1].spent += tokens
             each._settled.set()
 
     def refuse(self) -> None:
-        """Remember that there was too little left for something."""
+        """Note that there was too little left for a call."""
         for each in self._all:
             each.refused = True
 
+    def exhaust(self) -> None:
+        """Note that even all that is left was too little, so that further shares are empty."""
+        self.is_exhausted = True
+        self.refuse()
+
     async def settled(self) -> None:
-        """Wait until something was paid."""
+        """Wait until something was settled."""
         self._settled.clear()
         await self._settled.wait()
 
@@ -157,8 +190,9 @@ class Ledger:
             if spare or pot.left(last, held=True) < amount:
                 if not spare:
                     self.refuse()
-                found = f"found {pot.told(pot.left(last))} left of {pot.told(pot.limit or 0.0)}"
-                raise BudgetSpent(f"{found}; expected enough for another answer. Raise the limit, or ask for less")
+                left, limit = pot.write(pot.left(last)), pot.write(pot.limit or 0.0)
+                expected = "enough for another answer. Raise the limit, or ask for less"
+                raise BudgetSpent(f"found {left} left of {limit}; expected {expected}")
             await ledger.settled()
 
     def _short(self, needed: Sequence[float], last: bool) -> Iterator[tuple[Ledger, _Pot, float]]:
@@ -169,26 +203,26 @@ class Ledger:
 
 
 class _Pot:
-    """What a ledger has of one currency, US dollars or tokens, and how an amount of it is told."""
+    """What a ledger has of one currency, US dollars or tokens, and how an amount of it is written."""
 
-    __slots__ = ("_kept", "held", "limit", "spent", "told")
+    __slots__ = ("_for_last", "held", "limit", "spent", "write")
 
-    def __init__(self, limit: float | None, kept: float, told: Callable[[float], str]) -> None:
-        self.limit, self.told = limit, told
-        self._kept = kept * (limit or 0.0)
+    def __init__(self, limit: float | None, last_share: float, write: Callable[[float], str]) -> None:
+        self.limit, self.write = limit, write
+        self._for_last = last_share * (limit or 0.0)
         self.spent = 0.0
-        self.held: list[float] = []  # for calls under way; a running sum would not come back to nothing
+        self.held: list[float] = []  # by calls under way; a running sum would not come back to exactly zero
 
     def left(self, last: bool, held: bool = False) -> float:
-        """What is not spent and not kept for the last step; with what is `held`, if calls under way take nothing."""
+        """What is neither spent nor reserved for the last step; with `held`, as if calls under way took nothing."""
         if self.limit is None:
             return math.inf
-        free = self.limit - self.spent - (0.0 if last else self._kept)
+        free = self.limit - self.spent - (0.0 if last else self._for_last)
         return max(0.0, free if held else free - sum(self.held))
 
 
 def dollars(usd: float) -> str:
-    """An amount with as many digits as it takes to tell it from nothing."""
+    """An amount with as many digits as it takes to tell it from zero."""
     digits = 2 - math.floor(math.log10(usd)) if 0 < usd < 0.1 else 2
     return f"${usd:.{digits}f}"
 
@@ -198,5 +232,5 @@ def _in_tokens(tokens: float) -> str:
 
 
 def most_tokens(text: str) -> int:
-    """More tokens than a text can have: a tokenizer makes at most one of each byte, and a few for who speaks."""
+    """More tokens than a text can have: a tokenizer makes at most one of each byte, and a few for the speaker."""
     return len(text.encode()) + 16

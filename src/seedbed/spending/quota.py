@@ -1,4 +1,4 @@
-"""How much may happen in a workspace within 24 hours."""
+"""Quota: how many runs a workspace may perform, and what they may cost, within 24 hours."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seedbed.storage.store import Fact, Query, Store
 
 @dataclass
 class Expense:
-    """A run that counts against the quota: when it started, and what it has cost, once that is known.
+    """A run that counts against the quota: when it started, and its cost, once that is known.
 
-    One that another run opened costs, but takes no place.
+    The cost of a run that another one opened counts, but not as a run of its own.
     """
 
     at: datetime
@@ -26,10 +26,10 @@ class Expense:
 
 
 class Spending:
-    """What happened in the last 24 hours, against the quota: counted once from the store, then kept up.
+    """The runs of the last 24 hours against the quota: counted once from the store, and then here.
 
-    A run counts from its start, so that runs at the same time cannot share one place. What it costs is known when it
-    has ended: runs under way when `usd_per_day` is reached still end.
+    A run counts from its start, so that runs at the same time cannot exceed the quota together. Its cost is known when
+    it has ended: runs under way when `usd_per_day` is reached still go on to their end.
     """
 
     def __init__(
@@ -71,5 +71,5 @@ class Spending:
 
 
 def _is_free(run: Fact) -> bool:
-    """Whether a run asked nobody: a strict replay."""
+    """Whether a run was free: a strict replay asks no model."""
     return bool((run.body.get("replay") or {}).get("mode") == "strict")

@@ -1,4 +1,4 @@
-"""Door: lets runs in as fast as the event loop can serve them."""
+"""Admission control: lets runs begin as fast as the event loop can serve them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import time
 from collections import deque
 
 ROUND_SECONDS = 0.02
-"""How long one round of the event loop may take while more runs are let in."""
+"""How long one round of the event loop may take while more runs are admitted."""
 
-A_ROUND = 4
-"""How many are let in in one round: to begin is work too."""
+PER_ROUND = 4
+"""How many runs are admitted in one round: beginning is work too."""
 
-A_CROWD = 16
-"""With so many inside, a full round of Python's collector would hold up somebody."""
+CROWD = 16
+"""With so many runs under way, a full round of Python's garbage collector would delay some of them."""
 
 
 class AdmissionControl:
-    """Whoever comes waits while the event loop is behind; then runs are let in, in the order in which they came.
+    """A run waits while the event loop is behind; then runs are admitted in the order in which they came.
 
-    Runs that wait for slow models leave the loop free, so that thousands are inside at the same time; runs that keep it
-    busy get in a few at a time, so that nobody in the process waits long for anything.
+    Runs that wait for slow models leave the loop free, so that thousands can be under way at the same time; runs that
+    keep it busy are admitted a few at a time, so that nothing in the process waits long.
 
-    While a crowd is inside, the collector of garbage leaves alone what was there before it: to look through all that a
-    process has loaded takes it a tenth of a second, in which nobody is served.
+    While many runs are under way, the garbage collector ignores the objects from before them: a look through all that a
+    process has loaded takes a tenth of a second, in which the loop serves nothing.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class AdmissionControl:
         if self._inside:
             await self._turn()
         self._inside += 1
-        if self._inside == A_CROWD and not gc.get_freeze_count():  # unless somebody else does so
+        if self._inside == CROWD and not gc.get_freeze_count():  # unless other code froze it
             gc.freeze()
             self._froze = True
 
@@ -52,14 +52,14 @@ class AdmissionControl:
         turn = loop.create_future()
         if all(each.done() for each in self._waiting):  # also those of a loop that has ended
             self._looked = time.perf_counter()
-            loop.call_soon(self._let_in, loop)
+            loop.call_soon(self._admit, loop)
         self._waiting.append(turn)
         await turn
 
-    def _let_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look, once in every round of the loop while somebody waits."""
+    def _admit(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called once in every round of the loop while runs wait."""
         now = time.perf_counter()
-        room = A_ROUND if now - self._looked < ROUND_SECONDS else 0
+        room = PER_ROUND if now - self._looked < ROUND_SECONDS else 0
         self._looked = now
         while self._waiting and (room or self._waiting[0].done()):
             turn = self._waiting.popleft()
@@ -67,4 +67,4 @@ class AdmissionControl:
                 turn.set_result(None)
                 room -= 1
         if self._waiting:
-            loop.call_soon(self._let_in, loop)
+            loop.call_soon(self._admit, loop)

@@ -1,25 +1,28 @@
-"""Which model a turn is asked of: the one that was named, or one that is chosen and can be paid."""
+"""Model choice: the model that answers a turn, named by the playbook or chosen by the router, and what it may cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seedbed.errors import BudgetSpent, Problem, SettingsError
-from seedbed.models.calling.fallback import estimated_tokens
-from seedbed.models.chat import Message, Model
+from seedbed.models.calling.limits import Reserve
+from seedbed.models.chat import Message, Model, estimated_tokens
+from seedbed.models.prices import REMEDY
+from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.playbooks.playbook import Role, Step
-from seedbed.spending.ledger import USUAL_TOKENS, Ledger, most_tokens
+from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
+from seedbed.storage.store import Json
 
 if TYPE_CHECKING:
-    from seedbed.models.routing.router import ModelChoice, Router
+    from seedbed.models.routing.router import Router
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequirements:
-    """Which model a turn asks for: by name, or by what it needs and prefers."""
+    """The model that a turn asks for: by name, or by what it needs and prefers."""
 
     model: str | None
     needs: Sequence[str]
@@ -28,64 +31,93 @@ class ModelRequirements:
     max_tokens: int | None
     max_cost_usd: float | None
 
+    @classmethod
+    def of(cls, role: Role, step: Step | str) -> ModelRequirements:
+        """The requirements of a step override those of its role."""
+        if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
+            limit = None if isinstance(step, str) else step.max_cost_usd
+            return cls(role.model, role.needs, role.prefer, "balanced", role.max_tokens, limit)
+        # The role's own model comes first where it can do what the step needs, unless the step asks for the best one.
+        prefer = step.prefer or (None if step.quality else role.model or role.prefer)
+        needs, quality = step.needs or role.needs, step.quality or "balanced"
+        return cls(None, needs, prefer, quality, role.max_tokens, step.max_cost_usd)
 
-def requirements_of(role: Role, step: Step | str) -> ModelRequirements:
-    """What a step asks for goes before what its role does."""
-    if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
-        limit = None if isinstance(step, str) else step.max_cost_usd
-        return ModelRequirements(role.model, role.needs, role.prefer, "balanced", role.max_tokens, limit)
-    # The role's own model goes first where it can do what the step needs, unless the best one is asked for.
-    prefer = step.prefer or (None if step.quality else role.model or role.prefer)
-    needs, quality = step.needs or role.needs, step.quality or "balanced"
-    return ModelRequirements(None, needs, prefer, quality, role.max_tokens, step.max_cost_usd)
+
+def request_parameters(role: Role, requirements: ModelRequirements) -> Json:
+    """How a role is asked beyond its messages: which model, or which abilities, with which settings.
+
+    Replays compare this document with the recorded one.
+    """
+    open_to = {"needs": list(requirements.needs), "prefer": requirements.prefer, "quality": requirements.quality}
+    return {
+        "model": requirements.model,
+        "wish": None if requirements.model else open_to,
+        "temperature": role.temperature,
+        "max_tokens": role.max_tokens,
+        "stop": list(role.stop),
+        "max_cost_usd": requirements.max_cost_usd,
+    }
 
 
 async def choose_model(
     router: Router,
     ledger: Ledger,
     requirements: ModelRequirements,
-    place: str,
+    step: str,
     messages: Sequence[Message],
     *,
     last: bool,
     seed: str,
 ) -> ModelChoice:
-    """The router's choice for a turn. If there is none for what is left now, wait for what calls under way leave."""
+    """The router's choice for a turn. If what is left now pays for none, wait for what calls under way leave over."""
 
-    def choice(*, held: bool) -> ModelChoice:
-        return router.choose(
-            "+".join(sorted(requirements.needs)) or place,
-            requirements.needs,
-            requirements.prefer,
+    def choose(*, held: bool) -> ModelChoice:
+        request = RoutingRequest(
+            task_type="+".join(sorted(requirements.needs)) or step,
+            needs=requirements.needs,
+            prefer=requirements.prefer,
             prompt_tokens=estimated_tokens(*(message.text for message in messages)),
-            most_prompt_tokens=most_prompt_tokens(messages),
+            most_prompt_tokens=_most_prompt_tokens(messages),
             max_tokens=requirements.max_tokens or USUAL_TOKENS,
             affordable=ledger.left_usd(last=last, held=held) if ledger.needs_prices else None,
             quality=requirements.quality,
             max_cost_usd=requirements.max_cost_usd,
             seed=seed,
         )
+        return router.choose(request)
 
     while True:
         with suppress(BudgetSpent):
-            return choice(held=False)
+            return choose(held=False)
         try:
-            choice(held=True)
+            choose(held=True)
         except BudgetSpent:
             ledger.refuse()
             raise
         await ledger.settled()
 
 
-def most_prompt_tokens(messages: Sequence[Message]) -> int:
+def reserve_from(ledger: Ledger, last: bool) -> Reserve:
+    """A Reserve that reserves the cost of a request from a ledger; only the `last` turn may spend all of it."""
+
+    def reserve(
+        model: Model, messages: Sequence[Message], max_tokens: int | None, *, spare: bool = False
+    ) -> AbstractAsyncContextManager[Reservation]:
+        prompt_tokens = _most_prompt_tokens(messages)
+        prices = _price_of(model, prompt_tokens, ledger)
+        return ledger.reserved(prompt_tokens, prices, max_tokens, last=last, spare=spare)
+
+    return reserve
+
+
+def _most_prompt_tokens(messages: Sequence[Message]) -> int:
     return sum(most_tokens(message.text) for message in messages)
 
 
-def price(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
-    """US dollars for a million tokens read and written. Raises SettingsError if a limit needs one that nobody knows."""
-    known = model.price(prompt_tokens)
-    if known is None and ledger.needs_prices:
-        found = "a limit on costs and no price"
-        remedy = "Set usd_per_million on its card, or install the extra prices."
-        raise SettingsError([Problem(f"models.{model.name}.usd_per_million", found, "two prices", remedy)])
-    return known or (0.0, 0.0)
+def _price_of(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
+    """US dollars for a million tokens read and written. Raises SettingsError if a limit needs an unknown price."""
+    price = model.price(prompt_tokens)
+    if price is None and ledger.needs_prices:
+        place = f"models.{model.name}.usd_per_million"
+        raise SettingsError([Problem(place, "a limit on costs and no price", "two prices", REMEDY)])
+    return price or (0.0, 0.0)

@@ -1,17 +1,18 @@
-"""Perform a playbook once: its own program, or the built-in dialogue, on a recorded stage."""
+"""Program: what performs a playbook once, be it its own function, the built-in dialogue, or a user's code."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
+from seedbed.plugins import load
 from seedbed.runs.run import Run, Status
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
@@ -19,19 +20,16 @@ from seedbed.storage.store import canonical
 from seedbed.telemetry import within
 
 Program = Callable[[Mapping[str, Any], Stage], Awaitable[Any]]
+Output = TypeVar("Output")
+
+NAMELESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def program_of(playbook: Playbook) -> Program:
     """The async function that performs a playbook. Raises PlaybookError if it cannot be imported."""
     if playbook.program is None:
         return dialogue
-    module, _, name = playbook.program.partition(":")
-    try:
-        program: Program = getattr(importlib.import_module(module), name)
-    except Exception as wrong:
-        found = f"{playbook.program} ({type(wrong).__name__}: {wrong})"
-        remedy = "Is its folder on PYTHONPATH?"
-        raise PlaybookError([Problem("program", found, "module:function", remedy)]) from wrong
+    program: Program = load(playbook.program, "program", expected="module:function", error=PlaybookError)
     if not callable(program):
         raise PlaybookError([Problem("program", f"{playbook.program}, {shown(program)}", "an async function")])
     return program
@@ -40,15 +38,24 @@ def program_of(playbook: Playbook) -> Program:
 async def perform(stage: Stage, inputs: Mapping[str, Any]) -> Run:
     """Run to the end and record how it ended; the error of a failed run is raised again, as a SeedbedError."""
     async with recording(stage) as ended:
-        stage.output = await _output(stage, inputs)
+        program, name = program_of(stage.playbook), stage.playbook.program or "the dialogue"
+        try:
+            work = program(deepcopy(inputs), stage)  # the program may alter them; the record keeps them as they were
+            if not inspect.isawaitable(work):
+                raise PlaybookError([Problem("program", f"{name}, which is not async", "an async function")])
+            stage.output = await work
+        except SeedbedError:
+            raise
+        except Exception as error:
+            raise RunError(f"{name} failed: {type(error).__name__}: {error}") from error
     return ended.result()
 
 
 @asynccontextmanager
 async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
-    """Record a block from its acceptance to its end, which the future tells; what it raises is recorded too.
+    """Record a block from its start to its end, and what it raises; the future then has the Run.
 
-    A block that is cancelled has no end, so that it can be taken up again.
+    A block that is cancelled has no end, so that it can be resumed.
     """
     recorder = stage.recorder
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
@@ -62,35 +69,48 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             yield ended
             _check_output(stage.output)
             recorder.check()
-        except Exception as wrong:
-            error = f"{type(wrong).__name__}: {wrong}"
-            status: Status = "cost_limited" if isinstance(wrong, BudgetSpent) else "failed"
-            await recorder.end(status, error=error.encode(errors="replace").decode())
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            status: Status = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
+            await recorder.end(status, error=text.encode(errors="replace").decode())
             raise
         except BaseException:
-            recorder.tell("interrupted")
+            recorder.emit_end("interrupted")
             recorder.leave()
             raise
         ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
 
 
-async def _output(stage: Stage, inputs: Mapping[str, Any]) -> Any:
-    program = program_of(stage.playbook)
-    name = stage.playbook.program or "the dialogue"
-    try:
-        doing = program(deepcopy(inputs), stage)  # whatever it does to them, the next run gets the same
-        if not inspect.isawaitable(doing):
-            raise PlaybookError([Problem("program", f"{name}, which is not async", "an async function")])
-        output = await doing
-    except SeedbedError:
-        raise
-    except Exception as wrong:
-        raise RunError(f"{name} failed: {type(wrong).__name__}: {wrong}") from wrong
-    return output
+def recorded(
+    function: Callable[..., Awaitable[Output]], recording: Callable[..., AbstractAsyncContextManager[Stage]]
+) -> Callable[..., Awaitable[Output]]:
+    """The function with each call performed in a block of `recording`, which receives its arguments by name.
+
+    A parameter called `stage` receives the stage; callers do not pass it. Raises RunError for a function that is not
+    async, or has arguments without names.
+    """
+    signature = inspect.signature(function)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "stage"]
+    if not inspect.iscoroutinefunction(function) or any(parameter.kind in NAMELESS for parameter in parameters):
+        found = f"{getattr(function, '__name__', 'something')}{signature}"
+        raise RunError(str(Problem("recorded", found, "an async function whose arguments have names")))
+    for_callers = signature.replace(parameters=parameters)
+    takes_stage = "stage" in signature.parameters
+
+    @functools.wraps(function)
+    async def call(*args: Any, **named: Any) -> Output:
+        bound = for_callers.bind(*args, **named)
+        bound.apply_defaults()
+        async with recording(**bound.arguments) as stage:
+            output = await function(**bound.arguments, **({"stage": stage} if takes_stage else {}))
+            stage.output = output
+        return output
+
+    return call
 
 
 def _check_output(output: object) -> None:
     try:
         canonical(output)
-    except StoreError as wrong:
-        raise RunError(f"found an output that cannot be recorded, {wrong}") from wrong
+    except StoreError as error:
+        raise RunError(f"found an output that cannot be recorded, {error}") from error

@@ -1,4 +1,4 @@
-"""Replays on a stage: the cassette of a recorded run, and a stage that asks nobody."""
+"""Replays on a stage: the cassette of a recorded run, and models and tools that must not be asked."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from seedbed.models.cards import Model
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Cassette
-from seedbed.stage.model_choice import requirements_of
-from seedbed.stage.stage import parameters
+from seedbed.stage.model_choice import ModelRequirements, request_parameters
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
 
 
-def cassette_of(library: Library, run: str) -> Cassette:
-    """What a recorded run was told, and how its playbook asked for it. Raises NotFound."""
+def load_cassette(library: Library, run: str) -> Cassette:
+    """The answers of a recorded run, and how its playbook asked for them. Raises NotFound."""
 
     @cache
     def playbook() -> Playbook | None:
@@ -26,28 +25,27 @@ def cassette_of(library: Library, run: str) -> Cassette:
             return library.get(cassette.playbook)
         return None
 
-    def how(step: str, role: str) -> Json:
-        then = playbook()
-        if then is None or role not in then.roles:
+    def parameters(step: str, role: str) -> Json:
+        recorded = playbook()
+        if recorded is None or role not in recorded.roles:
             return {}
-        asked = then.roles[role]
-        return parameters(
-            asked, requirements_of(asked, next((each for each in then.all_steps() if each.name == step), step))
-        )
+        speaker = recorded.roles[role]
+        named = next((each for each in recorded.all_steps() if each.name == step), step)
+        return request_parameters(speaker, ModelRequirements.of(speaker, named))
 
-    cassette = Cassette.load(library.store, run, how)
+    cassette = Cassette.load(library.store, run, parameters)
     return cassette
 
 
 class ReplayTools(dict[str, Tool]):
-    """The tools of a strict replay: those that are at hand, and those of the recording, wherever they are now.
+    """The tools of a strict replay: those of the workspace, and those of the recording.
 
-    With `servers` in the workspace file, which are not started to ask them what they offer, there may be any.
+    With MCP `servers` in the workspace file any name may be a tool: they are not started to ask them.
     """
 
     def __init__(self, known: Mapping[str, Tool], cassette: Cassette, *, servers: bool) -> None:
-        used = {name: Tool(name, nobody, changes=name in cassette.changing) for name in cassette.tools}
-        super().__init__({**used, **known})
+        recorded = {name: Tool(name, refuse, changes=name in cassette.changing) for name in cassette.tools}
+        super().__init__({**recorded, **known})
         self._servers = servers
 
     def __bool__(self) -> bool:
@@ -57,9 +55,9 @@ class ReplayTools(dict[str, Tool]):
         return self._servers or super().__contains__(name)
 
     def __missing__(self, name: str) -> Tool:
-        return Tool(name, nobody, changes=True)
+        return Tool(name, refuse, changes=True)
 
 
-def nobody(name: str = "", **_: object) -> Model:
-    """Stands where a model or a tool would be asked."""
+def refuse(name: str = "", **_: object) -> Model:
+    """Takes the place of the models and tools of a strict replay, which nothing may call."""
     raise RunError(f"found {name or 'a tool'} asked in a strict replay; expected its recording to answer")

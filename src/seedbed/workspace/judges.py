@@ -8,8 +8,9 @@ from pathlib import Path
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.judges import labels
-from seedbed.evaluation.judges.declared import Declared
-from seedbed.evaluation.judges.rubrics import AGREEMENT, Agreement, Labelled, agreements, calibrated, deciding, trusted
+from seedbed.evaluation.judges.agreement import AGREEMENT, JudgeAgreement, agreements, calibrate, deciding, distrust
+from seedbed.evaluation.judges.declared import DeclaredJudge
+from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Score
 from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import Resources
@@ -19,7 +20,7 @@ from seedbed.workspace.resources import Resources
 class JudgeTrust:
     """The agreement with people that counts for a judge, and why releases may not rest on it, if so."""
 
-    agreement: Agreement | None
+    agreement: JudgeAgreement | None
     refusal: Problem | None
     at_least: float = AGREEMENT
 
@@ -34,14 +35,14 @@ class Judges:
     def __iter__(self) -> Iterator[str]:
         return iter(self._execution.judges)
 
-    def __getitem__(self, name: str) -> Declared:
+    def __getitem__(self, name: str) -> DeclaredJudge:
         judges = self._execution.judges
         if name not in judges:
             known = ", ".join(judges) or "none: declare one under metrics in the workspace file"
             raise SettingsError([Problem("judge", shown(name), f"one of: {known}")])
         return judges[name]
 
-    def agreements(self, name: str) -> list[Agreement]:
+    def agreements(self, name: str) -> list[JudgeAgreement]:
         """Every check of a judge against people's labels, oldest first."""
         return list(agreements(self._resources.store, self[name]))
 
@@ -49,24 +50,24 @@ class Judges:
         """Whether releases may rest on a judge: whether the lower end of its kappa reaches `at_least`."""
         needed = AGREEMENT if at_least is None else at_least
         counts = deciding(self.agreements(name))
-        return JudgeTrust(counts, trusted(counts, needed, name=name), needed)
+        return JudgeTrust(counts, distrust(counts, needed, name=name), needed)
 
     async def check(
         self, name: str, file: Path, on_event: Callable[[int, int], None] | None = None
-    ) -> tuple[Agreement, dict[str, tuple[Labelled, Score]]]:
+    ) -> tuple[JudgeAgreement, dict[str, tuple[LabelledAnswer, Score]]]:
         """Let a judge score what people have labelled, and store how far they agree; also each label with its score.
 
         `on_event` receives how many labels are done, and how many there are.
         """
-        judge, labelled = self[name], labels.read(file)
+        judge, labelled = self[name], labels.read_labels(file)
         scores: list[Score] = []
 
-        def scored(item: Labelled, score: Score) -> None:
+        def scored(item: LabelledAnswer, score: Score) -> None:
             scores.append(score)
             if on_event:
                 on_event(len(scores), len(labelled))
 
-        agreement = await calibrated(judge, list(labelled.values()), watch=scored)
-        stored = agreement.keep(self._resources.store, self._resources.by)
+        agreement = await calibrate(judge, list(labelled.values()), watch=scored)
+        stored = agreement.record(self._resources.store, self._resources.by)
         pairs = zip(labelled.items(), scores, strict=True)
         return stored, {place: (item, score) for (place, item), score in pairs}

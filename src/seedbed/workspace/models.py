@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from seedbed.models.cards import Model
-from seedbed.models.chat import Message, Reply, ask, stream
+from seedbed.models.chat import Message, Reply, Sampling, ask, stream
 from seedbed.models.providers import embedded
 from seedbed.models.routing.outcomes import helps, table
-from seedbed.runs.speed import measured
+from seedbed.runs.history import model_speeds
 from seedbed.settings import without_secrets
 from seedbed.storage.store import Json, Query
 from seedbed.workspace.resources import Resources
@@ -28,12 +28,12 @@ class Models:
 
     def cards(self) -> list[Json]:
         """Every model's card as it stands in the file, with its price and how fast it was. No secret is in it."""
-        speeds = measured(self._resources.store)
+        speeds = model_speeds(self._resources.store)
         return [self._card(name, speeds) for name in self]
 
     def card(self, name: str) -> Json:
         """The card of one model; that of the embedded one has its runtime and weights. Raises NotFound."""
-        card = self._card(name, measured(self._resources.store))
+        card = self._card(name, model_speeds(self._resources.store))
         return {**card, "identity": embedded.identity()} if card["use"] == "embedded" else card
 
     def _card(self, name: str, speeds: dict[str, Json]) -> Json:
@@ -57,13 +57,13 @@ class Models:
 
     async def ask(self, name: str, text: str, *, max_tokens: int | None = None, seed: int | None = None) -> Reply:
         """Say something to a model. Nothing is recorded."""
-        return await ask(self[name], [Message("user", text)], max_tokens=max_tokens, seed=seed)
+        return await ask(self[name], [Message("user", text)], Sampling(max_tokens=max_tokens, seed=seed))
 
     def stream(
         self, name: str, text: str, *, max_tokens: int | None = None, seed: int | None = None
     ) -> AsyncIterator[str | Reply]:
         """The answer piece by piece, and at the end the whole reply. Nothing is recorded."""
-        return stream(self[name], [Message("user", text)], max_tokens=max_tokens, seed=seed)
+        return stream(self[name], [Message("user", text)], Sampling(max_tokens=max_tokens, seed=seed))
 
     def outcomes(self) -> tuple[list[Json], Json]:
         """What was learned of each model at each type of task, and whether choosing among them helps."""

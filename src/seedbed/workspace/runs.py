@@ -18,11 +18,11 @@ from seedbed.experiments.replay.replay import Replayer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
-from seedbed.runs.recorder import recall, recent
+from seedbed.runs.history import recall, recent
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
-from seedbed.stage.recorded import recorded
+from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import Resources, new_seed

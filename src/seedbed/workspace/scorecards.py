@@ -15,8 +15,8 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.evaluation.specialisation import Across, Specialist, across
-from seedbed.evaluation.suite import Part, Result, Suite
+from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
+from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore
 from seedbed.experiments.held_out import seen_before
 from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
@@ -46,7 +46,7 @@ class SuiteResult:
     """The results of a suite, and the scorecards that they come from."""
 
     suite: str
-    results: Sequence[Result]
+    results: Sequence[SuiteScore]
     cards: Mapping[str, Scorecard]
 
 
@@ -128,14 +128,14 @@ class Scorecards:
         shared = _SharedBudget(self, replace(options, replicates=suite.replicates), on_event)
         cards: dict[str, Scorecard] = {}
 
-        async def score(name: str, playbook: Playbook, part: Part) -> Scorecard:
+        async def score(name: str, playbook: Playbook, part: SuiteDataset) -> Scorecard:
             place = f"{part.name} · {name}"
             cards[place] = await shared.card(place, playbook, part.tasks, part.metrics)
             return cards[place]
 
         store = self._resources.store
-        results = await suites.measured(suite, everybody, score, store, judged=playbooks)
-        suites.keep(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
+        results = await suites.measure_suite(suite, everybody, score, store, judged=playbooks)
+        suites.record_results(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
         return SuiteResult(suite.name, results, cards)
 
     # Specialised playbooks
@@ -188,7 +188,7 @@ class Scorecards:
         metric: Metrics = "exact_match",
         options: Evaluating = DEFAULT,
         on_event: OnCell | None = None,
-    ) -> Across:
+    ) -> Specialisation:
         """Specialised playbooks and their bases on every corpus."""
         library = self._resources.library
         specialists = [Specialist(each.name, each.corpus, each.base, library.get(each.playbook)) for each in chosen]
@@ -198,7 +198,7 @@ class Scorecards:
         async def score(name: str, playbook: Playbook, corpus: str, tasks: Dataset) -> Scorecard:
             return await shared.card(f"{name} on {corpus}", playbook, tasks, metric)
 
-        return await across(bases, specialists, corpora, score, partial(seen_before, library))
+        return await evaluate_specialisation(bases, specialists, corpora, score, partial(seen_before, library))
 
 
 class _SharedBudget:

@@ -68,7 +68,7 @@ def test_people_see_scores_gains_and_which_corpus_is_hard(seedbed: Seedbed) -> N
     assert "+1.000 [" in shown
     assert "the same *" in shown
     assert "branches/main, the hardest first: mail, shop" in shown
-    assert "`seedbed compare` proves one" in " ".join(shown.split())
+    assert "To prove one, run: seedbed compare" in " ".join(shown.split())
 
 
 @pytest.mark.usefixtures("corpora")

@@ -72,4 +72,4 @@ def test_several_stand_side_by_side_and_none_is_called_better() -> None:
     assert "1, 0 not" in shown
     assert "no score" in shown
     assert "seedbed compare A B" in shown
-    assert "better:" in shown
+    assert "do not say which playbook is better" in shown

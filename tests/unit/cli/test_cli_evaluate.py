@@ -168,7 +168,7 @@ def test_the_ending_of_a_file_says_how_a_report_is_written(name: str, told: str,
 
 
 def test_without_a_file_a_report_is_printed(space: Path, seedbed: Seedbed) -> None:
-    assert seedbed(*EVALUATE, "--format", "markdown").out.startswith("# Scorecard\n")
+    assert seedbed(*EVALUATE, "--format", "markdown").out.startswith("# Scorecard of sorter\n")
     assert len(seedbed(*EVALUATE, "--format", "csv").out.splitlines()) == 13
 
 

@@ -160,7 +160,7 @@ def test_a_report_is_written_where_it_is_asked_for(name: str, mail: Path, seedbe
     assert done.code == 0
     assert done.out.endswith(f"✓ wrote {name}\n")
     text = (mail / name).read_text(encoding="utf-8")
-    assert text.startswith("# Search from" if name.endswith(".md") else "<!doctype html>")
+    assert text.startswith("# Search from sorter\n" if name.endswith(".md") else "<!doctype html>")
     assert "What each arm earned" in text
 
 

@@ -32,7 +32,7 @@ def test_the_front_is_told_by_all_measures(seedbed: Seedbed) -> None:
 
 def test_people_see_a_table_with_arrows(seedbed: Seedbed) -> None:
     out = seedbed(*FRONT).out
-    for told in ("on the front", "exact_match ↑", "cost_usd ↓", "beaten by", "While intervals overlap"):
+    for told in ("on the front", "exact_match ↑", "cost_usd ↓", "beaten by", "Where intervals overlap"):
         assert told in out
     assert "on the front" not in seedbed(*FRONT[:-1]).out
 
@@ -40,7 +40,7 @@ def test_people_see_a_table_with_arrows(seedbed: Seedbed) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("report.md", "## Which playbooks are worth having\n\n| playbook | stands |"),
+        ("report.md", "## Front\n\n| playbook | stands |"),
         ("report.html", "<h2>Front</h2>"),
         ("report.json", '"front": {'),
     ],

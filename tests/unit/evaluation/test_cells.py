@@ -12,7 +12,7 @@ import pytest
 
 from seedbed import ExactMatch, metric
 from seedbed.errors import StoreDamaged
-from seedbed.evaluation.cells import ALIKE, FEW, Cell, Cells, Naming, recorded
+from seedbed.evaluation.cells import ALIKE, FEW, Cell, Cells, Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -69,7 +69,7 @@ def test_a_cell_read_from_its_fact_is_the_cell_that_was_paid() -> None:
     paid = [replace(CELL, key=f"k{n}", task=f"t{n}", value=float(n), metric=f"m{n % 3}") for n in range(1500)]
     store = MemoryStore()
     store.append(cell.fact(datetime.now(UTC), "ada") for cell in paid)
-    assert list(recorded(store, PLAYBOOK, [cell.key for cell in paid])) == paid
+    assert list(recorded_cells(store, PLAYBOOK, [cell.key for cell in paid])) == paid
 
 
 @pytest.mark.parametrize("body", ["'{'", "body || ',' || body", "'[]'", "'{}'"])
@@ -78,7 +78,7 @@ def test_a_cell_that_is_no_longer_whole_is_told(tmp_path: Path, body: str) -> No
     store.append(replace(CELL, key=f"k{n}").fact(datetime.now(UTC), "ada") for n in range(3))
     with closing(sqlite3.connect(tmp_path / "seedbed.db")) as db, db:
         db.execute(f"UPDATE facts SET body = {body} WHERE key = 'k1'")
-    cells = recorded(store, PLAYBOOK, ["k0", "k1", "k2"])
+    cells = recorded_cells(store, PLAYBOOK, ["k0", "k1", "k2"])
     for _ in range(2):
         with pytest.raises(StoreDamaged, match="seedbed store verify"):
             list(cells)
@@ -118,4 +118,4 @@ def test_cells_that_were_paid_before_are_found_and_no_others(more: int) -> None:
     store = MemoryStore()
     store.append(cell.fact(datetime.now(UTC), "ada") for cell in (CELL, UNSCORED))
     keys = ["k0", "absent", *(f"absent {n}" for n in range(more))]
-    assert list(recorded(store, PLAYBOOK, keys)) == [CELL]
+    assert list(recorded_cells(store, PLAYBOOK, keys)) == [CELL]

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle
 
-from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
+from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics.metric import ExactMatch, Score
+from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.stats.estimates import mean_interval, wilson
 from seedbed.storage import open_store
@@ -366,3 +367,39 @@ async def test_the_cost_of_a_scorecard_is_what_was_paid_for_it() -> None:
     await evaluate(HALF, numbers(4), ExactMatch(), bench(store))
     card = await evaluate(HALF, TEN, ExactMatch(), bench(store, oracle=ORACLE))
     assert card.cost_usd == 6.0
+
+
+# Expected answers
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        ExactMatch(),
+        parse_metric("f1"),
+        parse_metric("regex"),
+        parse_metric("weighted(f1=1)"),
+        parse_metric("calibration"),
+    ],
+    ids=lambda metric: metric.name,
+)
+async def test_tasks_without_any_expected_answer_are_refused_before_anything_is_paid(metric: Metric) -> None:
+    store = MemoryStore()
+    tasks = [Task(f"t{n}", {"n": n}) for n in range(3)]
+    with pytest.raises(DatasetError) as caught:
+        await evaluate(agent(".*"), tasks, metric, bench(store))
+    for part in ("3 tasks without `expected`", f"{metric.name} needs it", "--expected FIELD"):
+        assert part in str(caught.value)
+    assert store.kinds() == {}
+
+
+@pytest.mark.parametrize("written", ["finished", "length", "regex(pattern='.')"])
+async def test_a_metric_that_needs_no_expected_answer_scores_such_tasks(written: str) -> None:
+    card = await evaluate(agent(".*"), [Task("t", {"n": 1})], parse_metric(written), bench(MemoryStore()))
+    assert card.interval.n == 1
+
+
+async def test_where_some_tasks_have_an_expected_answer_the_others_are_unscored() -> None:
+    tasks = [Task("t0", {"n": 0}, "0"), Task("t1", {"n": 1})]
+    card = await evaluate(agent(".*"), tasks, ExactMatch(), bench(MemoryStore()))
+    assert (card.interval.n, card.reasons) == (1, {"the task has no expected answer": 1})

@@ -7,7 +7,8 @@ import pytest
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics import instructions
 from seedbed.evaluation.metrics.instructions import CHECKS, followed, language_of
-from seedbed.evaluation.metrics.metric import Score, parsed
+from seedbed.evaluation.metrics.metric import Score
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.testing.metric import a_run
 
 ENGLISH = "we went to the market this morning and bought some bread"
@@ -137,8 +138,8 @@ BOTH = task(("punctuation:no_comma", {}), ("keywords:existence", {"keywords": ["
 async def test_all_instructions_or_the_share_that_is_followed(
     output: Any, all_of_them: float, share: float, reason: str
 ) -> None:
-    assert await parsed("instructions_followed")(a_run(output), BOTH) == Score(all_of_them, reason)
-    assert await parsed("instructions_share")(a_run(output), BOTH) == Score(share, reason)
+    assert await parse_metric("instructions_followed")(a_run(output), BOTH) == Score(all_of_them, reason)
+    assert await parse_metric("instructions_share")(a_run(output), BOTH) == Score(share, reason)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +147,15 @@ async def test_all_instructions_or_the_share_that_is_followed(
     ["Sure, here it is:\nbread without more", "bread\nAnything else, sir?", "Sure,\nbread\nAnd, bye", "*br*ead"],
 )
 async def test_loosely_checked_a_line_around_or_asterisks_do_no_harm(output: str) -> None:
-    assert (await parsed("instructions_followed")(a_run(output), BOTH)).value == 0
-    assert (await parsed("instructions_followed(loose=true)")(a_run(output), BOTH)).value == 1
+    assert (await parse_metric("instructions_followed")(a_run(output), BOTH)).value == 0
+    assert (await parse_metric("instructions_followed(loose=true)")(a_run(output), BOTH)).value == 1
 
 
 async def test_instructions_may_be_among_the_inputs() -> None:
     given = Task("t", {"prompt": "Write.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]})
-    assert (await parsed("instructions_followed")(a_run("a, b"), given)).value == 0
+    assert (await parse_metric("instructions_followed")(a_run("a, b"), given)).value == 0
     bare = Task("t", {"prompt": "Write.", "instruction_id_list": ["punctuation:no_comma"]})
-    assert (await parsed("instructions_followed")(a_run("a b"), bare)).value == 1
+    assert (await parse_metric("instructions_followed")(a_run("a b"), bare)).value == 1
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ async def test_instructions_may_be_among_the_inputs() -> None:
 )
 async def test_a_task_whose_instructions_cannot_be_read_is_unscored(given: Task, reason: str) -> None:
     for name in ("instructions_followed", "instructions_share"):
-        told = await parsed(name)(a_run("text"), given)
+        told = await parse_metric(name)(a_run("text"), given)
         assert told.value is None
         assert reason in told.reason
 
@@ -181,11 +182,11 @@ async def test_without_a_library_that_knows_languages_the_item_is_unscored_unles
 ) -> None:
     monkeypatch.setattr(instructions, "find_spec", lambda name: None)
     given = task(("language:response_language", {"language": "en"}), ("punctuation:no_comma", {}))
-    told = await parsed("instructions_followed")(a_run(ENGLISH), given)
+    told = await parse_metric("instructions_followed")(a_run(ENGLISH), given)
     assert told.value is None
     assert "pip install 'seedbed[text]'" in told.reason
-    assert (await parsed("instructions_followed")(a_run(f"{ENGLISH}, too"), given)).value == 0
-    assert (await parsed("instructions_share")(a_run(f"{ENGLISH}, too"), given)).value is None
+    assert (await parse_metric("instructions_followed")(a_run(f"{ENGLISH}, too"), given)).value == 0
+    assert (await parse_metric("instructions_share")(a_run(f"{ENGLISH}, too"), given)).value is None
 
 
 def test_languages_are_told_whatever_the_case_and_however_the_text_begins() -> None:

@@ -22,13 +22,13 @@ def written(folder: Path, *rows: Any, name: str = "labels.jsonl") -> Path:
 
 def problems(file: Path) -> list[tuple[str, str]]:
     with pytest.raises(DatasetError) as wrong:
-        labels.read(file)
+        labels.read_labels(file)
     assert wrong.value.source == str(file)
     return [(problem.path, problem.found) for problem in wrong.value.problems]
 
 
 def test_an_answer_is_read_with_its_task_and_its_label(tmp_path: Path) -> None:
-    found = labels.read(written(tmp_path, GOOD, "", {**GOOD, "output": {"city": "Lyon"}, "label": False}))
+    found = labels.read_labels(written(tmp_path, GOOD, "", {**GOOD, "output": {"city": "Lyon"}, "label": False}))
     assert list(found) == ["line 1", "line 3"]
     first, last = found.values()
     assert (first.run.output, first.task.expected, dict(first.task.inputs)) == ("It is Paris.", "Paris", GOOD["inputs"])
@@ -37,7 +37,7 @@ def test_an_answer_is_read_with_its_task_and_its_label(tmp_path: Path) -> None:
 
 def test_a_label_may_be_about_a_dialogue(tmp_path: Path) -> None:
     said = [{"role": "critic", "text": "No."}, {"role": "writer", "text": "Yes."}]
-    (found,) = labels.read(written(tmp_path, {**GOOD, "turns": said})).values()
+    (found,) = labels.read_labels(written(tmp_path, {**GOOD, "turns": said})).values()
     assert [(turn.role, turn.text) for turn in found.run.turns] == [("critic", "No."), ("writer", "Yes.")]
 
 
@@ -74,8 +74,8 @@ def test_an_answer_that_is_there_twice_is_refused_whatever_its_label(tmp_path: P
 
 def test_labels_stay_the_same_labels_when_lines_move(tmp_path: Path) -> None:
     one, other = GOOD, {**GOOD, "output": "Lyon"}
-    here = labels.read(written(tmp_path, one, other))
-    there = labels.read(written(tmp_path, other, one, name="moved.jsonl"))
+    here = labels.read_labels(written(tmp_path, one, other))
+    there = labels.read_labels(written(tmp_path, other, one, name="moved.jsonl"))
     assert here["line 1"] == there["line 2"]
 
 

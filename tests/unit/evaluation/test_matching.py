@@ -10,7 +10,8 @@ import pytest
 from seedbed.errors import SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.matching import numbers
-from seedbed.evaluation.metrics.metric import Score, parsed
+from seedbed.evaluation.metrics.metric import Score
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.testing.metric import a_run
 
 OPTIONS = {"choices": ["Rome", "Paris", "New York", "York"]}
@@ -18,7 +19,7 @@ LISTED = {"question": "Where is it?\nOptions:\n(A) Rome\n(B) Paris\n(C) both of 
 
 
 async def score(written: str, output: Any, expected: Any, inputs: dict[str, Any] | None = None) -> Score:
-    return await parsed(written)(a_run(output), Task("t", inputs or {"q": 1}, expected))
+    return await parse_metric(written)(a_run(output), Task("t", inputs or {"q": 1}, expected))
 
 
 @pytest.mark.parametrize("name", ["contains", "regex", "choice", "numeric", "json_fields", "json_schema"])
@@ -70,7 +71,7 @@ def test_options_that_can_never_work_are_refused_before_anything_is_paid() -> No
         "json_schema(schema=3)",
     ):
         with pytest.raises(SettingsError, match="options that can be used"):
-            parsed(written)
+            parse_metric(written)
 
 
 @pytest.mark.parametrize(
@@ -294,4 +295,4 @@ async def test_fields_need_a_mapping_to_be_compared_with() -> None:
     ],
 )
 async def test_contains_tells_what_it_found(written: str, said: str, expected: object, answer: str) -> None:
-    assert (await parsed(written)(a_run(said), Task("t", {"q": 1}, expected))).answer == answer
+    assert (await parse_metric(written)(a_run(said), Task("t", {"q": 1}, expected))).answer == answer

@@ -8,7 +8,8 @@ import pytest
 from seedbed.errors import SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.measures import Calibration, confidence_of, expected_calibration_error
-from seedbed.evaluation.metrics.metric import Score, better, metric, parsed
+from seedbed.evaluation.metrics.metric import Score, better, metric
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.runs.run import Call, Child, Decision, Run
 from seedbed.testing.metric import a_run
 
@@ -19,14 +20,16 @@ TASK = Task("t", {"q": 1}, "Paris")
     ("name", "value"), [("latency_seconds", 0.5), ("tokens", 24), ("cost_usd", 0.002), ("turns", 2), ("length", 1)]
 )
 async def test_what_a_run_took_is_measured_and_less_is_better(name: str, value: float) -> None:
-    assert await parsed(name)(a_run(), TASK) == Score(value)
-    assert better(parsed(name)) == "lower"
+    assert await parse_metric(name)(a_run(), TASK) == Score(value)
+    assert better(parse_metric(name)) == "lower"
 
 
 async def test_a_run_is_finished_only_if_it_was_completed() -> None:
-    assert await parsed("finished")(a_run(), TASK) == Score(1.0)
-    assert await parsed("finished")(a_run(status="cost_limited"), TASK) == Score(0.0, "cost_limited")
-    assert await parsed("finished")(a_run(status="failed", error="no model"), TASK) == Score(0.0, "failed: no model")
+    assert await parse_metric("finished")(a_run(), TASK) == Score(1.0)
+    assert await parse_metric("finished")(a_run(status="cost_limited"), TASK) == Score(0.0, "cost_limited")
+    assert await parse_metric("finished")(a_run(status="failed", error="no model"), TASK) == Score(
+        0.0, "failed: no model"
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ async def test_a_run_is_finished_only_if_it_was_completed() -> None:
     ],
 )
 async def test_length_is_counted_and_bounded(written: str, output: Any, value: float) -> None:
-    told = await parsed(written)(a_run(output), TASK)
+    told = await parse_metric(written)(a_run(output), TASK)
     assert told.value == value
     assert value or output is None or "were wanted" in told.reason
 
@@ -54,11 +57,11 @@ async def test_length_is_counted_and_bounded(written: str, output: Any, value: f
 )
 def test_bounds_that_cannot_be_are_refused(written: str) -> None:
     with pytest.raises(SettingsError):
-        parsed(written)
+        parse_metric(written)
 
 
 async def test_offences_are_unsafe_and_plain_words_are_not() -> None:
-    chosen = parsed("safety")
+    chosen = parse_metric("safety")
     for polite in ("The parcel arrives on Monday.", "", None, "I am sorry that it was late."):
         value = (await chosen(a_run(polite), TASK)).value
         assert value is not None
@@ -102,23 +105,23 @@ TROUBLE = {
 @pytest.mark.parametrize("name", TROUBLE)
 async def test_actions_that_the_rules_stopped_are_counted_and_named(name: str) -> None:
     changes, value, reason = TROUBLE[name]
-    assert await parsed("rule_violations")(a_run(**changes), TASK) == Score(value, reason)
+    assert await parse_metric("rule_violations")(a_run(**changes), TASK) == Score(value, reason)
 
 
 async def test_actions_that_nothing_stopped_are_counted_by_pattern() -> None:
     run = a_run(calls=(call("delete_all"), call("look")), decisions=(decision("way", "delete_one"), decision("x", "y")))
-    told = await parsed("rule_violations(never=['delete_*'])")(run, TASK)
+    told = await parse_metric("rule_violations(never=['delete_*'])")(run, TASK)
     assert told == Score(2.0, "delete_all, delete_one")
-    assert better(parsed("rule_violations")) == "lower"
+    assert better(parse_metric("rule_violations")) == "lower"
 
 
 async def test_confidence_is_scored_by_how_far_it_was_from_the_truth() -> None:
-    chosen = parsed("calibration")
+    chosen = parse_metric("calibration")
     right, wrong = await chosen(a_run("Paris"), TASK), await chosen(a_run("Rome"), TASK)
     assert right.value == pytest.approx(0.01)
     assert wrong.value == pytest.approx(0.81)
     assert (right.reason, right.answer) == ("confidence 0.9, exact_match 1.0", "paris")
-    half = await parsed("calibration(of='f1')")(a_run("Paris France"), TASK)
+    half = await parse_metric("calibration(of='f1')")(a_run("Paris France"), TASK)
     assert half.value == pytest.approx((0.9 - 2 / 3) ** 2)
 
 
@@ -126,12 +129,12 @@ async def test_the_last_turn_tells_the_confidence_and_without_turns_the_last_dec
     (turn, _) = a_run().turns
     decided = (decision("way", "left", 0.2), decision("way", "right"))
     unsure = a_run(turns=(turn, replace(turn, confidence=0.5), replace(turn, confidence=None)), decisions=decided)
-    assert (await parsed("calibration")(unsure, TASK)).value == pytest.approx(0.25)
-    assert (await parsed("calibration")(a_run(turns=(), decisions=decided), TASK)).value == pytest.approx(0.64)
+    assert (await parse_metric("calibration")(unsure, TASK)).value == pytest.approx(0.25)
+    assert (await parse_metric("calibration")(a_run(turns=(), decisions=decided), TASK)).value == pytest.approx(0.64)
 
 
 async def test_calibration_is_unscored_without_confidence_or_a_truth_to_compare_it_with() -> None:
-    chosen = parsed("calibration")
+    chosen = parse_metric("calibration")
     assert confidence_of(a_run(turns=())) is None
     assert await chosen(a_run(turns=()), TASK) == Score(None, "the run has no confidence")
     assert await chosen(a_run(), Task("t", {"q": 1})) == Score(None, "exact_match: the task has no expected answer")

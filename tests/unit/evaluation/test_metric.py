@@ -11,17 +11,8 @@ import pytest
 
 from seedbed.errors import BudgetSpent, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import (
-    ExactMatch,
-    FunctionMetric,
-    Metric,
-    Score,
-    better,
-    metric,
-    named,
-    names,
-    parsed,
-)
+from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, Score, better, metric
+from seedbed.evaluation.metrics.registry import by_name, names, parse_metric
 from seedbed.runs.run import Run
 from seedbed.testing.metric import a_run
 
@@ -165,7 +156,7 @@ def test_options_are_part_of_what_a_metric_is_called_and_is() -> None:
 def test_options_that_a_metric_cannot_have_are_named_all_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         short.using(limit="long", strict=1, size=3)
-    assert [each.path for each in caught.value.problems] == ["short.size", "short.limit", "short.strict"]
+    assert [each.path for each in caught.value.problems] == ["short.limit", "short.strict", "short.size"]
     assert "one of: limit, strict, words" in str(caught.value)
     with pytest.raises(SettingsError, match="such as 80"):
         short.using(limit=float("inf"))
@@ -189,7 +180,7 @@ def test_a_version_stands_for_the_source() -> None:
 
 @pytest.mark.parametrize("written", ["short", "f1", "numeric(tolerance=0.01)", "exact_match", "calibration(of='f1')"])
 async def test_a_metric_goes_to_another_process_and_stays_what_it_is(written: str) -> None:
-    chosen: Metric = short.using(limit=3) if written == "short" else parsed(written)
+    chosen: Metric = short.using(limit=3) if written == "short" else parse_metric(written)
     there = pickle.loads(pickle.dumps(chosen))
     assert (there.name, there.identity) == (chosen.name, chosen.identity)
     assert await there(a_run(), TASK) == await chosen(a_run(), TASK)
@@ -197,24 +188,24 @@ async def test_a_metric_goes_to_another_process_and_stays_what_it_is(written: st
 
 @pytest.mark.parametrize("name", names())
 def test_every_name_gives_its_metric_and_a_metrics_name_gives_it_back(name: str) -> None:
-    chosen = parsed("weighted(f1=1)") if name == "weighted" else named(name)
+    chosen = parse_metric("weighted(f1=1)") if name == "weighted" else by_name(name)
     assert chosen.name.partition("(")[0] == name
     if name != "weighted":
-        assert parsed(chosen.name).identity == chosen.identity
+        assert parse_metric(chosen.name).identity == chosen.identity
 
 
 @pytest.mark.parametrize(
     "written", ["numeric(tolerance=0.01)", " numeric ( tolerance = 1e-2 , ) ", "numeric(tolerance=0.01, relative=0.0)"]
 )
 def test_a_metric_is_written_with_its_options_in_brackets(written: str) -> None:
-    assert parsed(written) == named("numeric", tolerance=0.01) == named({"numeric": {"tolerance": 0.01}})
-    assert parsed(parsed(written).name) == parsed(written)
+    assert parse_metric(written) == by_name("numeric", tolerance=0.01) == by_name({"numeric": {"tolerance": 0.01}})
+    assert parse_metric(parse_metric(written).name) == parse_metric(written)
 
 
 def test_truths_may_be_written_small() -> None:
-    assert parsed("contains(case=true)") == parsed("contains(case=True)") == named("contains", case=True)
-    assert parsed("contains(case=false)") == parsed("contains()") == named("contains")
-    assert parsed("regex(pattern=null)") == named("regex")
+    assert parse_metric("contains(case=true)") == parse_metric("contains(case=True)") == by_name("contains", case=True)
+    assert parse_metric("contains(case=false)") == parse_metric("contains()") == by_name("contains")
+    assert parse_metric("regex(pattern=null)") == by_name("regex")
 
 
 @pytest.mark.parametrize(
@@ -227,27 +218,27 @@ def test_truths_may_be_written_small() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_an_example(written: str) -> None:
     with pytest.raises(SettingsError, match=r"expected|one of"):
-        parsed(written)
+        parse_metric(written)
 
 
 def test_an_unknown_name_gives_the_known_ones_and_the_nearest() -> None:
     with pytest.raises(SettingsError, match=r"one of: bleu, .*Did you mean rouge_l\?"):
-        named("rougel")
+        by_name("rougel")
     with pytest.raises(SettingsError, match="module:name"):
-        named("")
+        by_name("")
     with pytest.raises(SettingsError, match="one name with its options"):
-        named({"f1": {}, "bleu": {}})
+        by_name({"f1": {}, "bleu": {}})
     with pytest.raises(SettingsError, match="one name with its options"):
-        named({"f1": 3})
+        by_name({"f1": 3})
     with pytest.raises(SettingsError, match="unexpected keyword argument"):
-        named("calibration", off="f1")
+        by_name("calibration", off="f1")
     with pytest.raises(SettingsError, match="no options"):
-        named("exact_match", case=True)
-    assert named({"f1": None}) == named("f1")
+        by_name("exact_match", case=True)
+    assert by_name({"f1": None}) == by_name("f1")
 
 
 def test_a_metric_whose_library_is_missing_says_what_to_install_before_anything_is_paid() -> None:
-    lost = FunctionMetric(len, "lost", needs=("no_such_library", "text"))
+    lost = FunctionMetric(len, "lost", needs=("no_such_library[text]",))
     with pytest.raises(SettingsError, match=r"pip install 'seedbed\[text\]'"):
         lost.using()
 
@@ -286,19 +277,19 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("mine")
 async def test_a_package_offers_metrics_by_entry_points() -> None:
     assert {"loud", "half", "f1"} <= set(names())
-    assert (await parsed("loud(marks=2)")(a_run("Yes!!"), TASK)).value == 1.0
-    assert (await named("half")(a_run(), TASK)).value == 0.5
+    assert (await parse_metric("loud(marks=2)")(a_run("Yes!!"), TASK)).value == 1.0
+    assert (await by_name("half")(a_run(), TASK)).value == 0.5
     with pytest.raises(SettingsError, match="Did you mean loud"):
-        named("lound")
+        by_name("lound")
 
 
 @pytest.mark.usefixtures("mine")
 async def test_ones_own_metric_is_named_by_its_module() -> None:
-    assert (await parsed("mine:loud(marks=3)")(a_run("Yes!!"), TASK)).value == 0.0
-    assert (await parsed("mine:plain(letter='s')")(a_run("Yes, sis"), TASK)).value == 3.0
-    assert (await parsed("mine:fixed")(a_run(), TASK)).value == 0.5
+    assert (await parse_metric("mine:loud(marks=3)")(a_run("Yes!!"), TASK)).value == 0.0
+    assert (await parse_metric("mine:plain(letter='s')")(a_run("Yes, sis"), TASK)).value == 3.0
+    assert (await parse_metric("mine:fixed")(a_run(), TASK)).value == 0.5
     for wrong in ("mine:lost", "lost_module:loud", ":", "mine:"):
         with pytest.raises(SettingsError, match="a module and a metric in it"):
-            named(wrong)
+            by_name(wrong)
     with pytest.raises(SettingsError, match="an identity and an async call"):
-        named("mine:nothing")
+        by_name("mine:nothing")

@@ -29,7 +29,7 @@ from seedbed.storage.store import Json, digest
 async def test_an_answer_is_better_only_if_it_is_so_in_both_orders(a_first: str, b_first: str, value: int) -> None:
     court = Court([says(a_first), says(b_first)])
     told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Lyon"), TASK)
-    assert (told.value, told.said) == (value, (a_first, b_first))
+    assert (told.value, told.preferred) == (value, (a_first, b_first))
     assert told.cost_usd == sum(run.cost_usd for run in court.runs)
     there, back = court.prompts
     assert there.index("\nParis\n") < there.index("\nLyon\n")
@@ -56,7 +56,7 @@ async def test_swapping_the_answers_turns_the_preference_round(one: str, other: 
         assert there.value is back.value
     else:
         assert there.value == -back.value
-        assert there.said == back.said[::-1]
+        assert there.preferred == back.preferred[::-1]
 
 
 async def test_the_same_answer_twice_is_a_tie_that_costs_nothing() -> None:
@@ -70,7 +70,7 @@ async def test_the_same_answer_twice_is_a_tie_that_costs_nothing() -> None:
 async def test_a_preference_that_cannot_be_read_is_none_and_no_tie(replies: list[str]) -> None:
     court = Court(replies)
     told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Lyon"), TASK)
-    assert (told.value, told.said) == (None, ())
+    assert (told.value, told.preferred) == (None, ())
     assert "cannot be read" in told.reason
     assert told.cost_usd == sum(run.cost_usd for run in court.runs)
 
@@ -84,8 +84,8 @@ async def test_a_spent_budget_is_no_tie() -> None:
 
 
 def test_a_judge_that_prefers_what_comes_first_is_found_out() -> None:
-    first = [Preference(0, said=("first", "first"))] * 9
-    honest = [Preference(1, said=("second", "first")), Preference(0, said=("tie", "tie"))]
+    first = [Preference(0, preferred=("first", "first"))] * 9
+    honest = [Preference(1, preferred=("second", "first")), Preference(0, preferred=("tie", "tie"))]
     bias = position_bias([*first, *honest, Preference(0), Preference(None)])
     assert (bias.to_first, bias.to_second) == (9, 0)
     assert (bias.consistent.mean, bias.consistent.n) == (pytest.approx(2 / 11), 11)
@@ -93,7 +93,7 @@ def test_a_judge_that_prefers_what_comes_first_is_found_out() -> None:
 
 
 def test_half_a_leaning_counts_and_an_even_split_is_no_bias() -> None:
-    bias = position_bias([Preference(0, said=("tie", "first")), Preference(0, said=("second", "tie"))])
+    bias = position_bias([Preference(0, preferred=("tie", "first")), Preference(0, preferred=("second", "tie"))])
     assert (bias.to_first, bias.to_second, bias.p) == (1, 1, 1.0)
 
 

@@ -10,17 +10,9 @@ from judge_samples import TASK, Court, answered, says
 
 from seedbed.errors import BudgetSpent, DatasetError, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.rubrics import (
-    Agreement,
-    DebateQuality,
-    Labelled,
-    Reference,
-    Rubric,
-    agreements,
-    calibrated,
-    deciding,
-    trusted,
-)
+from seedbed.evaluation.judges.agreement import JudgeAgreement, agreements, calibrate, deciding, distrust
+from seedbed.evaluation.judges.labels import LabelledAnswer
+from seedbed.evaluation.judges.rubrics import DebateQuality, Reference, Rubric
 from seedbed.evaluation.metrics.metric import Score
 from seedbed.runs.run import Run
 from seedbed.storage.files import FilesStore
@@ -162,12 +154,12 @@ class Known:
         return Score(self.values[int(task.id)], cost_usd=0.5)
 
 
-def items(labels: list[Any]) -> list[Labelled]:
-    return [Labelled.answer("out", Task(str(n), {"n": n}), label) for n, label in enumerate(labels)]
+def items(labels: list[Any]) -> list[LabelledAnswer]:
+    return [LabelledAnswer.answer("out", Task(str(n), {"n": n}), label) for n, label in enumerate(labels)]
 
 
-async def agreed(labels: list[Any], values: list[float | None]) -> Agreement:
-    return await calibrated(Known(values), items(labels))
+async def agreed(labels: list[Any], values: list[float | None]) -> JudgeAgreement:
+    return await calibrate(Known(values), items(labels))
 
 
 async def test_agreement_tells_kappa_bias_and_the_whole_table() -> None:
@@ -215,22 +207,22 @@ async def test_a_spent_budget_ends_a_check() -> None:
             raise BudgetSpent("no money")
 
     with pytest.raises(BudgetSpent):
-        await calibrated(Poor([]), items([1, 0]))
+        await calibrate(Poor([]), items([1, 0]))
 
 
 async def test_no_labels_say_nothing_and_can_be_kept_all_the_same() -> None:
     told = await agreed([], [])
     assert told.kappa is None
-    assert told.keep(MemoryStore(), "ada") == told
+    assert told.record(MemoryStore(), "ada") == told
 
 
 async def test_the_first_agreement_on_the_same_labels_is_the_one_that_counts() -> None:
     store = MemoryStore()
     poor, lucky = await agreed([1, 0] * 10, [1.0] * 20), await agreed([1, 0] * 10, [1.0, 0.0] * 10)
-    assert poor.keep(store, "ada") == poor
-    assert lucky.keep(store, "ada") == poor  # asked again until it fits
+    assert poor.record(store, "ada") == poor
+    assert lucky.record(store, "ada") == poor  # asked again until it fits
     more = await agreed([1, 0] * 20, [1.0, 0.0] * 20)
-    assert more.keep(store, "ada") == more
+    assert more.record(store, "ada") == more
     assert agreements(store, Known([])) == [poor, more]
     assert agreements(store, Rubric(["Is it?"], perform=Court([]).perform)) == []
 
@@ -245,13 +237,13 @@ async def test_of_several_agreements_the_first_on_most_labels_counts() -> None:
 
 async def test_the_order_of_the_labels_makes_no_other_labels() -> None:
     judge, labels = Known([1.0, 0.0]), items([1, 0])
-    turned = await calibrated(Known([1.0, 0.0]), labels[::-1])
-    assert (await calibrated(judge, labels)).labels == turned.labels
+    turned = await calibrate(Known([1.0, 0.0]), labels[::-1])
+    assert (await calibrate(judge, labels)).labels == turned.labels
 
 
 async def test_an_agreement_that_somebody_edited_is_found(tmp_path: Path) -> None:
     store = FilesStore(tmp_path / "store")
-    (await agreed([1, 0] * 10, [1.0] * 20)).keep(store, "ada")
+    (await agreed([1, 0] * 10, [1.0] * 20)).record(store, "ada")
     assert verify(store).problems == ()
     file = tmp_path / "store/facts/agreement.jsonl"
     better = file.read_text().replace('"n":20', '"n":90')
@@ -263,7 +255,7 @@ async def test_an_agreement_that_somebody_edited_is_found(tmp_path: Path) -> Non
 async def test_whoever_watches_a_check_hears_each_score_in_order() -> None:
     heard: list[tuple[str, float | None]] = []
     labels = items([1, None, 0, 1])
-    await calibrated(
+    await calibrate(
         Known([1.0, 1.0, 0.0, None]), labels, watch=lambda item, score: heard.append((item.task.id, score.value))
     )
     assert heard == [("0", 1.0), ("2", 0.0), ("3", None)]
@@ -273,18 +265,18 @@ async def test_whoever_watches_a_check_hears_each_score_in_order() -> None:
 
 
 async def test_a_judge_that_agrees_with_people_is_trusted() -> None:
-    assert trusted(await agreed([1, 0] * 20, [1.0, 0.0] * 20)) is None
+    assert distrust(await agreed([1, 0] * 20, [1.0, 0.0] * 20)) is None
 
 
 async def test_a_judge_that_nobody_checked_is_not() -> None:
-    refusal = trusted(None)
+    refusal = distrust(None)
     assert refusal is not None
     assert "no agreement with people" in str(refusal)
     assert "seedbed judge check" in refusal.remedy
 
 
 async def test_a_judge_that_agrees_poorly_is_refused_with_the_figures() -> None:
-    refusal = trusted(await agreed([1, 0] * 20, [1.0] * 20 + [0.0] * 20))
+    refusal = distrust(await agreed([1, 0] * 20, [1.0] * 20 + [0.0] * 20))
     assert refusal is not None
     assert "kappa 0.00 (95% -" in refusal.found
     assert "on 40 labels" in refusal.found
@@ -293,14 +285,14 @@ async def test_a_judge_that_agrees_poorly_is_refused_with_the_figures() -> None:
 
 
 async def test_a_few_labels_are_too_few_even_if_all_agree() -> None:
-    refusal = trusted(await agreed([1, 0, 1], [1.0, 0.0, 1.0]))
+    refusal = distrust(await agreed([1, 0, 1], [1.0, 0.0, 1.0]))
     assert refusal is not None
     assert "kappa 1.00" in refusal.found
     assert "Label more" in refusal.remedy
 
 
 async def test_labels_that_are_all_the_same_prove_nothing() -> None:
-    refusal = trusted(await agreed([1] * 100, [1.0] * 100))
+    refusal = distrust(await agreed([1] * 100, [1.0] * 100))
     assert refusal is not None
     assert "no kappa on 100 labels" in refusal.found
 
@@ -308,7 +300,7 @@ async def test_labels_that_are_all_the_same_prove_nothing() -> None:
 async def test_a_judge_that_leaves_the_hard_ones_out_is_refused() -> None:
     told = await agreed([1, 0] * 25, [*([1.0, 0.0] * 22), *([None] * 6)])
     assert told.kappa == 1.0
-    refusal = trusted(told)
+    refusal = distrust(told)
     assert refusal is not None
     assert refusal.found == "6 of 50 labelled answers unscored"
 
@@ -316,8 +308,8 @@ async def test_a_judge_that_leaves_the_hard_ones_out_is_refused() -> None:
 async def test_how_much_agreement_is_asked_for_is_stated() -> None:
     told = await agreed([1, 0] * 20, [1.0, 0.0] * 19 + [0.0, 1.0])
     assert told.kappa == pytest.approx(0.9)
-    assert trusted(told, 0.6) is None
-    assert trusted(told, 0.9) is not None
+    assert distrust(told, 0.6) is None
+    assert distrust(told, 0.9) is not None
 
 
 async def test_no_more_are_judged_at_once_than_may_be() -> None:
@@ -332,5 +324,5 @@ async def test_no_more_are_judged_at_once_than_may_be() -> None:
             inside -= 1
             return Score(1.0)
 
-    await calibrated(Busy([]), items([1, 0] * 10), at_once=3)
+    await calibrate(Busy([]), items([1, 0] * 10), at_once=3)
     assert most == 3

@@ -14,7 +14,7 @@ import pytest
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.evaluation.specialisation import Across, Specialist, across
+from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.specialisation import gain_text, to_csv, to_html, to_json, to_markdown
 from seedbed.stats.effects import risk_difference
@@ -52,8 +52,8 @@ async def by_table(name: str, played: Playbook, corpus: str, on: Dataset) -> Sco
     return card(played, on, {task.id: float(place < passed) for place, task in enumerate(on)})
 
 
-async def found(**given: object) -> Across:
-    return await across({"main": BASE}, SPECIALISTS, CORPORA, by_table, **given)  # type: ignore[arg-type]
+async def found(**given: object) -> Specialisation:
+    return await evaluate_specialisation({"main": BASE}, SPECIALISTS, CORPORA, by_table, **given)  # type: ignore[arg-type]
 
 
 async def test_the_effect_is_the_gain_on_its_own_corpus_and_the_rest_is_transfer() -> None:
@@ -78,7 +78,7 @@ async def test_the_hardest_corpus_comes_first_and_one_without_a_score_last() -> 
         return card(played, on, {task.id: value for task in on}, lower=played == LAW)
 
     corpora = {name: tasks(name) for name in ("unknown", "easy", "hard")}
-    everywhere = await across({"main": BASE, "short": LAW}, [], corpora, evaluate)
+    everywhere = await evaluate_specialisation({"main": BASE, "short": LAW}, [], corpora, evaluate)
     assert [corpus for corpus, _ in everywhere.difficulty("main")] == ["hard", "easy", "unknown"]
     assert [corpus for corpus, _ in everywhere.difficulty("short")] == ["easy", "hard", "unknown"]
 
@@ -87,7 +87,7 @@ def one_gain(
     base: Mapping[str, float | None], other: Mapping[str, float | None], on: Dataset, **given: bool
 ) -> Interval:
     cards = {("main", "law"): card(BASE, on, base, **given), ("corpora/law/qa", "law"): card(LAW, on, other, **given)}
-    return Across(("main",), (SPECIALISTS[0],), ("law",), cards).gain(SPECIALISTS[0], "law")
+    return Specialisation(("main",), (SPECIALISTS[0],), ("law",), cards).gain(SPECIALISTS[0], "law")
 
 
 def test_gains_are_paired_by_task() -> None:
@@ -131,7 +131,7 @@ def test_agreement_on_few_tasks_is_no_certainty() -> None:
 
 async def test_the_same_playbook_gains_nothing_for_sure() -> None:
     same = [Specialist("corpora/law/qa", "law", "main", BASE)]
-    everywhere = await across({"main": BASE}, same, CORPORA, by_table)
+    everywhere = await evaluate_specialisation({"main": BASE}, same, CORPORA, by_table)
     assert everywhere.gain(same[0], "law") == Interval(0.0, 0.0, 0.0, 0.95, 8)
     assert gain_text(everywhere.gain(same[0], "law"), own=True) == "the same *"
 
@@ -174,7 +174,7 @@ async def test_every_form_tells_the_same() -> None:
 
 async def test_names_in_reports_stay_text() -> None:
     hostile = "<script>|`"
-    everywhere = await across({hostile: BASE}, [], CORPORA, by_table)
+    everywhere = await evaluate_specialisation({hostile: BASE}, [], CORPORA, by_table)
     assert "<script>" not in to_html(everywhere) + to_markdown(everywhere)
 
 

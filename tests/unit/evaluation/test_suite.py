@@ -13,7 +13,7 @@ import pytest
 from seedbed.errors import DatasetError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.evaluation.suite import Change, Part, Result, Suite, keep, measured
+from seedbed.evaluation.suite import Suite, SuiteChange, SuiteDataset, SuiteScore, measure_suite, record_results
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Store
@@ -106,7 +106,7 @@ def test_a_folder_without_a_suite_is_told(tmp_path: Path) -> None:
 # Measuring
 
 
-def card(part: Part, values: Mapping[str, float], playbook: Playbook = PLAIN) -> Scorecard:
+def card(part: SuiteDataset, values: Mapping[str, float], playbook: Playbook = PLAIN) -> Scorecard:
     """A card by every metric of the part; what is not named scores 1."""
     cells = [
         Cell(
@@ -125,14 +125,14 @@ def card(part: Part, values: Mapping[str, float], playbook: Playbook = PLAIN) ->
 
 async def again(
     suite: Suite, store: Store, values: Mapping[str, float], hours: int = 0, accept: bool = False
-) -> dict[tuple[str, str], Result]:
+) -> dict[tuple[str, str], SuiteScore]:
     """Measure a suite whose tasks score so, and keep that."""
 
-    async def evaluate(name: str, playbook: Playbook, part: Part) -> Scorecard:
+    async def evaluate(name: str, playbook: Playbook, part: SuiteDataset) -> Scorecard:
         return card(part, values, playbook)
 
-    results = await measured(suite, suite.baselines, evaluate, store)
-    keep(results, store, by="ann", at=NOON + timedelta(hours=hours), accept=accept)
+    results = await measure_suite(suite, suite.baselines, evaluate, store)
+    record_results(results, store, by="ann", at=NOON + timedelta(hours=hours), accept=accept)
     return {(each.dataset, each.metric): each for each in results}
 
 
@@ -143,7 +143,7 @@ def wrong(count: int) -> dict[str, float]:
 REVIEWS = ("reviews", "exact_match")
 
 
-def change_of(results: Mapping[tuple[str, str], Result]) -> Change:
+def change_of(results: Mapping[tuple[str, str], SuiteScore]) -> SuiteChange:
     change = results[REVIEWS].change
     assert change is not None
     return change
@@ -233,11 +233,11 @@ async def test_thresholds_are_told_where_they_are_missed(right: int, missed: str
 async def test_thresholds_are_for_those_who_are_judged(folder: Path) -> None:
     suite = Suite.load(folder)
 
-    async def evaluate(name: str, playbook: Playbook, part: Part) -> Scorecard:
+    async def evaluate(name: str, playbook: Playbook, part: SuiteDataset) -> Scorecard:
         return card(part, wrong(4), playbook)
 
     both = {"plain": PLAIN, "mine": PLAIN}
-    results = await measured(suite, both, evaluate, MemoryStore(), judged=["mine"])
+    results = await measure_suite(suite, both, evaluate, MemoryStore(), judged=["mine"])
     assert {result.name for result in results if result.missed} == {"mine"}
 
 
@@ -251,7 +251,7 @@ async def test_results_are_facts_and_what_has_no_score_is_none(folder: Path) -> 
     assert (fact.value, fact.subject, fact.by, fact.body["tasks"]) == (0.5, PLAIN.digest, "ann", 20)
     assert fact.body["dataset_digest"] == suite.parts[0].tasks.digest
     lost = replace(results[REVIEWS], card=Scorecard(PLAIN.digest, "exact_match", ()))
-    keep([lost], store, by="ann", at=NOON)
+    record_results([lost], store, by="ann", at=NOON)
     assert sum(1 for _ in store.facts(Query(kind="suite"))) == 3
 
 

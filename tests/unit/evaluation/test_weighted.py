@@ -6,7 +6,8 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Score, metric, named, parsed
+from seedbed.evaluation.metrics.metric import Score, metric
+from seedbed.evaluation.metrics.registry import by_name, parse_metric
 from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.runs.run import Run
 from seedbed.testing.metric import a_run
@@ -54,7 +55,7 @@ def test_what_a_reward_is_changes_with_each_weight_scale_and_part() -> None:
 @pytest.mark.parametrize("parts", [{"f1": 0.7, "cost_usd": {"weight": -0.1, "scale": 0.01}}])
 def test_a_reward_is_named_like_any_metric(parts: dict[str, Any]) -> None:
     written = "weighted(f1=0.7, cost_usd={'weight': -0.1, 'scale': 0.01})"
-    assert parsed(written).identity == named({"weighted": parts}).identity == Weighted({**parts}).identity
+    assert parse_metric(written).identity == by_name({"weighted": parts}).identity == Weighted({**parts}).identity
 
 
 def test_all_that_is_wrong_with_the_parts_is_said_at_once_and_before_anything_is_paid() -> None:

@@ -9,7 +9,7 @@ import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched
 from search_samples import planned, right, tasks
 
-from seedbed.errors import BudgetSpent, PlaybookError, QuotaSpent
+from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import FunctionEvaluator
@@ -326,3 +326,11 @@ async def test_when_the_money_does_not_last_to_the_end_what_was_found_is_told_al
     assert (found.best, found.confirmed) == (CANDIDATES[1].digest, None)
     assert count(store, "evolution") == 1
     assert sum(fact.body["cost_usd"] for fact in store.facts(Query(kind="turn"))) <= 200.0
+
+
+async def test_tasks_without_any_expected_answer_are_refused_before_anything_is_paid() -> None:
+    store = MemoryStore()
+    nameless = Dataset(tuple(Task(f"t{n}", {"n": n}) for n in range(10)))
+    with pytest.raises(DatasetError, match="10 tasks without `expected`"):
+        await searched(START, nameless, BestOf(CANDIDATES), bench(store))
+    assert store.kinds() == {}

@@ -18,7 +18,7 @@ from seedbed.evolution.variation.operators import CrossGenes, CrossSentences, de
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 
 BANK = ["Sort the message.", "Is it positive or negative?", "Read the message.", "Label it."]
 TASKS = [Task(f"t{n}", {"text": f"message {n}"}, "positive" if n % 2 else "negative") for n in range(20)]
@@ -124,7 +124,7 @@ def test_an_example_says_values_as_the_task_itself_will() -> None:
     (demo,) = demonstrate(sorter(), "demos.label", [Task("one", {"text": value}, ["a", "b"])], count=1, seed=1).demos[
         "label"
     ]
-    assert demo.inputs == {"text": told(value)} == {"text": '{"lines":["ä",1,null],"urgent":true}'}
+    assert demo.inputs == {"text": text_of(value)} == {"text": '{"lines":["ä",1,null],"urgent":true}'}
     assert demo.output == '["a","b"]'
 
 

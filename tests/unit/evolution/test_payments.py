@@ -222,7 +222,7 @@ async def test_money_is_counted_and_no_more_is_launched_than_it_would_pay() -> N
     its = till(MemoryStore(), world, Budget(usd=1.0))
     await its.pay(work(0))
     assert its.account.spent["usd"] == pytest.approx(0.6)
-    assert (its.account.dearest_usd, its.room) == (pytest.approx(0.1), 4)
+    assert (its.account.highest_usd, its.room) == (pytest.approx(0.1), 4)
     assert len(await its.pay(work(1, 2))) == 4
     assert its.is_empty(0)
     assert its.account.spent["usd"] == pytest.approx(1.0)

@@ -125,7 +125,7 @@ def editor(
         }
         settings = Settings(by="ada", models={"strong": card})
         runner = Runner(settings, store, Library(store, "ada"), Registry(settings.models), Spending(settings, store))
-        ledger = Ledger(limit_usd, kept=0.0)
+        ledger = Ledger(limit_usd, last_share=0.0)
         asked: list[str] = []
 
         async def perform(name: str, playbook: Playbook, inputs: Mapping[str, Any]) -> Run:

@@ -63,7 +63,7 @@ def greedy(store: Store, number: int, taken: list[int]) -> EvaluationContext:
     models = Registry(settings.models)
     models["oracle"].chat.taken = taken  # type: ignore[attr-defined]
     runner = Runner(settings, store, Library(store, "ada"), models, Spending(settings, store))
-    runner.lines = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    runner.limits = ModelLimits(retry=Retry(tries=2, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
 
     async def performed(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)
@@ -181,7 +181,7 @@ async def test_other_processes_take_no_more_tokens_than_there_are_slices_of(limi
     book = Playbook.from_document({"roles": {"a": {"model": "m", "max_tokens": 40}}})
     card = {"use": "scripted", "args": {"replies": {".": "no " * 90}}}
     space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
-    ledger = Ledger(limit_tokens=limit, kept=0.0)
+    ledger = Ledger(limit_tokens=limit, last_share=0.0)
     try:
         cells = await all_cells(book, plan, [ExactMatch()], replace(space.context_on("2"), ledger=ledger))
         assert used(space.store) == ledger.spent_tokens <= limit
@@ -197,7 +197,7 @@ def test_no_more_runs_are_launched_than_the_tokens_would_last_for() -> None:
     account.learn(0.5, 90)
     account.learn(0.25, 100)
     account.ledger.spend(0.75, 190)
-    assert (account.runs_left(), account.runs_left(kept=3)) == (8, 5)
+    assert (account.runs_left(), account.runs_left(reserve=3)) == (8, 5)
     account.ledger.spend(0.0, 801)
     assert account.is_over()
     assert account.spent == {"runs": 0, "tokens": 991, "usd": 0.75, "seconds": 0.0}

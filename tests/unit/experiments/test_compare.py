@@ -14,7 +14,7 @@ from seedbed.errors import BudgetSpent, DatasetError, QuotaSpent, SeedbedError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.compare import compare, run_experiment
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
@@ -261,3 +261,11 @@ async def test_graded_scores_are_refused_by_a_rule_for_passes_and_failures() -> 
 
     with pytest.raises(SeedbedError, match="as this rule is for scores of 0 or 1"):
         await run_experiment(NONE, ALL, FORTY, Graded(), bench(MemoryStore()))
+
+
+async def test_tasks_without_any_expected_answer_are_refused_before_anything_is_paid() -> None:
+    store = MemoryStore()
+    tasks = Dataset(tuple(Task(f"t{n}", {"n": n}) for n in range(10)))
+    with pytest.raises(DatasetError, match="10 tasks without `expected`; expected some with it: exact_match needs it"):
+        await compare(NONE, ALL, tasks, ExactMatch(), bench(store))
+    assert store.kinds() == {}

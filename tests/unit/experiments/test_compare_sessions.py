@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from session_samples import history, outcomes, record
 
 from seedbed.errors import DocumentError
-from seedbed.experiments.sessions import Hindsight, compare, one_sided, select
+from seedbed.experiments.sessions import Hindsight, compare_sessions, one_sided, select
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.imports.sessions import Session, SessionTask, load
 
@@ -24,7 +24,7 @@ def session(name: str, scores: dict[str, float | None], **more: Any) -> Session:
 
 
 def found(signs: str, **more: Any) -> Hindsight:
-    return compare([session("A", outcomes(signs, "a"))], [session("B", outcomes(signs, "b"))], **more)
+    return compare_sessions([session("A", outcomes(signs, "a"))], [session("B", outcomes(signs, "b"))], **more)
 
 
 @pytest.mark.parametrize("wins", range(8))
@@ -54,7 +54,7 @@ def test_the_finding_says_no_more_than_the_tasks_do(signs: str, finding: str) ->
 def test_figures_are_those_of_pairs_of_tasks_by_name() -> None:
     a = session("A", {"x": 1.0, "y": 0.0, "z": 1.0, "old": 1.0}, tokens=10)
     b = session("B", {"new": 0.0, "z": 0.0, "y": 1.0, "x": 1.0}, tokens=30)
-    told = compare([a], [b])
+    told = compare_sessions([a], [b])
     assert (told.wins, told.ties, told.losses, told.missing) == (1, 1, 1, 0)
     assert (told.a_mean, told.b_mean, told.difference) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0.0)
     assert (told.only_a, told.only_b) == (("old",), ("new",))
@@ -81,15 +81,15 @@ def test_a_finding_must_stand_whatever_the_missing_scores_were() -> None:
 def test_a_group_may_not_drop_its_failures_as_missing() -> None:
     a = [session("A", dict.fromkeys("vwxyz", 0.0))]
     scored, silent = session("B1", dict.fromkeys("vwxyz", 1.0)), session("B2", dict.fromkeys("vwxyz"))
-    assert compare(a, [scored]).finding == "superior"
-    told = compare(a, [scored, silent])
+    assert compare_sessions(a, [scored]).finding == "superior"
+    told = compare_sessions(a, [scored, silent])
     assert (told.finding, told.missing, told.wins) == ("inconclusive", 5, 5)
 
 
 def test_a_win_with_a_missing_try_is_no_win_that_is_sure() -> None:
     names = "abcdefg"
     a, b = session("A", dict.fromkeys(names, 0.0)), session("B1", dict.fromkeys(names, 1.0))
-    told = compare([a], [b, session("B2", {"a": None})])
+    told = compare_sessions([a], [b, session("B2", {"a": None})])
     assert (told.wins, told.missing) == (7, 1)
     assert told.finding == "inconclusive", "six wins and a loss are what chance does once in sixteen times"
 
@@ -97,7 +97,7 @@ def test_a_win_with_a_missing_try_is_no_win_that_is_sure() -> None:
 def test_tries_of_a_task_are_averaged_and_count_once() -> None:
     a = [session(f"A{n}", {"x": float(n), "y": 1.0}) for n in range(2)]
     b = [session(f"B{n}", {"x": 1.0, "y": 1.0}) for n in range(3)]
-    told = compare(a, b)
+    told = compare_sessions(a, b)
     assert [(pair.name, pair.a, pair.b) for pair in told.pairs] == [("x", 0.5, 1.0), ("y", 1.0, 1.0)]
     assert (told.wins, told.ties) == (1, 1)
     assert told.a_tokens is None
@@ -106,26 +106,26 @@ def test_tries_of_a_task_are_averaged_and_count_once() -> None:
 def test_tasks_of_one_name_with_another_text_are_not_compared() -> None:
     a = Session(id="A", tasks=(SessionTask(id="1", name="x", text="Buy 1", score=0.0),))
     b = Session(id="B", tasks=(SessionTask(id="2", name="x", text="Buy 2", score=1.0),))
-    told = compare([a], [b])
+    told = compare_sessions([a], [b])
     assert (told.changed, told.pairs, told.finding) == (("x",), (), "invalid")
 
 
 def test_a_session_on_both_sides_is_invalid() -> None:
     a, b = session("A", outcomes("+++++", "a")), session("B", outcomes("+++++", "b"))
-    told = compare([a], [a, b])
+    told = compare_sessions([a], [a, b])
     assert (told.finding, told.because) == ("invalid", "on both sides: A")
 
 
 def test_a_session_whose_record_contradicts_its_log_is_invalid() -> None:
     a, b = session("A", outcomes("+++++", "a")), session("B", outcomes("+++++", "b"), score=0.2)
-    assert compare([a], [b]).finding == "invalid"
-    assert "0.2" in compare([a], [b]).because
+    assert compare_sessions([a], [b]).finding == "invalid"
+    assert "0.2" in compare_sessions([a], [b]).because
 
 
 def test_what_sets_the_sides_apart_is_told() -> None:
     a = session("A", {"x": 1.0}, config={"model": "small", "steps": 3, "same": [1]})
     b = [session(n, {"x": 1.0}, config={"model": m, "same": [1]}) for n, m in (("B", "large"), ("C", "medium"))]
-    assert compare([a], b).differs == {
+    assert compare_sessions([a], b).differs == {
         "model": {"a": ["small"], "b": ["large", "medium"]},
         "steps": {"a": [3], "b": [None]},
     }

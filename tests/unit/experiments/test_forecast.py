@@ -9,7 +9,7 @@ from seedbed.errors import SeedbedError
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment
-from seedbed.experiments.forecast import expect
+from seedbed.experiments.forecast import forecast_experiment
 from seedbed.storage.memory import MemoryStore
 
 OLD, NEW = agent("x"), agent(".*")
@@ -22,7 +22,7 @@ def plan(**options: Any) -> Experiment:
 
 def test_it_tells_what_to_expect_and_changes_nothing() -> None:
     store = MemoryStore()
-    told = expect(store, plan(), TASKS, effect=0.2)
+    told = forecast_experiment(store, plan(), TASKS, effect=0.2)
     assert store.kinds() == {}
     assert (told.units, told.runs_per_unit, told.usd_per_unit) == (100, 2, None)
     assert told.expected.false_alarm <= 0.05 < told.expected.power
@@ -35,7 +35,9 @@ def test_it_tells_what_to_expect_and_changes_nothing() -> None:
 
 def test_those_who_give_up_sooner_need_fewer_tasks_for_candidates_that_are_no_better() -> None:
     store = MemoryStore()
-    patient, eager = (expect(store, plan(rule=rule), TASKS, effect=0.2) for rule in (None, {"effect": 0.2}))
+    patient, eager = (
+        forecast_experiment(store, plan(rule=rule), TASKS, effect=0.2) for rule in (None, {"effect": 0.2})
+    )
     assert eager.expected.tasks_if_equal < patient.expected.tasks_if_equal
     assert eager.expected.tasks_if_worse < patient.expected.tasks_if_worse
 
@@ -47,10 +49,12 @@ async def test_costs_are_those_of_the_latest_runs_of_both() -> None:
     for playbook in (OLD, NEW):
         card = await evaluate(playbook, numbers(5), ExactMatch(), bench(store, oracle=dear))
         costs.append(sum(cell.cost_usd for cell in card.cells) / 5)
-    assert expect(store, plan(), TASKS, effect=0.2).usd_per_unit == pytest.approx(sum(costs))
-    assert expect(store, plan(replicates=3), TASKS, effect=0.2).usd_per_unit == pytest.approx(3 * sum(costs))
+    assert forecast_experiment(store, plan(), TASKS, effect=0.2).usd_per_unit == pytest.approx(sum(costs))
+    assert forecast_experiment(store, plan(replicates=3), TASKS, effect=0.2).usd_per_unit == pytest.approx(
+        3 * sum(costs)
+    )
 
 
 def test_an_effect_that_cannot_be_is_refused() -> None:
     with pytest.raises(SeedbedError, match="effect: found"):
-        expect(MemoryStore(), plan(), TASKS, effect=0.4, discordance=0.3)
+        forecast_experiment(MemoryStore(), plan(), TASKS, effect=0.4, discordance=0.3)

@@ -12,7 +12,7 @@ from seedbed.errors import DatasetError, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.replay.history import PastRun, draw_history, find_past_runs, recording_of
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
 
@@ -36,14 +36,10 @@ async def store() -> MemoryStore:
         at = DAY + timedelta(days=day)
         recorder = Recorder(
             journal,
-            playbook,
-            {"n": day},
-            seed=day,
+            RunStart(playbook, {"n": day}, seed=day, models={}, **more),
             by="ada",
-            models={},
             run=f"{day:032x}",
             clock=lambda at=at: at,
-            **more,
         )
         await recorder.start()
         if status:

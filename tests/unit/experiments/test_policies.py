@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.errors import DocumentError
-from seedbed.experiments.policies import Situation, policy
+from seedbed.experiments.screening.policies import Situation, load_policy
 
 AT = Situation("ab" * 16, "way", {"text": "hi"}, (), ("ask", "go"))
 
@@ -18,7 +18,7 @@ def written(folder: Path, name: str, text: str) -> str:
 
 
 def test_a_json_file_has_the_chances_of_every_decision(tmp_path: Path) -> None:
-    assert policy(written(tmp_path, "p.json", '{"ask": 0.25, "go": 0.75}'))(AT) == {"ask": 0.25, "go": 0.75}
+    assert load_policy(written(tmp_path, "p.json", '{"ask": 0.25, "go": 0.75}'))(AT) == {"ask": 0.25, "go": 0.75}
 
 
 def test_lines_have_those_of_a_run_before_those_of_its_inputs(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_lines_have_those_of_a_run_before_those_of_its_inputs(tmp_path: Path) ->
     lines = (
         f'{{"inputs": {{"text": "hi"}}, "chances": {{"go": 1}}}}\n\n{{"run": "{AT.run}", "chances": {{"ask": 1}}}}\n'
     )
-    found = policy(written(tmp_path, "p.jsonl", lines))
+    found = load_policy(written(tmp_path, "p.jsonl", lines))
     assert (found(AT), found(other)) == ({"ask": 1}, {"go": 1})
     with pytest.raises(Exception, match="no line for it or its inputs"):
         found(Situation("ef" * 16, "way", {"text": "ho"}, (), ()))
@@ -35,11 +35,11 @@ def test_lines_have_those_of_a_run_before_those_of_its_inputs(tmp_path: Path) ->
 def test_a_function_is_called_with_the_situation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, "shy_policy.py", "def asks(at):\n    return {at.options[0]: 1.0}\nlimit = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert policy("shy_policy:asks")(AT) == {"ask": 1.0}
+    assert load_policy("shy_policy:asks")(AT) == {"ask": 1.0}
     with pytest.raises(DocumentError, match="shy_policy:limit, 3; expected a function of a situation"):
-        policy("shy_policy:limit")
+        load_policy("shy_policy:limit")
     with pytest.raises(DocumentError, match=r"shy_policy:none .*AttributeError"):
-        policy("shy_policy:none")
+        load_policy("shy_policy:none")
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_a_function_is_called_with_the_situation(tmp_path: Path, monkeypatch: py
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_place(name: str, text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=message):
-        policy(written(tmp_path, name, text))
+        load_policy(written(tmp_path, name, text))
 
 
 def test_what_is_no_policy_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="found No such file"):
-        policy(str(tmp_path / "none.json"))
+        load_policy(str(tmp_path / "none.json"))
     with pytest.raises(DocumentError, match=r'found "eager"; expected a file\.json, a file\.jsonl or module:function'):
-        policy("eager")
+        load_policy("eager")
     (tmp_path / "p.json").write_bytes(b"\xff")
     with pytest.raises(DocumentError, match="no UTF-8"):
-        policy(str(tmp_path / "p.json"))
+        load_policy(str(tmp_path / "p.json"))

@@ -19,7 +19,7 @@ from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.certificate import certificate
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.replay.fidelity import measure_fidelity, with_live
+from seedbed.experiments.replay.fidelity import adjust_with_live, measure_fidelity
 from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.experiments.replay.replay import (
     SUBSTITUTED,
@@ -34,7 +34,7 @@ from seedbed.experiments.replay.replay import (
 )
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.recorder import recall, recent
+from seedbed.runs.history import recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -256,9 +256,9 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
     past = draw_history(find_past_runs(space.store, playbook=a.digest), by=(), known=known())
     anew, metric = ReplayMode("fork", 1), ExactMatch()
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
+        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, kept=0.0))
+        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
         await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
     verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
@@ -474,12 +474,12 @@ def test_few_live_runs_correct_many_replays() -> None:
     truth = {str(task): float(chance.choice([-1, 0, 0, 1, 1])) for task in range(2_000)}
     optimistic = {task: 1.0 if chance.random() < 0.1 else each for task, each in truth.items()}
     live = {task: truth[task] for task in chance.sample(sorted(truth), 200)}
-    combined = with_live(optimistic, live)
+    combined = adjust_with_live(optimistic, live)
     mean = sum(truth.values()) / len(truth)
     assert combined.interval.low <= mean <= combined.interval.high
     assert combined.worth > 2
     with pytest.raises(DatasetError, match="live: found 1 tasks that were not replayed"):
-        with_live(optimistic, {"strange": 1.0})
+        adjust_with_live(optimistic, {"strange": 1.0})
 
 
 async def test_a_dataset_of_past_runs_is_content_like_any_other() -> None:

@@ -10,27 +10,27 @@ import pytest
 from pattern_samples import run, scored
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import named
-from seedbed.experiments.patterns.traits import Condition, Scored, conditions, gathered
+from seedbed.evaluation.metrics.registry import by_name
+from seedbed.experiments.patterns.traits import RunCondition, ScoredRun, conditions, gather_runs
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Decision, Failure
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, digest
 
 A, B = "b2:" + "a" * 64, "b2:" + "b" * 64
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-EXACT, F1 = named("exact_match"), named("f1")
+EXACT, F1 = by_name("exact_match"), by_name("f1")
 
 
-def one(task: Task | None = None, **more: Any) -> Scored:
-    return Scored(run("r", {"text": "Pay the invoice"}, **more), 1.0, task or Task("t", {"text": "Pay the invoice"}))
+def one(task: Task | None = None, **more: Any) -> ScoredRun:
+    return ScoredRun(run("r", {"text": "Pay the invoice"}, **more), 1.0, task or Task("t", {"text": "Pay the invoice"}))
 
 
 def test_words_and_pairs_of_words_of_inputs_are_known_whatever_their_case() -> None:
     for word in ("pay", "invoice", "the invoice"):
-        assert Condition("input", "is", word).holds(one())
-    assert not Condition("input", "is", "pay invoice").holds(one())
+        assert RunCondition("input", "is", word).holds(one())
+    assert not RunCondition("input", "is", "pay invoice").holds(one())
 
 
 def test_what_went_wrong_in_a_run_is_known() -> None:
@@ -39,33 +39,33 @@ def test_what_went_wrong_in_a_run_is_known() -> None:
     decided = Decision(point="route", action="ask", because="", propensity=None, confidence=0.2)
     sure = one(decisions=(decided,))
     for condition in (
-        Condition("tool error", "is", "search"),
-        Condition("unanswered", "is", "draft"),
-        Condition("failed at", "is", "draft"),
-        Condition("status", "is", "failed"),
-        Condition("latency_seconds", "above", 2.0),
+        RunCondition("tool error", "is", "search"),
+        RunCondition("unanswered", "is", "draft"),
+        RunCondition("failed at", "is", "draft"),
+        RunCondition("status", "is", "failed"),
+        RunCondition("latency_seconds", "above", 2.0),
     ):
         assert condition.holds(told)
         assert not condition.holds(sure)
-    assert Condition("decision", "is", "ask at route").holds(sure)
-    assert Condition("confidence", "up to", 0.2).holds(sure)
+    assert RunCondition("decision", "is", "ask at route").holds(sure)
+    assert RunCondition("confidence", "up to", 0.2).holds(sure)
 
 
 def test_of_what_is_not_known_neither_more_nor_less_holds() -> None:
-    assert not Condition("confidence", "up to", 0.5).holds(one())
-    assert not Condition("confidence", "above", 0.5).holds(one())
+    assert not RunCondition("confidence", "up to", 0.5).holds(one())
+    assert not RunCondition("confidence", "above", 0.5).holds(one())
 
 
 @pytest.mark.parametrize(
     ("condition", "told"),
     [
-        (Condition("input", "is", 'a "b"'), r'whose input mentions "a \"b\""'),
-        (Condition("turns", "above", 3.0), "with more than 3 turns"),
-        (Condition("cost_usd", "up to", 0.0125), "that cost at most 0.0125 USD"),
-        (Condition("failed at", "is", "draft"), 'that ended without an answer at the step "draft"'),
+        (RunCondition("input", "is", 'a "b"'), r'whose input mentions "a \"b\""'),
+        (RunCondition("turns", "above", 3.0), "with more than 3 turns"),
+        (RunCondition("cost_usd", "up to", 0.0125), "that cost at most 0.0125 USD"),
+        (RunCondition("failed at", "is", "draft"), 'that ended without an answer at the step "draft"'),
     ],
 )
-def test_a_condition_is_told_in_words(condition: Condition, told: str) -> None:
+def test_a_condition_is_told_in_words(condition: RunCondition, told: str) -> None:
     assert str(condition) == told
 
 
@@ -94,7 +94,7 @@ def test_answers_that_are_always_right_or_always_wrong_explain_nothing() -> None
 
 async def recorded(store: MemoryStore, number: int, status: str, playbook: str = A, **more: Any) -> str:
     name, inputs = f"{number:032x}", {"text": f"number {number % 10}"}
-    recorder = Recorder(Journal(store), playbook, inputs, seed=0, by="ada", models={}, run=name, **more)
+    recorder = Recorder(Journal(store), RunStart(playbook, inputs, seed=0, models={}, **more), by="ada", run=name)
     await recorder.start()
     await recorder.end(status, output="yes" if status == "completed" else None)  # type: ignore[arg-type]
     return name
@@ -115,11 +115,11 @@ async def test_runs_are_scored_by_the_metric_asked_for_and_failures_count_as_tol
     await recorded(store, 14, "failed")  # at inputs that nobody scored
     await recorded(store, 12, "failed", parent="0" * 32)
     score(store, await recorded(store, 5, "completed", B), 1.0, playbook=B)
-    found = gathered(store, EXACT, playbook=A, failure_counts_as=0.25)
+    found = gather_runs(store, EXACT, playbook=A, failure_counts_as=0.25)
     told = {each.run.id: (each.score, each.failed) for each in found.scored}
     assert told == {f"{1:032x}": (1.0, False), f"{2:032x}": (0.0, False), failed: (0.25, True)}
-    assert len(gathered(store, EXACT).scored) == 4
-    assert len(gathered(store, F1, playbook=A).scored) == 1
+    assert len(gather_runs(store, EXACT).scored) == 4
+    assert len(gather_runs(store, F1, playbook=A).scored) == 1
 
 
 async def test_what_kept_datasets_know_of_tasks_is_known_here() -> None:
@@ -130,18 +130,18 @@ async def test_what_kept_datasets_know_of_tasks_is_known_here() -> None:
     score(store, await recorded(store, 2, "completed"), 1.0)
     await recorded(store, 3, "failed")  # at a task of the same dataset
     await recorded(store, 7, "failed")  # at one of another, which was never scored
-    first, second = gathered(store, EXACT).scored
+    first, second = gather_runs(store, EXACT).scored
     assert first.task == tasks[1]
     assert first.unit == second.unit == "source s"
     assert second.failed
-    assert gathered(store, EXACT, tasks=tasks[:1]).scored == ()
+    assert gather_runs(store, EXACT, tasks=tasks[:1]).scored == ()
 
 
 async def test_failures_have_no_score_where_scores_are_not_rates() -> None:
     store = MemoryStore()
     score(store, await recorded(store, 1, "completed"), 37.5)
     await recorded(store, 11, "failed")
-    found = gathered(store, EXACT)
+    found = gather_runs(store, EXACT)
     assert [each.score for each in found.scored] == [37.5]
     assert found.left_out == 1
 
@@ -151,6 +151,6 @@ async def test_users_may_say_how_good_runs_were() -> None:
     name = await recorded(store, 1, "failed")
     for key, value in (("a", 0.5), ("b", 1.0)):
         store.append([Fact(kind="outcome", key=key, subject=name, at=DAY, by="ada", value=value)])
-    (told,) = gathered(store, None).scored
+    (told,) = gather_runs(store, None).scored
     assert told.score == 0.75
     assert not told.failed

@@ -8,7 +8,7 @@ from loop_samples import agent, bench, count, numbers
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.certificate import verify
-from seedbed.experiments.sentinel import Sentinel, play, sentinel
+from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.stats.estimates import exact_rate
@@ -28,7 +28,7 @@ class Lucky(ExactMatch):
 async def test_a_playbook_against_itself_is_run_anew_in_both_arms_and_seldom_beats_itself() -> None:
     store = MemoryStore()
     told: list[Verdict] = []
-    result = await play(SOME, numbers(12), Lucky(), bench(store), times=20, watch=told.append)
+    result = await play_sentinel(SOME, numbers(12), Lucky(), bench(store), times=20, watch=told.append)
     assert (result.rate.n, len({verdict.experiment for verdict in told})) == (20, 20)
     assert all(verdict.control == verdict.candidate for verdict in told)
     assert sum(verdict.ties for verdict in told) < 0.8 * sum(verdict.tasks for verdict in told)
@@ -39,9 +39,9 @@ async def test_a_playbook_against_itself_is_run_anew_in_both_arms_and_seldom_bea
 
 async def test_the_next_game_goes_on_where_the_last_one_stopped() -> None:
     store = MemoryStore()
-    await play(SOME, numbers(5), Lucky(), bench(store))
+    await play_sentinel(SOME, numbers(5), Lucky(), bench(store))
     runs = count(store, "run")
-    assert (await play(SOME, numbers(5), Lucky(), bench(store), times=2)).rate.n == 3
+    assert (await play_sentinel(SOME, numbers(5), Lucky(), bench(store), times=2)).rate.n == 3
     assert count(store, "run") == 3 * runs
 
 
@@ -52,7 +52,7 @@ def test_the_alarm_is_raised_when_false_winners_are_more_frequent_than_chance_al
 
 async def test_invalid_games_and_other_error_rates_are_not_counted() -> None:
     store = MemoryStore()
-    await play(SOME, numbers(5), Lucky(), bench(store), times=2, alpha=0.2)
+    await play_sentinel(SOME, numbers(5), Lucky(), bench(store), times=2, alpha=0.2)
     (fact, _) = store.facts(Query(kind="sentinel"))
     store.append([replace(fact, key="other", body={**fact.body, "finding": "invalid"}, number=0, link="")])
     assert sentinel(store, 0.2).rate.n == 2

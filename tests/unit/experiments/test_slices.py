@@ -13,7 +13,7 @@ from pattern_samples import scored
 from scipy import stats
 
 from seedbed.experiments.patterns.slices import Half, permutation
-from seedbed.experiments.patterns.traits import Condition
+from seedbed.experiments.patterns.traits import RunCondition
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40)
 
@@ -63,7 +63,7 @@ def test_a_true_null_is_rejected_no_more_often_than_promised() -> None:
     assert hits <= stats.binom.ppf(0.999, 600, 0.05)
 
 
-RED = (Condition("tag", "is", "red"),)
+RED = (RunCondition("tag", "is", "red"),)
 
 
 def test_the_interval_holds_the_effect_about_as_often_as_it_says() -> None:

@@ -181,7 +181,7 @@ async def test_what_the_money_does_not_last_for_is_not_decided_and_goes_on_with_
     dear = {"use": "scripted", "args": {"replies": {".": "one"}}, "usd_per_million": [1000, 1000]}
     with pytest.raises(BudgetSpent, match="Compare again with a higher limit"):
         await run_experiment(
-            OLD, NEW, numbers(40), ExactMatch(), replace(bench(store, oracle=dear), ledger=Ledger(0.02, kept=0.0))
+            OLD, NEW, numbers(40), ExactMatch(), replace(bench(store, oracle=dear), ledger=Ledger(0.02, last_share=0.0))
         )
     assert "verdict" not in store.kinds()
     verdict = await run_experiment(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear))

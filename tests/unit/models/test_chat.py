@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
 from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
+from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, ask, stream
 
 
 class Echo(BaseChatModel):
@@ -93,7 +93,7 @@ HELLO = [Message("user", "hello there")]
 
 
 async def heard(model: Model, **wishes: Any) -> list[str | Reply]:
-    return [piece async for piece in stream(model, HELLO, **wishes)]
+    return [piece async for piece in stream(model, HELLO, Sampling(**wishes))]
 
 
 def test_importing_it_loads_no_model_library() -> None:
@@ -169,12 +169,12 @@ async def test_what_is_not_given_is_left_to_the_model() -> None:
 
 
 async def test_what_is_given_reaches_the_model() -> None:
-    reply = await ask(model(SeededEcho), HELLO, temperature=0.0, max_tokens=5, seed=0, stop=["\n", "."])
+    reply = await ask(model(SeededEcho), HELLO, Sampling(temperature=0.0, max_tokens=5, seed=0, stop=["\n", "."]))
     assert reply.text.splitlines()[1:] == ["max_tokens=5", "seed=0", "stop=['\\n', '.']", "temperature=0.0"]
 
 
 async def test_a_model_that_knows_no_seeds_is_given_none() -> None:
-    assert "seed" not in (await ask(model(Echo), HELLO, seed=7)).text
+    assert "seed" not in (await ask(model(Echo), HELLO, Sampling(seed=7))).text
 
 
 async def test_a_provider_that_fails_is_unavailable_and_the_message_says_which_and_what_to_do() -> None:
@@ -224,7 +224,7 @@ async def test_cancelling_passes() -> None:
 async def test_a_stream_gives_pieces_and_then_the_reply_that_ask_would_give() -> None:
     *pieces, reply = await heard(scripted("one two  three", usd_per_million=(1.0, 1.0)), max_tokens=2)
     assert pieces == ["one", " two"]
-    whole = await ask(scripted("one two  three", usd_per_million=(1.0, 1.0)), HELLO, max_tokens=2)
+    whole = await ask(scripted("one two  three", usd_per_million=(1.0, 1.0)), HELLO, Sampling(max_tokens=2))
     assert isinstance(reply, Reply)
     assert replace(reply, latency_seconds=0.0) == replace(whole, latency_seconds=0.0)
     assert reply.finish_reason == "length"

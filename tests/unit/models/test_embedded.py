@@ -17,7 +17,7 @@ import pytest
 
 from seedbed.errors import ModelUnavailable
 from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, ask, stream
+from seedbed.models.chat import Message, Model, Reply, Sampling, ask, stream
 from seedbed.models.providers import embedded as local
 from seedbed.models.providers.embedded import CONTEXT_TOKENS, SLOTS, EmbeddedChat, identity, install_weights, weights
 
@@ -44,7 +44,7 @@ def embedded(**args: Any) -> Model:
 
 
 async def said(text: str, *, model: Model | None = None, **wishes: Any) -> Reply:
-    return await ask(model or embedded(), [Message("user", text)], **wishes)
+    return await ask(model or embedded(), [Message("user", text)], Sampling(**wishes))
 
 
 class Overheard:
@@ -95,7 +95,7 @@ async def test_the_same_question_gets_the_same_answer_alone_and_among_others() -
 )
 async def test_it_tells_pleased_customers_from_angry_ones(text: str, label: str) -> None:
     asked = [Message("system", INSTRUCTION), Message("user", f"Message: {text}\nSentiment:")]
-    reply = await ask(embedded(), asked, max_tokens=3, stop=["\n"])
+    reply = await ask(embedded(), asked, Sampling(max_tokens=3, stop=["\n"]))
     assert reply.text.lower() == label
 
 
@@ -106,7 +106,7 @@ async def test_plain_text_has_a_blank_line_between_messages_and_answers_beside_t
         Message("assistant", "small"),
         Message("user", "Word: hot\nOpposite:"),
     ]
-    reply = await ask(embedded(), talk, max_tokens=4)
+    reply = await ask(embedded(), talk, Sampling(max_tokens=4))
     plain = await said("Opposites.\n\nWord: big\nOpposite: small\n\nWord: hot\nOpposite:", max_tokens=4)
     assert (reply.text, reply.usage) == (plain.text, plain.usage)
 

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from seedbed.errors import Why
-from seedbed.models.failures import why, why_status, wished_wait
+from seedbed.models.failures import explain, explain_status, retry_after
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/v1")
 
@@ -75,13 +75,13 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_exceptions_are_sorted(error: Exception, expected: Why) -> None:
-    assert why(error)[0] == expected
+    assert explain(error)[0] == expected
 
 
 def test_exceptions_that_cause_each_other_end() -> None:
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
-    assert why(first) == ("ours", None)
+    assert explain(first) == ("ours", None)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_exceptions_that_cause_each_other_end() -> None:
     ],
 )
 def test_a_status_means_what_the_provider_says_beside_it(status: int, told: str, expected: Why) -> None:
-    assert why_status(status, told) == expected
+    assert explain_status(status, told) == expected
 
 
 def test_the_wait_comes_with_the_exception() -> None:
     headers = {"retry-after": "7"}
-    assert why(openai.RateLimitError("no", response=response(429, **headers), body=None)) == ("rate", 7.0)
+    assert explain(openai.RateLimitError("no", response=response(429, **headers), body=None)) == ("rate", 7.0)
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ def test_the_wait_comes_with_the_exception() -> None:
     ],
 )
 def test_a_wish_to_wait_is_read_as_seconds_or_as_a_date(headers: dict[str, str], seconds: float | None) -> None:
-    assert wished_wait(headers, datetime(2026, 11, 15, 12, tzinfo=UTC)) == seconds
+    assert retry_after(headers, datetime(2026, 11, 15, 12, tzinfo=UTC)) == seconds

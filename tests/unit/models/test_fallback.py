@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -16,11 +16,17 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SettingsError, Why
-from seedbed.models.calling.fallback import Discard, Hold, ModelAnswer, ask_chain, estimated_tokens, plain, stream_chain
+from seedbed.models.calling.fallback import (
+    Attempt,
+    Discard,
+    Fallback,
+    ModelAnswer,
+    ModelCall,
+)
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
-from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model
-from seedbed.spending.ledger import Ledger
+from seedbed.models.cards import Card, fallback_chain
+from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, estimated_tokens, merge_messages
+from seedbed.spending.ledger import Ledger, Reservation
 
 FAILURES: dict[str, Why] = {f"!{why}": why for why in ("transient", "rate", "credit", "context", "refused", "ours")}
 
@@ -100,7 +106,7 @@ def time() -> Time:
 
 
 @pytest.fixture
-def lines(time: Time) -> ModelLimits:
+def limits(time: Time) -> ModelLimits:
     return ModelLimits(
         retry=Retry(tries=3, first_seconds=1.0, total_seconds=30.0),
         tolerance=Tolerance(failures=4, rest_seconds=10.0),
@@ -127,23 +133,51 @@ def asked() -> list[str]:
 HELLO = [Message("user", "hello")]
 
 
-async def test_the_named_model_answers_if_it_can(lines: ModelLimits) -> None:
-    got = await ask_chain(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, lines=lines)
+async def ask_chain(
+    models: Callable[[str], Model],
+    name: str,
+    messages: Sequence[Message],
+    *,
+    limits: ModelLimits,
+    on_piece: Callable[[str | Discard], None] | None = None,
+    **more: Any,
+) -> ModelAnswer:
+    options = {key: more.pop(key) for key in ("needs", "reserve") if key in more}
+    call = ModelCall(
+        fallback_chain(models, name), messages, limits, **options, sampling=Sampling(**more), on_piece=on_piece
+    )
+    return await call.answer()
+
+
+REPLY = Reply(text="a", usage=Usage(1, 1), cost_usd=1.0, latency_seconds=1.0, model="b", finish_reason="stop")
+
+
+def test_the_cost_has_the_answer_and_every_other_attempt() -> None:
+    tries = [Attempt(model="a", why="transient", error="late", seconds=1.0, cost_usd=cost) for cost in (0.25, 0.5)]
+    assert ModelAnswer(reply=REPLY, attempts=tuple(tries)).cost_usd == 1.75
+
+
+def test_a_fallback_is_a_sentence() -> None:
+    assert str(Fallback(requested="a", used="b", because="it rests")) == "b was asked instead of a: it rests"
+
+
+async def test_the_named_model_answers_if_it_can(limits: ModelLimits) -> None:
+    got = await ask_chain(cast(fast={"part": "hi", "then": ("strong",)}, strong="no"), "fast", HELLO, limits=limits)
     assert (got.reply.text, got.reply.model) == ("hi", "fast")
     assert got == ModelAnswer(reply=got.reply)
     assert asked() == ["fast"]
 
 
-async def test_what_is_wished_reaches_the_model(lines: ModelLimits) -> None:
-    await ask_chain(cast(fast="hi"), "fast", HELLO, lines=lines, temperature=0.5, max_tokens=7)
+async def test_what_is_wished_reaches_the_model(limits: ModelLimits) -> None:
+    await ask_chain(cast(fast="hi"), "fast", HELLO, limits=limits, temperature=0.5, max_tokens=7)
     assert Actor.heard[0][2] == {"temperature": 0.5, "max_tokens": 7}
 
 
-async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: ModelLimits, time: Time) -> None:
+async def test_a_failure_of_the_moment_is_tried_again_and_told(limits: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient", "!transient", "hi"], "then": ("strong",)}, strong="no")
-    got = await ask_chain(models, "fast", HELLO, lines=lines)
-    assert (got.reply.text, asked(), got.substitutions) == ("hi", ["fast"] * 3, ())
-    assert [(each.model, each.why, each.told) for each in got.attempts] == [
+    got = await ask_chain(models, "fast", HELLO, limits=limits)
+    assert (got.reply.text, asked(), got.fallbacks) == ("hi", ["fast"] * 3, ())
+    assert [(each.model, each.why, each.error) for each in got.attempts] == [
         ("fast", "transient", "found !transient")
     ] * 2
     assert 0 < got.waited_seconds == time.now
@@ -151,65 +185,67 @@ async def test_a_failure_of_the_moment_is_tried_again_and_told(lines: ModelLimit
 
 @pytest.mark.parametrize("why", ["credit", "context", "refused"])
 async def test_what_asking_again_would_not_help_goes_to_the_next_at_once(
-    why: str, lines: ModelLimits, time: Time
+    why: str, limits: ModelLimits, time: Time
 ) -> None:
     models = cast(fast={"part": f"!{why}", "then": ("strong",)}, strong="hi")
-    got = await ask_chain(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, limits=limits)
     assert (got.reply.model, asked(), time.now) == ("strong", ["fast", "strong"], 0.0)
     assert [each.why for each in got.attempts] == [why]
-    assert [str(each) for each in got.substitutions] == [
+    assert [str(each) for each in got.fallbacks] == [
         f'strong was asked instead of fast: it failed with: "found !{why}"'
     ]
 
 
-async def test_a_substitution_says_how_often_the_other_was_tried(lines: ModelLimits) -> None:
+async def test_a_fallback_says_how_often_the_other_was_tried(limits: ModelLimits) -> None:
     models = cast(fast={"part": "!transient", "then": ("strong",)}, strong="hi")
-    (told,) = (await ask_chain(models, "fast", HELLO, lines=lines)).substitutions
-    assert (told.asked, told.used) == ("fast", "strong")
+    (told,) = (await ask_chain(models, "fast", HELLO, limits=limits)).fallbacks
+    assert (told.requested, told.used) == ("fast", "strong")
     assert told.because == '3 tries failed, the last one with: "found !transient"'
 
 
-async def test_too_many_requests_wait_as_long_as_the_provider_says(lines: ModelLimits, time: Time) -> None:
-    got = await ask_chain(cast(fast=["!rate 20", "hi"]), "fast", HELLO, lines=lines)
+async def test_too_many_requests_wait_as_long_as_the_provider_says(limits: ModelLimits, time: Time) -> None:
+    got = await ask_chain(cast(fast=["!rate 20", "hi"]), "fast", HELLO, limits=limits)
     assert got.reply.text == "hi"
     assert 20 <= got.waited_seconds <= 21
 
 
 async def test_a_wait_that_is_too_long_goes_to_the_next_and_the_model_is_left_alone_for_it(
-    lines: ModelLimits, time: Time
+    limits: ModelLimits, time: Time
 ) -> None:
     models = cast(fast={"part": ["!rate 3600", "hi"], "then": ("strong",)}, strong="hi")
     for _ in range(3):
-        assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "strong"
+        assert (await ask_chain(models, "fast", HELLO, limits=limits)).reply.model == "strong"
     assert asked() == ["fast", "strong", "strong", "strong"]
     time.now = 3601
-    assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+    assert (await ask_chain(models, "fast", HELLO, limits=limits)).reply.model == "fast"
 
 
 @pytest.mark.parametrize("part", ["!ours", "!bug"])
-async def test_a_mistake_of_ours_is_not_covered_up(part: str, lines: ModelLimits) -> None:
+async def test_a_mistake_of_ours_is_not_covered_up(part: str, limits: ModelLimits) -> None:
     models = cast(fast={"part": part, "then": ("strong",)}, strong="hi")
     with pytest.raises(ModelUnavailable, match=part.strip("!").replace("ours", "found !ours")) as caught:
-        await ask_chain(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, limits=limits)
     assert caught.value.why == "ours"
     assert asked() == ["fast"]
 
 
-async def test_wrong_settings_are_not_covered_up(lines: ModelLimits) -> None:
+async def test_wrong_settings_are_not_covered_up(limits: ModelLimits) -> None:
     with pytest.raises(SettingsError):
-        await ask_chain(cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, lines=lines)
+        await ask_chain(
+            cast(fast={"part": "!settings", "then": ("strong",)}, strong="hi"), "fast", HELLO, limits=limits
+        )
     assert asked() == ["fast"]
 
 
-async def test_a_mistake_of_ours_does_not_count_against_the_model(lines: ModelLimits) -> None:
+async def test_a_mistake_of_ours_does_not_count_against_the_model(limits: ModelLimits) -> None:
     models = cast(fast=["!ours"] * 9 + ["hi"])
     for _ in range(9):
         with pytest.raises(ModelUnavailable):
-            await ask_chain(models, "fast", HELLO, lines=lines)
-    assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.text == "hi"
+            await ask_chain(models, "fast", HELLO, limits=limits)
+    assert (await ask_chain(models, "fast", HELLO, limits=limits)).reply.text == "hi"
 
 
-async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines: ModelLimits) -> None:
+async def test_models_that_stand_in_for_each_other_are_each_given_up_once(limits: ModelLimits) -> None:
     models = cast(
         a={"part": "!refused", "then": ("b", "c")},
         b={"part": "!refused", "then": ("a", "d")},
@@ -217,50 +253,50 @@ async def test_models_that_stand_in_for_each_other_are_each_given_up_once(lines:
         d={"part": "!refused"},
     )
     with pytest.raises(ModelUnavailable) as caught:
-        await ask_chain(models, "a", HELLO, lines=lines)
+        await ask_chain(models, "a", HELLO, limits=limits)
     assert asked() == ["a", "b", "c", "d"]
     assert caught.value.why == "refused"
 
 
-async def test_every_hop_of_a_longer_way_is_told(lines: ModelLimits) -> None:
+async def test_every_hop_of_a_longer_way_is_told(limits: ModelLimits) -> None:
     models = cast(
         a={"part": "!credit", "then": ("b",)},
         b={"part": "never", "context_tokens": 3, "then": ("c",)},
         c="hi",
     )
-    got = await ask_chain(models, "a", HELLO, lines=lines, max_tokens=100)
-    assert [str(each) for each in got.substitutions] == [
+    got = await ask_chain(models, "a", HELLO, limits=limits, max_tokens=100)
+    assert [str(each) for each in got.fallbacks] == [
         'b was asked instead of a: it failed with: "found !credit"',
         "c was asked instead of b: its context holds 3 tokens of about 106",
     ]
 
 
-async def test_models_that_cannot_do_what_is_needed_are_passed_over(lines: ModelLimits) -> None:
+async def test_models_that_cannot_do_what_is_needed_are_passed_over(limits: ModelLimits) -> None:
     models = cast(
         fast={"part": "no", "can": ("labels",), "then": ("other", "strong")},
         other={"part": "no", "can": ("reasoning",)},
         strong={"part": "hi", "can": ("labels",), "skill": {"reasoning": 0.9}},
     )
-    got = await ask_chain(models, "fast", HELLO, lines=lines, needs=["labels", "reasoning"])
+    got = await ask_chain(models, "fast", HELLO, limits=limits, needs=["labels", "reasoning"])
     assert asked() == ["strong"]
-    assert [each.because for each in got.substitutions] == ["it cannot do reasoning", "it cannot do labels"]
+    assert [each.because for each in got.fallbacks] == ["it cannot do reasoning", "it cannot do labels"]
 
 
-async def test_if_no_model_can_that_is_a_mistake_of_ours(lines: ModelLimits) -> None:
+async def test_if_no_model_can_that_is_a_mistake_of_ours(limits: ModelLimits) -> None:
     with pytest.raises(ModelUnavailable, match=r"fast was not asked: it cannot do reasoning") as caught:
-        await ask_chain(cast(fast="no"), "fast", HELLO, lines=lines, needs=["reasoning"])
+        await ask_chain(cast(fast="no"), "fast", HELLO, limits=limits, needs=["reasoning"])
     assert caught.value.why == "ours"
 
 
-async def test_models_whose_context_is_too_small_are_passed_over(lines: ModelLimits) -> None:
+async def test_models_whose_context_is_too_small_are_passed_over(limits: ModelLimits) -> None:
     long = [Message("user", "word " * 1000)]
     small, large = {"part": "hi", "context_tokens": 1000}, {"part": "hi", "context_tokens": 3000}
     models = cast(small={**small, "then": ("large",)}, large=large)
-    assert (await ask_chain(models, "small", HELLO, lines=lines, max_tokens=500)).reply.model == "small"
-    assert (await ask_chain(models, "small", long, lines=lines)).reply.model == "large"
-    assert (await ask_chain(models, "small", HELLO, lines=lines, max_tokens=2000)).reply.model == "large"
+    assert (await ask_chain(models, "small", HELLO, limits=limits, max_tokens=500)).reply.model == "small"
+    assert (await ask_chain(models, "small", long, limits=limits)).reply.model == "large"
+    assert (await ask_chain(models, "small", HELLO, limits=limits, max_tokens=2000)).reply.model == "large"
     with pytest.raises(ModelUnavailable, match="Say less") as caught:
-        await ask_chain(models, "small", long, lines=lines, max_tokens=2000)
+        await ask_chain(models, "small", long, limits=limits, max_tokens=2000)
     assert caught.value.why == "context"
 
 
@@ -277,14 +313,14 @@ class Purse:
     """A ledger as the stage holds it, and what was paid for each try."""
 
     def __init__(self, limit_usd: float) -> None:
-        self.ledger = Ledger(limit_usd, kept=0.0)
+        self.ledger = Ledger(limit_usd, last_share=0.0)
         self.paid: list[tuple[str, float]] = []
         self.tokens: list[int] = []
 
     @asynccontextmanager
     async def __call__(
         self, model: Model, messages: Sequence[Message], wanted: int | None, *, spare: bool = False
-    ) -> AsyncIterator[Hold]:
+    ) -> AsyncIterator[Reservation]:
         price = model.price()
         assert price is not None
         async with self.ledger.reserved(10, price, wanted) as held:
@@ -293,38 +329,38 @@ class Purse:
         self.tokens.append(held.spent_tokens)
 
 
-async def test_who_cannot_be_paid_is_passed_over(lines: ModelLimits) -> None:
+async def test_who_cannot_be_paid_is_passed_over(limits: ModelLimits) -> None:
     models = cast(
         dear={"part": "no", "usd_per_million": (1e6, 1e6), "then": ("cheap",)},
         cheap={"part": "hi", "usd_per_million": (1.0, 1.0)},
     )
     purse = Purse(limit_usd=5.0)
-    got = await ask_chain(models, "dear", HELLO, lines=lines, reserve=purse)
+    got = await ask_chain(models, "dear", HELLO, limits=limits, reserve=purse)
     assert asked() == ["cheap"]
-    assert "$5.00 left of $5.00" in got.substitutions[0].because
+    assert "$5.00 left of $5.00" in got.fallbacks[0].because
     assert purse.paid == [("cheap", got.cost_usd)]
 
 
-async def test_answers_are_as_long_as_there_is_money_for(lines: ModelLimits) -> None:
+async def test_answers_are_as_long_as_there_is_money_for(limits: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "usd_per_million": (0.0, 1e4)})
-    await ask_chain(models, "fast", HELLO, lines=lines, reserve=Purse(limit_usd=0.5), max_tokens=1000)
+    await ask_chain(models, "fast", HELLO, limits=limits, reserve=Purse(limit_usd=0.5), max_tokens=1000)
     assert Actor.heard[0][2]["max_tokens"] == pytest.approx(50, abs=1)
 
 
-async def test_if_only_money_is_missing_the_budget_is_spent(lines: ModelLimits) -> None:
+async def test_if_only_money_is_missing_the_budget_is_spent(limits: ModelLimits) -> None:
     dear = {"part": "no", "usd_per_million": (1e6, 1e6)}
     models = cast(a={**dear, "then": ("b", "c")}, b={**dear}, c={"part": "no", "context_tokens": 1})
     with pytest.raises(BudgetSpent, match="a was not asked"):
-        await ask_chain(models, "a", HELLO, lines=lines, reserve=Purse(limit_usd=1.0))
+        await ask_chain(models, "a", HELLO, limits=limits, reserve=Purse(limit_usd=1.0))
 
 
-async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(lines: ModelLimits) -> None:
+async def test_a_try_that_ran_out_of_time_is_paid_for_in_full(limits: ModelLimits) -> None:
     models = cast(
         slow={"part": "…", "timeout_seconds": 0.01, "usd_per_million": (0.0, 100.0), "then": ("fast",)},
         fast={"part": "hi", "usd_per_million": (0.0, 100.0)},
     )
     purse = Purse(limit_usd=10.0)
-    got = await ask_chain(models, "slow", HELLO, lines=lines, reserve=purse, max_tokens=40)
+    got = await ask_chain(models, "slow", HELLO, limits=limits, reserve=purse, max_tokens=40)
     assert [each.cost_usd for each in got.attempts] == [pytest.approx(0.004)] * 3
     assert [each.why for each in got.attempts] == ["transient"] * 3
     assert purse.ledger.spent_usd == pytest.approx(got.cost_usd) == pytest.approx(0.0121)
@@ -342,7 +378,7 @@ class Unpriced(Actor):
 
 
 @pytest.mark.parametrize("part", ["…", "hi"], ids=["out of time", "of unknown cost"])
-async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(part: str, lines: ModelLimits) -> None:
+async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(part: str, limits: ModelLimits) -> None:
     """Ten tokens were held for the prompt; by estimate it has six."""
     card = Card(
         use=f"{__name__}.Unpriced",
@@ -353,16 +389,16 @@ async def test_what_may_have_cost_anything_counts_as_all_that_was_held_for_it(pa
     model = Model("fast", card)
     purse = Purse(limit_usd=100.0)
     await asyncio.gather(
-        ask_chain(lambda _: model, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40), return_exceptions=True
+        ask_chain(lambda _: model, "fast", HELLO, limits=limits, reserve=purse, max_tokens=40), return_exceptions=True
     )
     assert purse.paid[0] == ("fast", pytest.approx(50.0))
     assert purse.tokens[0] == 50
 
 
-async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: ModelLimits) -> None:
+async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(limits: ModelLimits) -> None:
     models = cast(fast={"part": "…", "usd_per_million": (1e6, 1e6)})
     purse = Purse(limit_usd=100.0)
-    asking = asyncio.ensure_future(ask_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=40))
+    asking = asyncio.ensure_future(ask_chain(models, "fast", HELLO, limits=limits, reserve=purse, max_tokens=40))
     while not asked():
         await asyncio.sleep(0)
     asking.cancel()
@@ -370,9 +406,9 @@ async def test_who_is_cancelled_may_have_to_pay_all_that_was_held(lines: ModelLi
     assert (purse.ledger.spent_usd, purse.ledger.spent_tokens) == (pytest.approx(50.0), 50)
 
 
-async def test_a_try_that_was_refused_costs_nothing(lines: ModelLimits) -> None:
+async def test_a_try_that_was_refused_costs_nothing(limits: ModelLimits) -> None:
     models = cast(fast={"part": ["!transient", "hi"], "usd_per_million": (1.0, 1.0)})
-    got = await ask_chain(models, "fast", HELLO, lines=lines)
+    got = await ask_chain(models, "fast", HELLO, limits=limits)
     assert [each.cost_usd for each in got.attempts] == [0.0]
     assert got.cost_usd == got.reply.cost_usd > 0
 
@@ -380,95 +416,95 @@ async def test_a_try_that_was_refused_costs_nothing(lines: ModelLimits) -> None:
 # Rests
 
 
-async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(lines: ModelLimits, time: Time) -> None:
+async def test_a_dead_model_is_left_alone_and_loses_nobody_any_more_time(limits: ModelLimits, time: Time) -> None:
     models = cast(dead={"part": "!transient", "then": ("alive",)}, alive="hi")
-    first = await ask_chain(models, "dead", HELLO, lines=lines)
-    second = await ask_chain(models, "dead", HELLO, lines=lines)
+    first = await ask_chain(models, "dead", HELLO, limits=limits)
+    second = await ask_chain(models, "dead", HELLO, limits=limits)
     assert (len(first.attempts), len(second.attempts)) == (3, 1)  # four in a row: it rests
     assert second.waited_seconds == 0  # and is not waited for
     Actor.heard.clear()
     before = time.now
-    later = [await ask_chain(models, "dead", HELLO, lines=lines) for _ in range(20)]
+    later = [await ask_chain(models, "dead", HELLO, limits=limits) for _ in range(20)]
     assert asked() == ["alive"] * 20
     assert time.now == before
-    assert {str(got.substitutions[0]) for got in later} == {
+    assert {str(got.fallbacks[0]) for got in later} == {
         "alive was asked instead of dead: it rests for another 10 s because it failed 4 times in a row"
     }
 
 
-async def test_a_model_that_comes_back_is_found_by_one_probe(lines: ModelLimits, time: Time) -> None:
+async def test_a_model_that_comes_back_is_found_by_one_probe(limits: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["!transient"] * 4 + ["hi"], "then": ("strong",)}, strong="hi")
     for _ in range(2):
-        await ask_chain(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, limits=limits)
     time.now += 10
     for _ in range(2):
-        assert (await ask_chain(models, "fast", HELLO, lines=lines)).reply.model == "fast"
+        assert (await ask_chain(models, "fast", HELLO, limits=limits)).reply.model == "fast"
 
 
-async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(lines: ModelLimits, time: Time) -> None:
+async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(limits: ModelLimits, time: Time) -> None:
     models = cast(only="hi")
-    lines[models("only")].breaker.rest(12.0, "transient", "the test says so")
-    got = await ask_chain(models, "only", HELLO, lines=lines)
-    assert (got.reply.text, got.substitutions) == ("hi", ())
+    limits[models("only")].breaker.rest(12.0, "transient", "the test says so")
+    got = await ask_chain(models, "only", HELLO, limits=limits)
+    assert (got.reply.text, got.fallbacks) == ("hi", ())
     assert 12 <= got.waited_seconds == time.now <= 13
 
 
-async def test_a_long_rest_is_told_at_once(lines: ModelLimits, time: Time) -> None:
+async def test_a_long_rest_is_told_at_once(limits: ModelLimits, time: Time) -> None:
     models = cast(only=["!credit", "hi"])
     with pytest.raises(ModelUnavailable, match="Pay the provider"):
-        await ask_chain(models, "only", HELLO, lines=lines)
+        await ask_chain(models, "only", HELLO, limits=limits)
     with pytest.raises(ModelUnavailable, match="rests for another 900 s because nobody pays for it") as caught:
-        await ask_chain(models, "only", HELLO, lines=lines)
+        await ask_chain(models, "only", HELLO, limits=limits)
     assert (caught.value.why, caught.value.wait_seconds) == ("credit", 900)
     assert (asked(), time.now) == (["only"], 0.0)
 
 
 async def test_calls_that_fail_together_do_not_fail_for_good() -> None:
-    lines = ModelLimits(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
+    limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.001), tolerance=Tolerance(failures=4, rest_seconds=0.01))
     models = cast(only=["!transient"] * 10 + ["hi"])
-    got = await asyncio.gather(*(ask_chain(models, "only", HELLO, lines=lines) for _ in range(10)))
+    got = await asyncio.gather(*(ask_chain(models, "only", HELLO, limits=limits) for _ in range(10)))
     assert {each.reply.text for each in got} == {"hi"}
 
 
-async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(lines: ModelLimits, time: Time) -> None:
+async def test_the_limit_of_a_card_is_kept_and_the_wait_is_told_apart(limits: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1})
-    got = [await ask_chain(models, "fast", HELLO, lines=lines) for _ in range(3)]
+    got = [await ask_chain(models, "fast", HELLO, limits=limits) for _ in range(3)]
     assert [each.waited_seconds for each in got] == [0, 60, 60]
     assert all(each.reply.latency_seconds < 30 for each in got)
 
 
-async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(lines: ModelLimits, time: Time) -> None:
+async def test_a_model_that_dies_while_we_stand_in_line_is_not_asked(limits: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": "hi", "requests_per_minute": 1, "then": ("strong",)}, strong="hi")
-    await ask_chain(models, "fast", HELLO, lines=lines)
-    line = lines[models("fast")]
+    await ask_chain(models, "fast", HELLO, limits=limits)
+    limit = limits[models("fast")]
 
     async def die(seconds: float) -> None:
         time.now += seconds
-        line.breaker.rest(10.0, "transient", "the test says so")
+        limit.breaker.rest(10.0, "transient", "the test says so")
 
-    line.limit._sleep = die
-    got = await ask_chain(models, "fast", HELLO, lines=lines)
+    limit.rate._sleep = die
+    got = await ask_chain(models, "fast", HELLO, limits=limits)
     assert (asked(), got.waited_seconds) == (["fast", "strong"], 60)
-    assert line.limit.book().moment == 60  # its place is free for another
+    assert limit.rate.book().moment == 60  # its place is free for another
 
 
-async def test_the_limit_counts_the_tokens_that_were_used(lines: ModelLimits) -> None:
+async def test_the_limit_counts_the_tokens_that_were_used(limits: ModelLimits) -> None:
     models = cast(fast={"part": "hi", "tokens_per_minute": 100})  # each asks for 56 and takes 11
-    got = [await ask_chain(models, "fast", HELLO, lines=lines, max_tokens=50) for _ in range(6)]
+    got = [await ask_chain(models, "fast", HELLO, limits=limits, max_tokens=50) for _ in range(6)]
     assert [each.waited_seconds for each in got] == [0, 0, 0, 0, 0, 60]
 
 
 # Nobody
 
 
-async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: ModelLimits) -> None:
+async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(limits: ModelLimits) -> None:
     models = cast(
         fast={"part": ["!transient", "!rate 2", "!transient"], "then": ("small", "strong")},
         small={"part": "no", "context_tokens": 1},
         strong="!refused",
     )
     with pytest.raises(ModelUnavailable) as caught:
-        await ask_chain(models, "fast", HELLO, lines=lines)
+        await ask_chain(models, "fast", HELLO, limits=limits)
     assert str(caught.value).splitlines() == [
         "no model answered: found",
         '  fast (transient, 0.0 s): "found !transient"',
@@ -482,19 +518,19 @@ async def test_if_nobody_answers_every_try_is_listed_with_what_to_do(lines: Mode
     assert caught.value.why == "transient"
 
 
-async def test_cancelling_passes_and_leaves_no_trace(lines: ModelLimits, time: Time) -> None:
+async def test_cancelling_passes_and_leaves_no_trace(limits: ModelLimits, time: Time) -> None:
     models = cast(fast={"part": ["…", "hi"], "usd_per_million": (0.0, 100.0)})
-    lines[models("fast")].breaker.rest(1.0, "transient", "the test says so")
+    limits[models("fast")].breaker.rest(1.0, "transient", "the test says so")
     time.now = 1.0  # so the call is a probe
     purse = Purse(limit_usd=1.0)
-    calling = asyncio.ensure_future(ask_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10))
+    calling = asyncio.ensure_future(ask_chain(models, "fast", HELLO, limits=limits, reserve=purse, max_tokens=10))
     while not Actor.heard:
         await asyncio.sleep(0)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert purse.ledger.spent_usd == pytest.approx(0.001)  # it may have answered
-    assert (await ask_chain(models, "fast", HELLO, lines=lines, reserve=purse)).reply.text == "hi"
+    assert (await ask_chain(models, "fast", HELLO, limits=limits, reserve=purse)).reply.text == "hi"
 
 
 # Messages
@@ -512,8 +548,8 @@ TALK = [
 ]
 
 
-async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(lines: ModelLimits) -> None:
-    await ask_chain(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, lines=lines)
+async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plainly(limits: ModelLimits) -> None:
+    await ask_chain(cast(fast={"part": "!refused", "then": ("strong",)}, strong="hi"), "fast", TALK, limits=limits)
     (_, first, _), (_, second, _) = Actor.heard
     assert len(first) == len(TALK)
     assert second == ["system: be brief\n\nbe kind", "human: a\n\nb\n\nc", "ai: d", "human: e"]
@@ -525,7 +561,7 @@ async def test_the_named_model_is_told_what_was_said_and_others_are_told_it_plai
     )
 )
 def test_plain_messages_suit_every_provider_and_lose_no_word(talk: list[Message]) -> None:
-    made = plain(talk)
+    made = merge_messages(talk)
     roles = [message.role for message in made]
     assert all(one != other for one, other in pairwise(roles))
     assert "system" not in roles[1:]
@@ -533,37 +569,36 @@ def test_plain_messages_suit_every_provider_and_lose_no_word(talk: list[Message]
     for role in ("system", "user", "assistant"):
         said = [message.text for message in talk if message.role == role and message.text.strip()]
         assert "\n\n".join(said) == "\n\n".join(message.text for message in made if message.role == role)
-    assert plain(made) == made
+    assert merge_messages(made) == made
 
 
 # Streams
 
 
-async def heard(models: Callable[[str], Model], lines: ModelLimits, **more: Any) -> list[Any]:
+async def heard(models: Callable[[str], Model], limits: ModelLimits, **more: Any) -> list[Any]:
     got: list[Any] = []
     try:
-        async for each in stream_chain(models, "fast", HELLO, lines=lines, **more):
-            got.append(each)
+        got.append(await ask_chain(models, "fast", HELLO, limits=limits, on_piece=got.append, **more))
     except ModelUnavailable as error:
         got.append(error)
     return got
 
 
-async def test_a_stream_gives_pieces_and_last_the_answer(lines: ModelLimits) -> None:
-    *pieces, last = await heard(cast(fast="one two three"), lines)
+async def test_a_stream_gives_pieces_and_last_the_answer(limits: ModelLimits) -> None:
+    *pieces, last = await heard(cast(fast="one two three"), limits)
     assert pieces == ["one ", "two ", "three "]
     assert isinstance(last, ModelAnswer)
-    assert (last.reply.text, last.reply.model, last.substitutions) == ("one two three ", "fast", ())
+    assert (last.reply.text, last.reply.model, last.fallbacks) == ("one two three ", "fast", ())
 
 
-async def test_a_stream_that_fails_before_its_first_piece_begins_anew_unnoticed(lines: ModelLimits) -> None:
-    *pieces, last = await heard(cast(fast=["!transient", "hi"]), lines)
+async def test_a_stream_that_fails_before_its_first_piece_begins_anew_unnoticed(limits: ModelLimits) -> None:
+    *pieces, last = await heard(cast(fast=["!transient", "hi"]), limits)
     assert pieces == ["hi "]
     assert [each.why for each in last.attempts] == ["transient"]
 
 
-async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins_anew(lines: ModelLimits) -> None:
-    *pieces, last = await heard(cast(fast=["one two !transient", "three four"]), lines)
+async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins_anew(limits: ModelLimits) -> None:
+    *pieces, last = await heard(cast(fast=["one two !transient", "three four"]), limits)
     assert pieces == [
         "one ",
         "two ",
@@ -574,56 +609,38 @@ async def test_a_stream_that_breaks_off_tells_the_listener_to_discard_and_begins
     assert last.reply.text == "three four "
 
 
-async def test_what_broke_off_is_paid_for(lines: ModelLimits) -> None:
+async def test_what_broke_off_is_paid_for(limits: ModelLimits) -> None:
     part = [f"{'long ' * 100}!transient", "hi"]
-    *_, last = await heard(cast(fast={"part": part, "usd_per_million": (0.0, 1e6)}), lines)
+    *_, last = await heard(cast(fast={"part": part, "usd_per_million": (0.0, 1e6)}), limits)
     assert last.attempts[0].cost_usd == pytest.approx(130, abs=10)
 
 
-async def test_what_broke_off_costs_no_more_than_was_held_for_it(lines: ModelLimits) -> None:
+async def test_what_broke_off_costs_no_more_than_was_held_for_it(limits: ModelLimits) -> None:
     part = [f"{'long ' * 100}!transient", "hi"]
     models = cast(fast={"part": part, "usd_per_million": (0.0, 1e6)})
-    *_, last = await heard(models, lines, max_tokens=30)
+    *_, last = await heard(models, limits, max_tokens=30)
     assert last.attempts[0].cost_usd == pytest.approx(30)
 
 
-async def test_a_stream_goes_on_with_the_next_model(lines: ModelLimits) -> None:
-    *pieces, last = await heard(cast(fast={"part": "one !credit", "then": ("strong",)}, strong="two"), lines)
+async def test_a_stream_goes_on_with_the_next_model(limits: ModelLimits) -> None:
+    *pieces, last = await heard(cast(fast={"part": "one !credit", "then": ("strong",)}, strong="two"), limits)
     assert [each for each in pieces if isinstance(each, str)] == ["one ", "two "]
-    assert (last.reply.model, last.substitutions[0].used) == ("strong", "strong")
+    assert (last.reply.model, last.fallbacks[0].used) == ("strong", "strong")
 
 
-async def test_what_came_can_be_kept(lines: ModelLimits) -> None:
-    models = cast(fast={"part": "one two !transient", "usd_per_million": (1.0, 1.0)})
-    *pieces, last = await heard(models, lines, midstream="keep")
-    assert pieces == ["one ", "two "]
-    assert (last.reply.text, last.reply.finish_reason) == ("one two ", "interrupted")
-    assert [each.why for each in last.attempts] == ["transient"]
-    assert 0 < last.reply.cost_usd == last.cost_usd
-
-
-async def test_a_stream_that_breaks_off_can_fail(lines: ModelLimits) -> None:
-    models = cast(fast={"part": "one !transient", "then": ("strong",)}, strong="two")
-    piece, error = await heard(models, lines, midstream="fail")
-    assert piece == "one "
-    assert (type(error), error.why) == (ModelUnavailable, "transient")
-    assert asked() == ["fast"]
-
-
-async def test_nothing_is_kept_of_a_stream_that_never_began(lines: ModelLimits) -> None:
-    *_, last = await heard(cast(fast=["!transient", "hi"]), lines, midstream="keep")
-    assert (last.reply.text, last.reply.finish_reason) == ("hi ", "")
-
-
-async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(lines: ModelLimits) -> None:
-    piece, error = await heard(cast(fast={"part": "one !bug", "then": ("strong",)}, strong="two"), lines)
+async def test_a_mistake_of_ours_is_not_covered_up_in_a_stream(limits: ModelLimits) -> None:
+    piece, error = await heard(cast(fast={"part": "one !bug", "then": ("strong",)}, strong="two"), limits)
     assert (piece, error.why, asked()) == ("one ", "ours", ["fast"])
 
 
-async def test_who_stops_listening_stops_the_model(lines: ModelLimits) -> None:
+async def test_who_stops_listening_stops_the_model(limits: ModelLimits) -> None:
     purse = Purse(limit_usd=1.0)
     models = cast(fast={"part": "one …", "usd_per_million": (0.0, 100.0)})
-    async with aclosing(stream_chain(models, "fast", HELLO, lines=lines, reserve=purse, max_tokens=10)) as stream:
-        assert await anext(stream) == "one "
+    heard = asyncio.Queue[str | Discard]()
+    asking = ask_chain(models, "fast", HELLO, limits=limits, on_piece=heard.put_nowait, reserve=purse, max_tokens=10)
+    listening = asyncio.ensure_future(asking)
+    assert await heard.get() == "one "
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert purse.ledger.spent_usd == pytest.approx(0.001)

@@ -14,14 +14,13 @@ import pytest
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Playbook, Workspace
 from seedbed.errors import ModelUnavailable
-from seedbed.models.calling.answer import ModelAnswer
-from seedbed.models.calling.fallback import ask_chain, stream_chain
+from seedbed.models.calling.fallback import ModelAnswer, ModelCall
 from seedbed.models.calling.hedging import ENOUGH, Latencies
-from seedbed.models.calling.limits import Hold, ModelLimits, Retry
-from seedbed.models.cards import Registry
-from seedbed.models.chat import Message, Model
+from seedbed.models.calling.limits import ModelLimits, Retry
+from seedbed.models.cards import Registry, fallback_chain
+from seedbed.models.chat import Message, Model, Sampling
 from seedbed.settings import Settings
-from seedbed.spending.ledger import Ledger
+from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.telemetry import Event, Hedged, Place, listeners
 
 NEVER = 600.0
@@ -49,16 +48,18 @@ class Asker:
 
     def __init__(self, server: ModelServer, *, tries: int = 1, **more: Any) -> None:
         self.models = Registry({"m": card(server, **more)})
-        self.lines = ModelLimits(retry=Retry(tries=tries, first_seconds=0.0))
+        self.limits = ModelLimits(retry=Retry(tries=tries, first_seconds=0.0))
         for _ in range(ENOUGH):
-            self.latencies.note(0.02)
+            self.latencies.add(0.02)
 
     @property
     def latencies(self) -> Latencies:
-        return self.lines[self.models["m"]].latencies
+        return self.limits[self.models["m"]].latencies
 
     async def __call__(self, **more: Any) -> ModelAnswer:
-        return await ask_chain(self.models.__getitem__, "m", SLOW, lines=self.lines, **more)
+        options = {key: more.pop(key) for key in ("reserve", "on_piece") if key in more}
+        models = fallback_chain(self.models.__getitem__, "m")
+        return await ModelCall(models, SLOW, self.limits, **options, sampling=Sampling(**more)).answer()
 
 
 def paying(ledger: Ledger) -> Any:
@@ -67,7 +68,7 @@ def paying(ledger: Ledger) -> Any:
     @asynccontextmanager
     async def reserve(
         model: Model, messages: Sequence[Message], wanted: int | None, *, spare: bool = False
-    ) -> AsyncIterator[Hold]:
+    ) -> AsyncIterator[Reservation]:
         async with ledger.reserved(10, (0.0, 1_000_000.0), wanted, spare=spare) as held:
             yield held
 
@@ -84,19 +85,19 @@ async def test_a_straggler_is_beaten_by_a_second_request() -> None:
         return Answer("too late", delay=NEVER)
 
     with serving(script=script) as server:
-        models, lines = Registry({"m": card(server)}), ModelLimits()
+        models, limits = Registry({"m": card(server)}), ModelLimits()
         for n in range(ENOUGH):  # measured, not noted
-            await ask_chain(models.__getitem__, "m", [Message("user", f"{n}")], lines=lines)
+            await ModelCall([models["m"]], [Message("user", f"{n}")], limits).answer()
         assert len(server.requests) == ENOUGH
-        got = await ask_chain(models.__getitem__, "m", SLOW, lines=lines)
+        got = await ModelCall([models["m"]], SLOW, limits).answer()
         assert got.reply.text == "say it"
-        assert [each.beaten for each in got.attempts] == [True]
+        assert [each.overtaken for each in got.attempts] == [True]
         assert len(server.requests) == ENOUGH + 2
 
 
 async def test_what_both_requests_may_cost_is_on_the_bill() -> None:
     with serving(script=by_turn(NEVER, 0.0)) as server:
-        ledger = Ledger(100.0, kept=0.0)
+        ledger = Ledger(100.0, last_share=0.0)
         got = await Asker(server)(max_tokens=10, reserve=paying(ledger))
         assert (got.reply.text, got.reply.cost_usd) == ("answer 2", 2.0)
         assert [each.cost_usd for each in got.attempts] == [10.0]
@@ -116,7 +117,7 @@ async def test_the_first_request_may_still_win_and_then_the_second_is_paid_too()
 
 async def test_without_money_to_spare_nobody_is_asked_twice_and_nothing_is_missed() -> None:
     with serving(script=by_turn(0.5, 0.0)) as server:
-        ledger = Ledger(19.0, kept=0.0)  # for a shorter answer than wanted
+        ledger = Ledger(19.0, last_share=0.0)  # for a shorter answer than wanted
         got = await Asker(server)(max_tokens=100, reserve=paying(ledger))
         assert (got.reply.text, len(server.requests)) == ("answer 1", 1)
         assert (ledger.spent_usd, ledger.refused) == (2.0, False)
@@ -127,8 +128,8 @@ async def test_the_second_request_stands_in_line_as_any_other() -> None:
         asker = Asker(server, requests_per_minute=1)
         got = await asker()
         assert (got.reply.text, got.attempts, len(server.requests)) == ("answer 1", (), 1)
-        following = asker.lines[asker.models["m"]].limit.book()
-        assert following.moment - asker.lines.clock() < 61  # it gave its place back
+        following = asker.limits[asker.models["m"]].rate.book()
+        assert following.moment - asker.limits.clock() < 61  # it gave its place back
 
 
 async def test_a_question_is_asked_twice_at_most_once() -> None:
@@ -142,7 +143,7 @@ async def test_a_second_request_that_fails_does_not_harm_the_first() -> None:
     with serving(Answer("late", delay=1.5), Answer(status=500)) as server:
         got = await Asker(server)()
         assert (got.reply.text, len(server.requests)) == ("late", 2)
-        assert [(each.why, each.beaten) for each in got.attempts] == [("transient", False)]
+        assert [(each.why, each.overtaken) for each in got.attempts] == [("transient", False)]
 
 
 async def test_a_first_request_that_fails_leaves_the_answer_to_the_second() -> None:
@@ -158,11 +159,11 @@ async def test_otherwise_nobody_is_asked_twice(how: dict[str, Any]) -> None:
         if "hedge" in how:
             asker.models = Registry({"m": {key: value for key, value in card(server).items() if key != "hedge"}})
         if "measured" in how:
-            asker.lines = ModelLimits()
+            asker.limits = ModelLimits()
             for _ in range(how["measured"]):
-                asker.latencies.note(0.02)
+                asker.latencies.add(0.02)
         if "streamed" in how:
-            *_, got = [each async for each in stream_chain(asker.models.__getitem__, "m", SLOW, lines=asker.lines)]
+            got = await asker(on_piece=lambda _: None)
         else:
             got = await asker()
         assert isinstance(got, ModelAnswer)
@@ -171,7 +172,7 @@ async def test_otherwise_nobody_is_asked_twice(how: dict[str, Any]) -> None:
 
 async def test_whoever_gives_up_calls_both_requests_off() -> None:
     with serving(script=by_turn(NEVER, NEVER)) as server:
-        ledger = Ledger(100.0, kept=0.0)
+        ledger = Ledger(100.0, last_share=0.0)
         asking = asyncio.ensure_future(Asker(server)(max_tokens=10, reserve=paying(ledger)))
         async with asyncio.timeout(60):
             while len(server.requests) < 2:
@@ -201,7 +202,7 @@ async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[E
         settings = Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card(server)})
         space = Workspace.at(settings)
         for _ in range(ENOUGH):
-            space.runner.lines[space.models["m"]].latencies.note(0.02)
+            space.runner.limits[space.models["m"]].latencies.add(0.02)
         run = await space.run(speaker, question="say it", max_cost_usd=100.0)
         space.close()
     assert (run.output, run.cost_usd) == ("answer 2", 12.0)
@@ -212,12 +213,12 @@ async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[E
 def test_what_is_slow_is_said_by_the_latest_answers() -> None:
     latencies = Latencies()
     for _ in range(ENOUGH - 1):
-        latencies.note(1.0)
+        latencies.add(1.0)
     assert latencies.quantile(0.95) is None
-    latencies.note(9.0)
+    latencies.add(9.0)
     assert (latencies.quantile(0.5), latencies.quantile(0.95)) == (1.0, 9.0)
     for _ in range(1_000):
-        latencies.note(0.1)
+        latencies.add(0.1)
     assert latencies.quantile(0.99) == 0.1
 
 

@@ -375,11 +375,11 @@ TestBreakerAmongOverlappingCalls.settings = settings(deadline=None, max_examples
 
 def test_each_model_has_its_own_line_and_keeps_it() -> None:
     time = Time()
-    lines = ModelLimits(tolerance=Tolerance(failures=1), clock=time.clock, sleep=time.sleep)
+    limits = ModelLimits(tolerance=Tolerance(failures=1), clock=time.clock, sleep=time.sleep)
     fast = Model("fast", Card(use="scripted", requests_per_minute=1))
     strong = Model("strong", Card(use="scripted"))
-    call(lines[fast].breaker, "transient")
-    assert lines[fast].breaker.state == "open"
-    assert lines[strong].breaker.state == "closed"
-    assert lines[Model("fast", fast.card)] is lines[fast]
-    assert [lines[fast].limit.book().moment for _ in range(2)] == [0, 60]
+    call(limits[fast].breaker, "transient")
+    assert limits[fast].breaker.state == "open"
+    assert limits[strong].breaker.state == "closed"
+    assert limits[Model("fast", fast.card)] is limits[fast]
+    assert [limits[fast].rate.book().moment for _ in range(2)] == [0, 60]

@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from model_server import Answer, ModelServer, serving
 from seedbed.errors import ModelUnavailable, SettingsError
 from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Usage, ask, stream
+from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, ask, stream
 from seedbed.models.providers.openai import EventStreamParser, OpenAIChat
 
 SECRET = "sk-0123456789abcdef"
@@ -65,7 +65,7 @@ async def test_the_request_holds_what_was_wished_and_nothing_else() -> None:
         talk = [Message("system", "be brief"), Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
         await ask(model(server), talk)
         plain = server.requests[-1]
-        await ask(model(server), talk, temperature=0.0, max_tokens=5, seed=0, stop=["\n"])
+        await ask(model(server), talk, Sampling(temperature=0.0, max_tokens=5, seed=0, stop=["\n"]))
         full = server.requests[-1]
     headers = plain.pop("headers")
     assert headers["authorization"] == f"Bearer {SECRET}"
@@ -96,7 +96,7 @@ async def test_the_arguments_of_the_card_reach_the_endpoint_and_a_call_overrides
         "headers": {"X-Team": "a"},
     }
     with serving(Answer("yes")) as server:
-        await ask(model(server, **args), HELLO, max_tokens=4, stop=["!"])
+        await ask(model(server, **args), HELLO, Sampling(max_tokens=4, stop=["!"]))
         (request,) = server.requests
     assert (request["temperature"], request["max_tokens"], request["seed"], request["top_p"]) == (0.5, 4, 3, 0.1)
     assert request["stop"] == [".", "!"]
@@ -172,8 +172,8 @@ async def test_half_a_character_is_replaced_so_that_the_text_can_be_written_down
 
 async def test_a_stream_gives_pieces_and_then_the_same_reply() -> None:
     with serving(Answer("one two three"), Answer("one two three")) as server:
-        texts, last = await heard(stream(model(server), HELLO, max_tokens=9))
-        whole = await ask(model(server), HELLO, max_tokens=9)
+        texts, last = await heard(stream(model(server), HELLO, Sampling(max_tokens=9)))
+        whole = await ask(model(server), HELLO, Sampling(max_tokens=9))
         first, second = server.requests
     assert texts == ["one", " two", " three"]
     assert (last.text, last.usage, last.cost_usd, last.finish_reason) == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from seedbed.models.cards import Registry
 from seedbed.models.routing.outcomes import helps, table
+from seedbed.models.routing.request import RoutingRequest
 from seedbed.models.routing.router import Router, RoutingPolicy
 
 
@@ -19,7 +21,9 @@ def logged(truth: dict[str, float], seed: int, times: int, policy: RoutingPolicy
     rng = np.random.default_rng(seed)
     decisions = []
     for number in range(times):
-        choice = router.choose("law", prompt_tokens=10, max_tokens=10, seed=f"{seed}/{number}")
+        choice = router.choose(
+            RoutingRequest(task_type="law", prompt_tokens=10, max_tokens=10, seed=f"{seed}/{number}")
+        )
         score = float(rng.random() < truth[choice.model])
         router.learn("law", choice.model, score, 0.0, 0.1)
         decisions.append({**choice.document(), "score": score})
@@ -83,9 +87,10 @@ def test_little_evidence_decides_nothing() -> None:
 def test_choices_that_were_not_the_routers_are_left_out_and_counted() -> None:
     decisions = logged({"a": 0.2, "b": 0.9}, 1, 50)
     router = Router(Registry({"a": {"use": "scripted"}, "b": {"use": "scripted", "can": ["vision"]}}))
-    preferred = router.choose("law", (), "a", prompt_tokens=1, max_tokens=1, seed=1)
-    alone = router.choose("law", ("vision",), prompt_tokens=1, max_tokens=1, seed=1)
-    free = router.choose("law", prompt_tokens=1, max_tokens=1, seed=1)
+    law = RoutingRequest(task_type="law", prompt_tokens=1, max_tokens=1, seed=1)
+    preferred = router.choose(replace(law, prefer="a"))
+    alone = router.choose(replace(law, needs=("vision",)))
+    free = router.choose(law)
     sure = [{"model": "a", "rejected": "", "expected": 0.5, "chance": 1.0}]
     never = [*sure, {"model": "b", "rejected": "", "expected": 0.5, "chance": 0.0}]
     more = [{**preferred.document(), "score": 1.0}, {**alone.document(), "score": 1.0}, free.document()]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SeedbedError, SettingsError
 from seedbed.models.cards import Registry
-from seedbed.models.routing.router import ModelChoice, Router, RoutingPolicy
+from seedbed.models.routing.request import ModelChoice, RoutingRequest
+from seedbed.models.routing.router import Router, RoutingPolicy
 
 QUIET = RoutingPolicy(explore=0.0)
 
@@ -22,7 +23,8 @@ def registry(**cards: dict[str, Any]) -> Registry:
 
 
 def choose(router: Router, seed: int | str = 1, task_type: str = "reasoning", **how: Any) -> ModelChoice:
-    return router.choose(task_type, **{"prompt_tokens": 1000, "max_tokens": 500, "seed": seed, **how})
+    options = {"prompt_tokens": 1000, "max_tokens": 500, "seed": seed, **how}
+    return router.choose(RoutingRequest(task_type=task_type, **options))
 
 
 def shares(router: Router, times: int = 400, **how: Any) -> dict[str, float]:
@@ -325,13 +327,6 @@ def test_a_decision_is_plain_json_that_names_everybody_considered() -> None:
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert [each["model"] for each in document["considered"]] == ["a", "b", "c"]
     assert document["considered"][2]["rejected"] == "it cannot do x"
-
-
-def test_others_are_who_else_fits_the_best_first() -> None:
-    models = registry(
-        a={"skill": {"reasoning": 0.5}}, b={"skill": {"reasoning": 0.9}}, c={"skill": {"reasoning": 0.7}}, d={}
-    )
-    assert choose(Router(models), prefer="a").others == ("b", "c", "d")
 
 
 # What makes no sense

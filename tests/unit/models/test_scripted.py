@@ -10,7 +10,7 @@ import yaml
 
 from seedbed.errors import ModelUnavailable, SettingsError
 from seedbed.models.cards import Registry
-from seedbed.models.chat import Message, Model, Usage, ask
+from seedbed.models.chat import Message, Model, Sampling, Usage, ask
 from seedbed.models.providers.scripted import ScriptedChat
 
 
@@ -92,9 +92,9 @@ def test_it_answers_langchain_without_an_event_loop() -> None:
 async def test_an_answer_ends_after_max_tokens_or_where_a_stop_text_begins() -> None:
     model = script({"": "one two three. four"})
     asked = [Message("user", "?")]
-    short = await ask(model, asked, max_tokens=2)
+    short = await ask(model, asked, Sampling(max_tokens=2))
     assert (short.text, short.usage.completion_tokens, short.finish_reason) == ("one two", 2, "length")
-    stopped = await ask(model, asked, max_tokens=3, stop=["."])
+    stopped = await ask(model, asked, Sampling(max_tokens=3, stop=["."]))
     assert (stopped.text, stopped.finish_reason) == ("one two three", "stop")
 
 

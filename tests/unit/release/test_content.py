@@ -10,7 +10,8 @@ from loop_samples import ORACLE, agent, bench, numbers
 from release_samples import NEW, POOR, RULES, TASKS, change, compared, kept
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import ExactMatch, parsed
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -42,7 +43,7 @@ async def test_the_same_output_is_right_where_the_same_is_expected(library: Libr
 
 async def test_without_expected_answers_the_incumbent_s_outputs_tell_what_is_natural(library: Library) -> None:
     unknown = Dataset(tuple(Task(f"t{n}", {"n": n}) for n in range(30, 60)))
-    verdict = await run_experiment(NEW, POOR, unknown, parsed("finished"), bench(library.store))
+    verdict = await run_experiment(NEW, POOR, unknown, parse_metric("finished"), bench(library.store))
     refusal = await ContentGate()(change(library, verdict, candidate=POOR.digest, incumbent=NEW.digest))
     assert refusal
     assert "were the same" in refusal.found

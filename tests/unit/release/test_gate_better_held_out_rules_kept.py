@@ -9,7 +9,9 @@ from loop_samples import agent, bench, numbers, searched
 
 from seedbed.errors import ReleaseRefused
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.judges.rubrics import Labelled, Reference, calibrated
+from seedbed.evaluation.judges.agreement import calibrate
+from seedbed.evaluation.judges.labels import LabelledAnswer
+from seedbed.evaluation.judges.rubrics import Reference
 from seedbed.evaluation.metrics.metric import ExactMatch, Metric
 from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.evolution.optimizers.best_of import BestOf
@@ -120,10 +122,10 @@ async def checked(library: Library, judge: Reference, right: int = 20, mistaken:
     said = [("right", 1)] * right + [("wrong", 0)] * right + [("wrong", 1)] * mistaken
     tasks = [Task(f"t{n}", {"n": n}, str(n)) for n in range(len(said))]
     labels = [
-        Labelled.answer(task.expected if kind == "right" else "hm", task, label)
+        LabelledAnswer.answer(task.expected if kind == "right" else "hm", task, label)
         for task, (kind, label) in zip(tasks, said, strict=True)
     ]
-    (await calibrated(judge, labels)).keep(library.store, "ada")
+    (await calibrate(judge, labels)).keep(library.store, "ada")
 
 
 async def by(metric: Metric, library: Library) -> ReleaseRequest:

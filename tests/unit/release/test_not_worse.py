@@ -7,7 +7,8 @@ from loop_samples import ORACLE, bench, numbers
 from release_samples import NEW, OLD, POOR, TASKS, change, compared, kept, scored
 
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.metrics.metric import ExactMatch, metric, parsed
+from seedbed.evaluation.metrics.metric import ExactMatch, metric
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
 from seedbed.playbooks.library import Library
@@ -15,7 +16,7 @@ from seedbed.release.gates.not_worse import NotWorse
 from seedbed.storage.store import short
 
 COST = NotWorse({"cost_usd": 0.01})
-LENGTH = parsed("length(unit='characters')")
+LENGTH = parse_metric("length(unit='characters')")
 TALKATIVE = {**ORACLE, "args": {"replies": {".": "none"}}}
 
 
@@ -58,7 +59,7 @@ async def test_scores_of_another_candidate_say_nothing_of_this_one(library: Libr
 async def test_scores_with_other_models_are_stale(library: Library) -> None:
     verdict = await compared(library)
     for playbook in (OLD, NEW):
-        await evaluate(playbook, TASKS, [parsed("cost_usd")], bench(library.store, identity="oracle 2"))
+        await evaluate(playbook, TASKS, [parse_metric("cost_usd")], bench(library.store, identity="oracle 2"))
     refusal = await COST(change(library, verdict))
     assert refusal
     assert "at 0 of 30 tasks" in refusal.found

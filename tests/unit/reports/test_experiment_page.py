@@ -101,7 +101,7 @@ async def test_what_was_stopped_by_hand_is_a_page_without_pictures() -> None:
 
 async def test_long_lists_are_cut_and_say_so() -> None:
     on = tasks(300)
-    proof = await proven(on, Graded(), old=NEW, new=NEW, first_replicates=(0, 1))
+    proof = await proven(on, Graded(), old=NEW, new=NEW, first_replicate=(0, 1))
     many = replace(proof.verdict, outcomes="+" * 300, scores=((0.2, 0.4),) * 300, tasks=300)
     page = page_of(replace(proof, verdict=many), on, NAMES)
     assert "and 250 more" in page

@@ -113,7 +113,7 @@ async def test_a_rule_that_guarantees_nothing_says_so() -> None:
 
 
 async def test_a_futile_candidate_fell_short_of_what_was_hoped_for() -> None:
-    proof = await proven(new=OLD, rule={"effect": 0.1}, first_replicates=(0, 1))
+    proof = await proven(new=OLD, rule={"effect": 0.1}, first_replicate=(0, 1))
     sentence = ExperimentView.of(proof, tasks(), NAMES).sentence
     assert "No: new is not better than old by 0.1, as was hoped for." in sentence
     assert "given up in at most 10 of 100" in sentence
@@ -128,7 +128,7 @@ async def test_a_futile_candidate_fell_short_of_what_was_hoped_for() -> None:
 )
 async def test_other_goals_are_told_with_their_margin(goal: str, told: str) -> None:
     rule = {"rule": "betting", "goal": goal, "margin": 0.3}
-    proof = await proven(new=OLD, rule=rule, first_replicates=(0, 1))
+    proof = await proven(new=OLD, rule=rule, first_replicate=(0, 1))
     assert proof.verdict.finding == goal
     assert ExperimentView.of(proof, tasks(), NAMES).sentence.startswith(told)
 
@@ -280,3 +280,19 @@ async def test_hostile_names_and_inputs_do_not_leave_their_cells() -> None:
         assert not line.startswith("# Heading")
         if line.startswith("|"):
             assert line.count("|") - line.count("\\|") in (3, 4, 5, 6), line
+
+
+async def test_files_are_called_by_their_stems_unless_those_are_the_same() -> None:
+    proof = await proven()
+    assert ExperimentView.of(proof, tasks(), ("old/sorter.yaml", "better.yaml")).names == ("sorter", "better")
+    same = ("old/sorter.yaml", "new/sorter.yaml")
+    assert ExperimentView.of(proof, tasks(), same).names == same
+
+
+async def test_a_verdict_without_its_store_tells_what_it_says_itself() -> None:
+    proof = await proven()
+    text = to_markdown(ExperimentView(proof.verdict, called=NAMES))
+    assert text.startswith("# new against old\n")
+    assert "Yes: new is better than old." in text
+    assert "## Figures" in text
+    assert "Got worse" not in text

@@ -11,7 +11,7 @@ import pytest
 from seedbed.errors import NotFound, SettingsError
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode, first_difference
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, digest
 
@@ -31,7 +31,10 @@ async def recorded(*entries: tuple[str, str, Any, Json], end: bool = True) -> Ca
     """A recording with entries of a kind and name, for a request, with a body."""
     store = MemoryStore()
     recorder = Recorder(
-        Journal(store), PLAYBOOK, {"q": "Why?"}, seed=7, by="ada", models={"m": {"use": "x"}}, clock=lambda: AT
+        Journal(store),
+        RunStart(PLAYBOOK, {"q": "Why?"}, seed=7, models={"m": {"use": "x"}}),
+        by="ada",
+        clock=lambda: AT,
     )
     await recorder.start()
     for kind, name, request, body in entries:
@@ -39,7 +42,7 @@ async def recorded(*entries: tuple[str, str, Any, Json], end: bool = True) -> Ca
         async def work(body: Json = body) -> Json:
             return body
 
-        await recorder.once(kind, name, request, work)
+        await recorder.record(kind, name, request, work)
     if end:
         await recorder.end("completed", "done")
     return Cassette.load(store, recorder.id, no_way)

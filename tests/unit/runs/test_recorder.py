@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Any
 import pytest
 
 from seedbed.errors import NotFound, RunError, StoreError
+from seedbed.runs.history import recall, recent
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall, recent
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Failure, Turn
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact, Query, Store
+from seedbed.storage.store import Fact, Json, Query, Store
 
 PLAYBOOK = "b2:" + "1" * 64
 TURN = Turn(
@@ -32,18 +34,27 @@ TURN = Turn(
 
 
 async def recorder(store: Store, inputs: Any = None, **given: Any) -> Recorder:
-    about = {"seed": 7, "by": "ada", "models": {"fast": {"use": "scripted"}}}
+    about = {"by": "ada", **{name: given.pop(name) for name in ("by", "run", "clock") if name in given}}
     asked = {"question": "Why?"} if inputs is None else inputs
-    record = Recorder(Journal(store), PLAYBOOK, asked, **{**about, **given})
+    start = RunStart(PLAYBOOK, asked, **{"seed": 7, "models": {"fast": {"use": "scripted"}}, **given})
+    record = Recorder(Journal(store), start, **about)
     await record.start()
     return record
 
 
 async def add(record: Recorder, turn: Turn = TURN) -> Turn:
-    async def answered() -> Turn:
-        return turn
+    async def answered() -> Json:
+        record.paid_usd += turn.cost_usd
+        return turn.body()
 
-    return await record.turn(turn.step, turn.text, answered)
+    return await ask(record, answered, turn)
+
+
+async def ask(record: Recorder, work: Callable[[], Awaitable[Json]], turn: Turn = TURN) -> Turn:
+    """As a stage does it."""
+    done = Turn.from_body(await record.record("turn", turn.step, turn.text, work))
+    record.turns.append(done)
+    return done
 
 
 def facts(store: Store, kind: str) -> list[Fact]:
@@ -182,7 +193,7 @@ async def test_a_run_that_is_taken_up_again_is_given_what_it_was_told() -> None:
     await add(record)
     again = Recorder.resume(Journal(store), record.id, by="ben")
     await again.start()
-    assert await again.turn(TURN.step, TURN.text, never) == TURN
+    assert await ask(again, never) == TURN
     assert (again.inputs, again.seed, again.playbook) == ({"question": "Why?"}, 7, PLAYBOOK)
     run = await again.end("completed", output="x")
     assert recall(store, record.id) == run
@@ -193,10 +204,10 @@ async def test_the_nth_question_of_the_same_words_gets_the_nth_answer() -> None:
     store = MemoryStore()
     record = await recorder(store)
     for number in range(3):
-        await record.once("turn", "answer", "Why?", lambda number=number: told({"text": number}))  # type: ignore[misc]
+        await record.record("turn", "answer", "Why?", lambda number=number: told({"text": number}))  # type: ignore[misc]
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert [(await again.once("turn", "answer", "Why?", never))["text"] for _ in range(3)] == [0, 1, 2]
-    assert (await again.once("turn", "answer", "Why?", lambda: told({"text": 3})))["text"] == 3
+    assert [(await again.record("turn", "answer", "Why?", never))["text"] for _ in range(3)] == [0, 1, 2]
+    assert (await again.record("turn", "answer", "Why?", lambda: told({"text": 3})))["text"] == 3
 
 
 async def told(body: dict[str, Any]) -> dict[str, Any]:
@@ -206,10 +217,10 @@ async def told(body: dict[str, Any]) -> dict[str, Any]:
 async def test_other_words_are_asked_anew() -> None:
     store = MemoryStore()
     record = await recorder(store)
-    await record.once("turn", "answer", "Why?", lambda: told({"text": "because"}))
+    await record.record("turn", "answer", "Why?", lambda: told({"text": "because"}))
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert await again.once("turn", "answer", "Why not?", lambda: told({"text": "new"})) == {"text": "new"}
-    assert await again.once("turn", "other", "Why?", lambda: told({"text": "other"})) == {"text": "other"}
+    assert await again.record("turn", "answer", "Why not?", lambda: told({"text": "new"})) == {"text": "new"}
+    assert await again.record("turn", "other", "Why?", lambda: told({"text": "other"})) == {"text": "other"}
 
 
 async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:
@@ -218,7 +229,7 @@ async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:
     await add(record)
     await record.end("failed", error="gone")
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    await again.turn(TURN.step, TURN.text, never)
+    await ask(again, never)
     await add(again, replace(TURN, text="second"))
     run = await again.end("completed", output="x")
     assert (run.status, run.cost_usd) == ("completed", 0.5)
@@ -234,15 +245,15 @@ async def test_what_was_paid_for_no_answer_is_counted_too_and_once() -> None:
     store = MemoryStore()
     record = await recorder(store)
     await add(record)
-    await record.failure(FAILURE)
+    await record.record_failure(FAILURE)
     failed = await record.end("failed", error="gone")
     assert (failed.cost_usd, failed.failures) == (0.5, (FAILURE,))
     assert recall(store, failed.id) == failed
     again = Recorder.resume(Journal(store), record.id, by="ada")
     assert again.paid_before == (0.5, failed.tokens)
     await again.start()
-    await again.turn(TURN.step, TURN.text, never)
-    await again.failure(FAILURE)
+    await ask(again, never)
+    await again.record_failure(FAILURE)
     run = await again.end("failed", error="gone again")
     assert (run.cost_usd, len(run.failures)) == (0.75, 2)
     assert recall(store, run.id) == run
@@ -275,15 +286,15 @@ async def test_what_may_have_happened_outside_is_not_done_again_but_named() -> N
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        await record.once("call", "send_mail", {"to": "anna"}, killed, risky=True)
+        await record.record("call", "send_mail", {"to": "anna"}, killed, risky=True)
     again = Recorder.resume(Journal(store), record.id, by="ada")
     with pytest.raises(RunError, match="send_mail begun and not ended, so it may have happened"):
-        await again.once("call", "send_mail", {"to": "anna"}, never, risky=True)
+        await again.record("call", "send_mail", {"to": "anna"}, never, risky=True)
 
 
 async def test_what_has_happened_outside_is_not_done_again() -> None:
     store = MemoryStore()
     record = await recorder(store)
-    await record.once("call", "send_mail", {"to": "anna"}, lambda: told({"result": "sent"}), risky=True)
+    await record.record("call", "send_mail", {"to": "anna"}, lambda: told({"result": "sent"}), risky=True)
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert await again.once("call", "send_mail", {"to": "anna"}, never, risky=True) == {"result": "sent"}
+    assert await again.record("call", "send_mail", {"to": "anna"}, never, risky=True) == {"result": "sent"}

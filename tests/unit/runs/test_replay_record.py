@@ -8,13 +8,13 @@ import pytest
 
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
-from seedbed.runs.replay_record import ReplayRecord, replay_of
+from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
 
 PLAYBOOK = "b2:" + "1" * 64
-ABOUT: dict[str, Any] = {"seed": 7, "by": "ada", "models": {}}
+START = RunStart(PLAYBOOK, {}, seed=7, models={})
 
 done: list[str] = []
 
@@ -33,9 +33,9 @@ def _afresh() -> None:
 
 
 async def recording(store: MemoryStore) -> Cassette:
-    recorder = Recorder(Journal(store), PLAYBOOK, {}, **ABOUT)
+    recorder = Recorder(Journal(store), START, by="ada")
     await recorder.start()
-    await recorder.once("call", "look", {"at": "it"}, doing("look"))
+    await recorder.record("call", "look", {"at": "it"}, doing("look"))
     await recorder.end("completed")
     done.clear()
     return Cassette.load(store, recorder.id, lambda step, role: {})
@@ -43,17 +43,17 @@ async def recording(store: MemoryStore) -> Cassette:
 
 async def replaying(store: MemoryStore, mode: str = "strict") -> ReplayRecord:
     tape = await recording(store)
-    made = ReplayRecord(Journal(store), PLAYBOOK, {}, cassette=tape, mode=ReplayMode.parse(mode), **ABOUT)
+    made = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse(mode)), by="ada")
     await made.start()
     return made
 
 
 async def test_what_was_recorded_is_not_done_and_what_was_not_is_missed() -> None:
     recorder = await replaying(MemoryStore())
-    assert (await recorder.once("call", "look", {"at": "it"}, doing("look")))["result"] == 1
+    assert (await recorder.record("call", "look", {"at": "it"}, doing("look")))["result"] == 1
     recorder.check()
     with pytest.raises(Missed, match=r"arguments\.at: found"):
-        await recorder.once("call", "look", {"at": "that"}, doing("look"))
+        await recorder.record("call", "look", {"at": "that"}, doing("look"))
     assert done == []
     with pytest.raises(Missed, match=r"arguments\.at: found"):
         recorder.check()
@@ -61,20 +61,20 @@ async def test_what_was_recorded_is_not_done_and_what_was_not_is_missed() -> Non
 
 async def test_what_a_program_says_of_itself_needs_no_recording() -> None:
     recorder = await replaying(MemoryStore())
-    await recorder.once("remark", "log", ["so"], doing("remark"))
-    await recorder.once("decision", "how", {"point": "how"}, doing("decision"))
+    await recorder.record("remark", "log", ["so"], doing("remark"))
+    await recorder.record("decision", "how", {"point": "how"}, doing("decision"))
     assert done == ["remark", "decision"]
     with pytest.raises(Missed):
-        await recorder.once("decision", "confirm", ["send", "because"], doing("asked"), person=True)
+        await recorder.record("decision", "confirm", ["send", "because"], doing("asked"), person=True)
     assert recorder.labels == {"decision": {"missed": 1}}
 
 
 async def test_steps_are_labelled_in_the_store_as_they_are_done() -> None:
     store = MemoryStore()
     recorder = await replaying(store, "lenient")
-    await recorder.once("call", "look", {"at": "it"}, doing("look"))
-    await recorder.once("call", "look", {"at": "that"}, doing("look"))
-    await recorder.once("call", "find", {"at": "it"}, doing("find"))
+    await recorder.record("call", "look", {"at": "it"}, doing("look"))
+    await recorder.record("call", "look", {"at": "that"}, doing("look"))
+    await recorder.record("call", "find", {"at": "it"}, doing("find"))
     facts = store.facts(Query(kind="call", subject=recorder.id))
     assert [fact.tags for fact in facts] == [("exact",), ("substituted",), ("live",)]
     assert done == ["find"]
@@ -106,10 +106,10 @@ async def test_only_what_was_live_was_paid_before_a_replay_was_taken_up_again() 
 async def test_a_replay_that_is_taken_up_again_counts_the_same_labels() -> None:
     store = MemoryStore()
     first = await replaying(store, "lenient")
-    await first.once("call", "find", {"at": "it"}, doing("find"))
-    more: dict[str, Any] = {"cassette": first.cassette, "mode": first.mode}
-    again = ReplayRecord.resume(Journal(store), first.id, by="ada", **more)
+    await first.record("call", "find", {"at": "it"}, doing("find"))
+    source = ReplaySource(first.cassette, first.mode)
+    again = ReplayRecord.resume_replay(Journal(store), first.id, source, by="ada")
     await again.start()
-    await again.once("call", "find", {"at": "it"}, doing("find"))
+    await again.record("call", "find", {"at": "it"}, doing("find"))
     assert done == ["find"]
     assert again.labels == first.labels == {"call": {"live": 1}}

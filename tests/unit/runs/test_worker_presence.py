@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from seedbed.runs.journal import Journal
-from seedbed.runs.worker_presence import SILENCE, heartbeat, is_there, new_worker
+from seedbed.runs.worker_presence import SILENCE, heartbeat, is_alive, new_worker
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query
 
@@ -29,24 +29,24 @@ def test_a_worker_of_this_machine_is_there_as_long_as_its_process() -> None:
     ) as process:
         assert process.stdout is not None
         worker = process.stdout.readline().strip()
-        assert is_there(worker, MemoryStore(), NOW)
+        assert is_alive(worker, MemoryStore(), NOW)
         process.kill()
         process.wait()
-        assert not is_there(worker, MemoryStore(), NOW)
+        assert not is_alive(worker, MemoryStore(), NOW)
 
 
 def test_another_process_with_the_same_number_is_not_the_worker() -> None:
-    assert is_there(new_worker(), MemoryStore(), NOW)
-    assert not is_there(f"{socket.gethostname()}/{os.getpid()}/1/abc", MemoryStore(), NOW)
+    assert is_alive(new_worker(), MemoryStore(), NOW)
+    assert not is_alive(f"{socket.gethostname()}/{os.getpid()}/1/abc", MemoryStore(), NOW)
 
 
 def test_a_worker_elsewhere_is_there_while_it_is_heard_of() -> None:
     store = MemoryStore()
-    assert not is_there(ELSEWHERE, store, NOW)
+    assert not is_alive(ELSEWHERE, store, NOW)
     beat = Fact(kind="heartbeat", key="1", subject=ELSEWHERE, at=NOW, by="ann", body={})
     store.append([beat])
-    assert is_there(ELSEWHERE, store, NOW + SILENCE - timedelta(seconds=1))
-    assert not is_there(ELSEWHERE, store, NOW + SILENCE)
+    assert is_alive(ELSEWHERE, store, NOW + SILENCE - timedelta(seconds=1))
+    assert not is_alive(ELSEWHERE, store, NOW + SILENCE)
 
 
 async def test_a_worker_is_heard_of_at_once_and_no_longer_than_its_block() -> None:

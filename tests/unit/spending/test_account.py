@@ -75,7 +75,7 @@ def test_its_body_has_only_the_limits_there_are() -> None:
 def test_runs_are_counted_before_they_are_launched_and_none_too_many() -> None:
     account = Account(Budget(runs=10))
     account.reserve(7)
-    assert (account.runs, account.runs_left(), account.runs_left(kept=2)) == (7, 3, 1)
+    assert (account.runs, account.runs_left(), account.runs_left(reserve=2)) == (7, 3, 1)
     with pytest.raises(BudgetSpent, match="found 3 runs left of 10 runs; expected 4"):
         account.reserve(4)
     assert account.runs == 7
@@ -86,9 +86,9 @@ def test_runs_are_counted_before_they_are_launched_and_none_too_many() -> None:
 def test_what_is_kept_for_later_is_not_there_now() -> None:
     account = Account(Budget(runs=10))
     account.reserve(6)
-    assert account.is_over(kept=4)
-    assert not account.is_over(kept=3)
-    assert account.runs_left(kept=9) == 0
+    assert account.is_over(reserve=4)
+    assert not account.is_over(reserve=3)
+    assert account.runs_left(reserve=9) == 0
 
 
 def test_without_a_limit_there_is_always_room() -> None:
@@ -106,7 +106,7 @@ def test_no_more_runs_are_launched_than_the_money_would_pay_if_all_were_as_dear_
     assert account.runs_left() == 10
     account.ledger.spend(0.7)  # of which 0.3 is left, but not to a computer
     assert account.runs_left() == 3
-    assert account.runs_left(kept=2) == 1
+    assert account.runs_left(reserve=2) == 1
     account.ledger.spend(0.25)
     assert account.is_over()
 

@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from seedbed.stage import admission as module
-from seedbed.stage.admission import A_CROWD, A_ROUND, ROUND_SECONDS, AdmissionControl
+from seedbed.stage.admission import CROWD, PER_ROUND, ROUND_SECONDS, AdmissionControl
 
 
 class Rounds:
@@ -50,7 +50,7 @@ async def rest(rounds: int) -> None:
 async def test_thousands_get_in_while_the_loop_is_free(rounds: Rounds) -> None:
     guests = Guests(AdmissionControl())
     visits = [asyncio.create_task(guests.visit(number)) for number in range(1_000)]
-    await rest(10 + 1_000 // A_ROUND)
+    await rest(10 + 1_000 // PER_ROUND)
     assert guests.came == list(range(1_000))
     guests.leave.set()
     await asyncio.gather(*visits)
@@ -106,8 +106,8 @@ def test_those_who_waited_in_a_loop_that_has_ended_keep_nobody_waiting_in_the_ne
 async def test_a_crowd_is_not_held_up_by_garbage_of_before_and_leaves_the_collector_as_it_was(rounds: Rounds) -> None:
     assert not gc.get_freeze_count()
     guests = Guests(AdmissionControl())
-    visits = [asyncio.create_task(guests.visit(number)) for number in range(A_CROWD)]
-    await rest(10 + A_CROWD)
+    visits = [asyncio.create_task(guests.visit(number)) for number in range(CROWD)]
+    await rest(10 + CROWD)
     assert gc.get_freeze_count() > 1_000
     guests.leave.set()
     await asyncio.gather(*visits)
@@ -119,7 +119,7 @@ async def test_what_somebody_else_froze_stays_frozen(rounds: Rounds) -> None:
     try:
         guests = Guests(AdmissionControl())
         guests.leave.set()
-        await asyncio.gather(*(guests.visit(number) for number in range(2 * A_CROWD)))
+        await asyncio.gather(*(guests.visit(number) for number in range(2 * CROWD)))
         assert gc.get_freeze_count()
     finally:
         gc.unfreeze()

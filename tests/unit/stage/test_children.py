@@ -14,9 +14,9 @@ from pydantic import Field
 from seedbed.errors import ModelUnavailable
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import recall, recent
+from seedbed.runs.history import recall, recent
 from seedbed.settings import Quota, Settings
-from seedbed.stage.dialogue.children import listed
+from seedbed.stage.dialogue.children import list_items
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
@@ -227,11 +227,11 @@ async def test_a_run_taken_up_again_takes_up_what_it_opened_and_asks_nothing_twi
     ],
 )
 def test_items_of_lists_as_models_write_them(text: str, items: list[str]) -> None:
-    assert listed(text) == items
+    assert list_items(text) == items
 
 
 @given(st.text())
 def test_any_text_can_be_looked_through(text: str) -> None:
-    items = listed(text)
+    items = list_items(text)
     assert all(item.strip() == item and item for item in items)
     assert len(items) == len(set(items))

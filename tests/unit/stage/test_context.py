@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seedbed.stage.dialogue.context import GAP, Statement, condensed, summarised, tokens, total
+from seedbed.stage.dialogue.context import GAP, Statement, condense, summarise, tokens, total
 
 WORDS = ["rent", "Anna", "moves", "14,200", "not", "the", "Wand", "grün", "договор", "預算", "12.5", "lamp"]
 sentence = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(lambda words: f"X{' '.join(words)}.")
@@ -23,7 +23,7 @@ def conversations(text: st.SearchStrategy[str]) -> st.SearchStrategy[list[Statem
 
 
 def shown(*said: Statement, about: str = "", tokens: int) -> str:
-    return "\n".join(each.text for each in condensed(said, about, tokens))
+    return "\n".join(each.text for each in condense(said, about, tokens))
 
 
 def filled(*texts: str) -> str:
@@ -39,12 +39,12 @@ def filled(*texts: str) -> str:
 @example([Statement("plan", "\ud800" * 50)], "rent", 12)
 @example([Statement("plan", "word " * 400)], "rent", 20)
 def test_the_budget_is_never_exceeded(said: list[Statement], about: str, budget: int) -> None:
-    assert total(condensed(said, about, budget)) <= max(0, budget)
+    assert total(condense(said, about, budget)) <= max(0, budget)
 
 
 @given(conversations(anything), prose)
 def test_what_fits_is_seen_whole(said: list[Statement], about: str) -> None:
-    assert condensed(said, about, total(said)) == said
+    assert condense(said, about, total(said)) == said
 
 
 @given(st.lists(prose, min_size=1, max_size=6), prose, st.integers(70, 300))
@@ -53,7 +53,7 @@ def test_sentences_are_kept_as_they_are_in_their_order_and_under_their_names(
 ) -> None:
     """Any of these sentences fits into 70 tokens."""
     said = [Statement(f"step{at}", text) for at, text in enumerate(texts)]
-    seen = condensed(said, about, budget)
+    seen = condense(said, about, budget)
     assert [each.name for each in seen] == sorted(each.name for each in seen)
     for each in seen:
         left = {one.name: one.text for one in said}[each.name]
@@ -68,7 +68,7 @@ def test_sentences_are_kept_as_they_are_in_their_order_and_under_their_names(
 @given(conversations(prose | anything), prose, st.integers(10, 200))
 def test_every_gap_is_marked(said: list[Statement], about: str, budget: int) -> None:
     whole = {each.name: "".join(one.text for one in said if one.name == each.name) for each in said}
-    for each in condensed(said, about, budget):
+    for each in condense(said, about, budget):
         if GAP not in each.text:
             assert "".join(each.text.split()) in "".join(whole[each.name].split())
 
@@ -76,9 +76,9 @@ def test_every_gap_is_marked(said: list[Statement], about: str, budget: int) -> 
 def test_the_same_is_seen_in_every_process() -> None:
     script = (
         "from seedbed.stage.dialogue.context import *\n"
-        "said = [Said(f's{n}', ' '.join(f'Item {k * n % 7} and lamp {k % 3} go to room {n}.' for k in range(30)))"
+        "said = [Statement(f's{n}', ' '.join(f'Item {k * n % 7} and lamp {k % 3} go to room {n}.' for k in range(30)))"
         " for n in range(9)]\n"
-        "print(condensed(said, 'which lamp goes to room 4, and which item?', 150))"
+        "print(condense(said, 'which lamp goes to room 4, and which item?', 150))"
     )
     runs = {
         subprocess.run(
@@ -182,7 +182,7 @@ def test_what_is_said_again_is_seen_once_where_it_was_said_last() -> None:
         Statement("first", filled("The lease of the old printing works ends in autumn.")),
         Statement("second", filled("And the lease of the old printing works: ends in autumn!")),
     ]
-    seen = condensed(said, "When does the lease of the printing works end?", 100)
+    seen = condense(said, "When does the lease of the printing works end?", 100)
     assert [each.name for each in seen if "lease" in each.text] == ["second"]
 
 
@@ -198,7 +198,7 @@ def test_what_is_said_again_is_seen_once_where_it_was_said_last() -> None:
 )
 def test_what_differs_in_a_fact_is_not_the_same(one: str, other: str) -> None:
     said = [Statement("first", f"{filled()}\n\n{one}"), Statement("second", f"{filled()}\n\n{other}")]
-    seen = condensed(said, "the lease of the printing works", 100)
+    seen = condense(said, "the lease of the printing works", 100)
     assert [one in seen[0].text, other in seen[1].text] == [True, True]
 
 
@@ -221,7 +221,7 @@ def test_a_megabyte_of_anything_is_condensed() -> None:
         "預算" * 166_000,
         "**a" * 333_333,
     ):
-        assert total(condensed([Statement("talk", text)], "the lamp", 100)) <= 100
+        assert total(condense([Statement("talk", text)], "the lamp", 100)) <= 100
 
 
 class Summariser:
@@ -243,7 +243,7 @@ TALK = [
 
 async def test_older_turns_are_summed_up_and_the_newest_kept() -> None:
     model = Summariser(" Anna asked for 14,200 euros. ")
-    assert await summarised(TALK, "What does Anna want?", 100, model) == [
+    assert await summarise(TALK, "What does Anna want?", 100, model) == [
         Statement("earlier", "Anna asked for 14,200 euros."),
         TALK[2],
     ]
@@ -257,25 +257,25 @@ async def test_the_newest_turns_take_half_of_the_budget_at_most() -> None:
     said = [Statement(f"turn{at}", "The hall is free on Monday and on Friday.") for at in range(9)]
     one = total(said[:1])
     for budget, kept in ((8 * one, 4), (8 * one - 1, 3), (6 * one, 3), (2 * one, 1), (2 * one - 1, 0)):
-        seen = await summarised(said, "", budget, Summariser("Free."))
+        seen = await summarise(said, "", budget, Summariser("Free."))
         assert seen == [Statement("earlier", "Free."), *said[9 - kept :]]
 
 
 async def test_what_fits_is_not_summed_up() -> None:
     model = Summariser("nothing")
-    assert await summarised(TALK, "", total(TALK), model) == TALK
-    assert await summarised([], "", 0, model) == []
+    assert await summarise(TALK, "", total(TALK), model) == TALK
+    assert await summarise([], "", 0, model) == []
     assert not model.asked
 
 
 async def test_without_a_summary_an_extract_stands_in() -> None:
-    seen = await summarised(TALK, "What does Anna want?", 60, Summariser(" \n"))
+    seen = await summarise(TALK, "What does Anna want?", 60, Summariser(" \n"))
     assert (seen[0].name, seen[-1]) == ("one", TALK[2])
     assert "Anna wants 14,200 euros." in seen[0].text
 
 
 async def test_a_summary_that_is_too_long_is_condensed() -> None:
-    seen = await summarised(TALK, "What does Anna want?", 60, Summariser(filled("Anna wants 14,200 euros.")))
+    seen = await summarise(TALK, "What does Anna want?", 60, Summariser(filled("Anna wants 14,200 euros.")))
     assert [each.name for each in seen] == ["earlier", "three"]
     assert "Anna wants 14,200 euros." in seen[0].text
     assert total(seen) <= 60
@@ -284,13 +284,13 @@ async def test_a_summary_that_is_too_long_is_condensed() -> None:
 @given(conversations(prose | anything), st.integers(-5, 200), prose | anything)
 async def test_a_summary_never_exceeds_the_budget(said: list[Statement], budget: int, answer: str) -> None:
     model = Summariser(answer)
-    assert total(await summarised(said, "rent", budget, model)) <= max(0, budget)
+    assert total(await summarise(said, "rent", budget, model)) <= max(0, budget)
     assert all(at_most > 0 for _, at_most in model.asked)
 
 
 async def test_a_conversation_too_long_for_a_model_is_summed_up_from_an_extract() -> None:
     model = Summariser("Anna wants 14,200 euros.")
     long = [Statement("long", filled(*["The lamp is bright and so is the hall in the evening."] * 20_000)), *TALK]
-    await summarised(long, "What does Anna want?", 100, model)
+    await summarise(long, "What does Anna want?", 100, model)
     assert tokens(model.asked[0][0]) < 20_000
     assert "Anna wants 14,200 euros." in model.asked[0][0]

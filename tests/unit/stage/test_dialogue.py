@@ -13,12 +13,12 @@ from seedbed.models.cards import Card, Model
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.dialogue.answers import likeness
-from seedbed.stage.dialogue.dialogue import dialogue, told
-from seedbed.stage.stage import Stage
+from seedbed.stage.dialogue.dialogue import dialogue, text_of
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.storage.memory import MemoryStore
 
 
@@ -45,8 +45,8 @@ def on_stage(document: dict[str, Any], chat: ScriptedChat, *, limit_usd: float |
     playbook = Playbook.from_document(document)
     model = Model("fast", Card(use="tests.Scripted", usd_per_million=(1_000_000.0, 1_000_000.0)))
     vars(model)["chat"] = chat
-    recorder = Recorder(Journal(MemoryStore()), "b2:0", {}, seed=1, by="ada", models={})
-    return Stage(playbook, lambda _: model, recorder, ledger=Ledger(limit_usd))
+    recorder = Recorder(Journal(MemoryStore()), RunStart("b2:0", {}, seed=1, models={}), by="ada")
+    return Stage(playbook, lambda _: model, recorder, StageOptions(ledger=Ledger(limit_usd)))
 
 
 async def perform(document: dict[str, Any], replies: Any, **task: Any) -> tuple[str, list[Turn]]:
@@ -287,7 +287,7 @@ async def test_inputs_that_are_not_text_are_told_as_json_so_that_equal_tasks_get
 ) -> None:
     _, (turn,) = await perform(steps({"name": "answer", "prompt": "<{q}>"}), ["x"], q=value)
     assert asked(turn) == [("user", f"<{text}>")]
-    assert told(value) == text
+    assert text_of(value) == text
 
 
 # Demos

@@ -9,10 +9,10 @@ from seedbed.models.cards import Card, Model
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.dialogue.dialogue import dialogue
-from seedbed.stage.stage import Stage
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 
@@ -35,8 +35,8 @@ DEBATE: dict[str, Any] = {
 def on_stage(document: dict[str, Any], replies: Any, *, limit_usd: float | None = None) -> Stage:
     model = Model("fast", Card(use="tests.Scripted", usd_per_million=(1_000_000.0, 1_000_000.0)))
     vars(model)["chat"] = ScriptedChat(replies=replies)
-    recorder = Recorder(Journal(MemoryStore()), "b2:0", {}, seed=1, by="ada", models={})
-    return Stage(Playbook.from_document(document), lambda _: model, recorder, ledger=Ledger(limit_usd))
+    recorder = Recorder(Journal(MemoryStore()), RunStart("b2:0", {}, seed=1, models={}), by="ada")
+    return Stage(Playbook.from_document(document), lambda _: model, recorder, StageOptions(ledger=Ledger(limit_usd)))
 
 
 def spoken(stage: Stage) -> list[tuple[str, str]]:

@@ -15,10 +15,10 @@ from seedbed.errors import ActionForbidden, RunError, SettingsError
 from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.settings import McpServer
 from seedbed.stage.mcp import Connection, connected
-from seedbed.stage.stage import Stage
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import Tool, toolbox
 from seedbed.storage.memory import MemoryStore
 
@@ -49,8 +49,8 @@ def shop(tmp_path: Path) -> Iterator[str]:
 
 def stage(tools: list[Tool], person: Any = None, **rules: Any) -> Stage:
     playbook = Playbook.from_document({"rules": rules} if rules else {"parameters": {"a": 1}})
-    recorder = Recorder(Journal(MemoryStore()), playbook.digest, {}, seed=1, by="ada", models={})
-    return Stage(playbook, Registry({}).__getitem__, recorder, tools=toolbox(tools), confirm=person)
+    recorder = Recorder(Journal(MemoryStore()), RunStart(playbook.digest, {}, seed=1, models={}), by="ada")
+    return Stage(playbook, Registry({}).__getitem__, recorder, StageOptions(tools=toolbox(tools), confirm=person))
 
 
 async def test_a_programs_tools_are_called_and_recorded_like_ones_own(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_server_killed_in_the_middle_of_a_call_is_named_and_started_agai
     with pytest.raises(RunError, match=r"files_wait: MCP server files: found a connection that was closed"):
         await call
     assert await stage(await connection.tools()).call("files_process") != pid
-    await connection.closed()
+    await connection.aclose()
 
 
 async def test_the_last_words_of_a_server_that_dies_are_told(tmp_path: Path) -> None:

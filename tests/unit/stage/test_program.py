@@ -10,8 +10,9 @@ import pytest
 from seedbed.errors import ModelUnavailable, PlaybookError, RunError, SeedbedError, StoreError
 from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.program import perform, program_of
 from seedbed.stage.stage import Stage
@@ -71,7 +72,7 @@ def playing(program: str | None, store: MemoryStore, *, replies: Any = ("ham", "
     document = {"roles": {"sorter": {"model": model}}, **({"program": f"{__name__}:{program}"} if program else {})}
     playbook = Playbook.from_document(document)
     models = Registry({"fast": {"use": "scripted", "args": {"replies": list(replies)}}})
-    recorder = Recorder(Journal(store), playbook.digest, {"mail": "Hello"}, seed=1, by="ada", models={})
+    recorder = Recorder(Journal(store), RunStart(playbook.digest, {"mail": "Hello"}, seed=1, models={}), by="ada")
     return Stage(playbook, models.__getitem__, recorder)
 
 
@@ -182,7 +183,7 @@ async def test_a_program_that_cannot_be_found_is_told_with_the_reason_and_record
     (tmp_path / "raising_agent.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     store = MemoryStore()
-    recorder = Recorder(Journal(store), "b2:0", {}, seed=1, by="ada", models={})
+    recorder = Recorder(Journal(store), RunStart("b2:0", {}, seed=1, models={}), by="ada")
     stage = Stage(program(name), Registry({}).__getitem__, recorder)
     with pytest.raises(PlaybookError) as caught:
         await perform(stage, {})

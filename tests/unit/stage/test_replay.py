@@ -13,7 +13,8 @@ from seedbed.errors import BudgetSpent, NotFound, RunError
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Missed, ReplayMode
-from seedbed.runs.recorder import Recorder, recall, recent
+from seedbed.runs.history import recall, recent
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage

@@ -13,7 +13,7 @@ import pytest
 
 from seedbed.errors import RunError, RunTaken
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.recorder import worker_at
+from seedbed.runs.history import worker_at
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool

@@ -11,9 +11,10 @@ from seedbed.models.chat import Message
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.models.routing.router import Router
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall
-from seedbed.stage.stage import Stage
+from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
@@ -45,7 +46,7 @@ def stage(roles: dict[str, Any], *, store: MemoryStore | None = None, seed: int 
         "silent": {"use": "scripted", "args": {"replies": []}},
     }
     journal = Journal(store or MemoryStore())
-    recorder = Recorder(journal, playbook.digest, {}, seed=seed, by="ada", models={})
+    recorder = Recorder(journal, RunStart(playbook.digest, {}, seed=seed, models={}), by="ada")
     return Stage(playbook, Registry(cards).__getitem__, recorder)
 
 
@@ -146,9 +147,9 @@ def equipped(
     if resume:
         recorder = Recorder.resume(journal, resume, by="ada")
     else:
-        recorder = Recorder(journal, playbook.digest, {}, seed=7, by="ada", models={})
+        recorder = Recorder(journal, RunStart(playbook.digest, {}, seed=7, models={}), by="ada")
     box = toolbox([weather, refund, broken])
-    return Stage(playbook, Registry({}).__getitem__, recorder, tools=box, confirm=confirm)
+    return Stage(playbook, Registry({}).__getitem__, recorder, StageOptions(tools=box, confirm=confirm))
 
 
 async def test_what_a_tool_told_is_recorded_and_told_again_when_a_run_goes_on() -> None:
@@ -263,9 +264,9 @@ def routed(store: MemoryStore, *, resume: str = "", **role: Any) -> Stage:
     if resume:
         recorder = Recorder.resume(journal, resume, by="ada")
     else:
-        recorder = Recorder(journal, playbook.digest, {}, seed=7, by="ada", models={})
+        recorder = Recorder(journal, RunStart(playbook.digest, {}, seed=7, models={}), by="ada")
     models = Registry(cards)
-    return Stage(playbook, models.__getitem__, recorder, router=lambda: Router(models))
+    return Stage(playbook, models.__getitem__, recorder, StageOptions(router=lambda: Router(models)))
 
 
 async def test_a_role_that_says_what_it_needs_is_given_a_model_that_can() -> None:

@@ -20,8 +20,9 @@ import pytest
 from seedbed.errors import ActionForbidden, NotFound, RunError
 from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, recall
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.settings import ConfirmSettings, Settings
 from seedbed.stage.confirmation import (
     Callback,
@@ -32,12 +33,12 @@ from seedbed.stage.confirmation import (
     Questions,
     Queue,
     answer,
-    asked_for,
     find,
     person,
+    question_text,
     questions,
 )
-from seedbed.stage.stage import Stage
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage import open_store
 from seedbed.storage.encryption import EncryptedStore, MasterKey
@@ -75,8 +76,8 @@ def stage(confirm: Any, store: UpkeptStore | None = None, *, resume: str = "") -
     if resume:
         recorder = Recorder.resume(journal, resume, by="ada")
     else:
-        recorder = Recorder(journal, BOOK.digest, {}, seed=7, by="ada", models={})
-    return Stage(BOOK, Registry({}).__getitem__, recorder, tools=toolbox([pay, wipe]), confirm=confirm)
+        recorder = Recorder(journal, RunStart(BOOK.digest, {}, seed=7, models={}), by="ada")
+    return Stage(BOOK, Registry({}).__getitem__, recorder, StageOptions(tools=toolbox([pay, wipe]), confirm=confirm))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -295,7 +296,7 @@ def test_what_models_wrote_cannot_command_the_terminal() -> None:
     sly = Question(
         key="k", run="r", playbook="p", action="pay\r\x1b[2K", because="so\u202e", arguments={"to": "\x9b2J\n"}
     )
-    assert asked_for(sly).isprintable()
+    assert question_text(sly).isprintable()
 
 
 # By a queue in the store

@@ -35,7 +35,7 @@ from seedbed.storage.redis import Redis, RedisRateLimit
 
 limits.WINDOW_SECONDS = 1.0
 line = RedisRateLimit(Redis(sys.argv[1], timeout_seconds=30), "model", window_seconds=1)
-limit = limits.RateLimit(8, turnstile=line)
+limit = limits.RateLimit(8, shared=line)
 
 async def call():
     for _ in range(16):
@@ -130,7 +130,7 @@ async def test_a_place_that_is_given_back_is_given_to_the_next(line: RedisRateLi
         assert seconds > 0
         raise TimeoutError
 
-    limit = RateLimit(1, turnstile=line, sleep=impatient)
+    limit = RateLimit(1, shared=line, sleep=impatient)
     await limit.wait()
     for _ in range(3):
         with pytest.raises(TimeoutError):
@@ -161,7 +161,7 @@ async def test_workspaces_share_the_limit_of_an_endpoint_whatever_they_call_it(
         space = Workspace.at(
             Settings(store=f"sqlite:///{tmp_path}/{name}/x.db", cache=redis_server.url, models={name: model}, by="ann")
         )
-        space.runner.lines.sleep = sleep
+        space.runner.limits.sleep = sleep
         playbook = Playbook.from_document({"roles": {"writer": {"model": name, "system": "Answer."}}})
         for _ in range(2):
             assert (await space.run(playbook, question="Well?")).output == "Yes."

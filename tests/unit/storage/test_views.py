@@ -19,11 +19,11 @@ from seedbed import ExactMatch
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.suite import Result, keep
+from seedbed.evaluation.suite import SuiteResult, record_results
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sentinel import play
+from seedbed.experiments.sentinel import play_sentinel
 from seedbed.models.cards import Registry
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.library import Library
@@ -35,16 +35,16 @@ from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.assignment import Reader, choose, feedback
 from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder
+from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Failure, Run, Turn
 from seedbed.runs.worker_presence import heartbeat
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Queue
-from seedbed.stage.stage import Stage
+from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.sql.dialects import dialect
 from seedbed.storage.sql.store import SqlStore
-from seedbed.storage.store import Fact, Store
+from seedbed.storage.store import Fact, Json, Store
 from seedbed.testing import fact
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -84,25 +84,32 @@ async def use(store: Store) -> None:
     start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
 
     async def perform(_: str, playbook: Playbook, task: Task, seed: int, __: Ledger) -> Run:
-        recorder = Recorder(journal, playbook.digest, dict(task.inputs), seed=seed, by="ann", models={}, parent="p")
+        recorder = Recorder(
+            journal, RunStart(playbook.digest, dict(task.inputs), seed=seed, models={}, parent="p"), by="ann"
+        )
         await recorder.start()
         answer = task.expected if playbook == better else "0"
         told: dict[str, Any] = {"step": "say", "role": "writer", "model": "m", "messages": (), "text": answer}
         used = {"prompt_tokens": 3, "completion_tokens": 2, "cost_usd": 0.25, "latency_seconds": 0.5}
         turn = Turn(**told, **used, finish_reason="stop", seed=seed)
 
-        async def said() -> Turn:
-            return turn
+        async def said() -> Json:
+            return turn.body()
 
-        await recorder.turn("say", answer, said)
-        await recorder.failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25, tokens=4))
+        await recorder.record("turn", "say", answer, said)
+        recorder.turns.append(turn)
+        recorder.paid_usd += turn.cost_usd
+        await recorder.record_failure(Failure(step="say", role="writer", error="too slow", cost_usd=0.25, tokens=4))
         asking = Queue(store, "ann", timedelta(0))
         stage = Stage(
-            playbook, Registry({}).__getitem__, recorder, tools=toolbox([tool(look, changes=True)]), confirm=asking
+            playbook,
+            Registry({}).__getitem__,
+            recorder,
+            StageOptions(tools=toolbox([tool(look, changes=True)]), confirm=asking),
         )
         await stage.confirm("look", "so", {"at": "it"})
         await stage.call("look", at="it")
-        await recorder.once("routing", "say", "x", routing)
+        await recorder.record("routing", "say", "x", routing)
         body = {"task_type": "t", "model": "m", "score": 1.0, "cost_usd": 0.5, "latency_seconds": 0.5}
         outcome = Fact(kind="outcome", key=recorder.id, subject=recorder.id, at=AT, by="ann", body=body, value=1.0)
         store.append([outcome])
@@ -111,14 +118,16 @@ async def use(store: Store) -> None:
         await stage.now()
 
         async def open_another(run: str) -> Run:
-            child = Recorder(journal, playbook.digest, {}, seed=1, by="ann", models={}, parent=recorder.id, run=run)
+            child = Recorder(
+                journal, RunStart(playbook.digest, {}, seed=1, models={}, parent=recorder.id), by="ann", run=run
+            )
             await child.start()
             return await child.end("completed", answer)
 
-        await recorder.child("say", "x", open_another)
+        await recorder.record_child("say", "x", open_another)
         async with heartbeat(journal.worker, journal.add, "ann"):
             await asyncio.sleep(0)
-        interrupted = Recorder(journal, playbook.digest, {}, seed=1, by="ann", models={}, parent="p")
+        interrupted = Recorder(journal, RunStart(playbook.digest, {}, seed=1, models={}, parent="p"), by="ann")
         await interrupted.start()
         interrupted.leave()
         return await recorder.end("completed", answer)
@@ -127,9 +136,9 @@ async def use(store: Store) -> None:
     bench = EvaluationContext(store, perform, lambda playbook: {}, "ann")
     await searched(start, tasks, BestOf([better]), bench)
     await run_experiment(start, better, tasks, ExactMatch(), bench, Comparing(channel="production"))
-    await play(start, tasks, ExactMatch(), bench)
+    await play_sentinel(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
-    keep([Result("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
+    record_results([SuiteResult("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
     told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
     told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
     store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])

@@ -9,7 +9,7 @@ import typer
 from seedbed.cli.command import Call, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
-from seedbed.stage.confirmation import QuestionRecord, asked_for
+from seedbed.stage.confirmation import QuestionRecord, question_text
 from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
@@ -32,7 +32,9 @@ def list_questions(call: Call, everything: Everything = False) -> None:
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
-    rows = [{**each, "what": asked_for(asked.question)} for each, (asked, _) in zip(documents, questions, strict=True)]
+    rows = [
+        {**each, "what": question_text(asked.question)} for each, (asked, _) in zip(documents, questions, strict=True)
+    ]
     call.list("questions", documents, COLUMNS, "No run waits for an answer.", rows=rows)
 
 
@@ -70,7 +72,7 @@ def _answering(name: str, yes: bool, summary: str) -> None:
             "by": fact.by,
             "at": fact.at,
         }
-        call.done(document, f"{fact.by} said {fact.body['answer']}: {asked_for(record.question)}")
+        call.done(document, f"{fact.by} said {fact.body['answer']}: {question_text(record.question)}")
 
     answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if somebody was quicker, or its time is over."
     command(app, name, dry_run=True)(answer)

@@ -14,8 +14,8 @@ from seedbed.cli.command import Call, command
 from seedbed.cli.options import Because, Limit
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import verdict as views
-from seedbed.experiments.live import Source, is_live
-from seedbed.experiments.verdict import Standing
+from seedbed.experiments.live import LiveSource, is_live
+from seedbed.experiments.verdict import ExperimentStatus
 from seedbed.storage.store import Json, short
 
 app = typer.Typer(no_args_is_help=True)
@@ -54,7 +54,7 @@ def show(call: Call, name: Name) -> None:
         each = space.experiments.get(name)
         plan = each.experiment
         units = (
-            Source.of(space.store, plan).told
+            LiveSource.of(space.store, plan).told
             if is_live(plan)
             else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
         )
@@ -96,7 +96,7 @@ def report(
     call.show({"file": str(file)}, line(("✓ ", "bold green"), f"wrote {file}"))
 
 
-def _document(each: Standing) -> Json:
+def _document(each: ExperimentStatus) -> Json:
     verdict, plan = each.verdict, each.experiment
     return {
         "experiment": each.begun.key,

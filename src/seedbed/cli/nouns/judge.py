@@ -13,8 +13,9 @@ from rich.console import Group, RenderableType
 from seedbed.cli import output, progress
 from seedbed.cli.command import Call, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
-from seedbed.evaluation.judges.declared import Declared
-from seedbed.evaluation.judges.rubrics import Agreement, Labelled
+from seedbed.evaluation.judges.agreement import JudgeAgreement
+from seedbed.evaluation.judges.declared import DeclaredJudge
+from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Score
 from seedbed.storage.store import Json
 from seedbed.workspace.judges import JudgeTrust
@@ -98,7 +99,7 @@ def _trust_document(trust: JudgeTrust) -> Json:
     return {"trusted": trust.refusal is None, "at_least": trust.at_least, "because": because}
 
 
-def _listed(judge: Declared, trust: JudgeTrust) -> Json:
+def _listed(judge: DeclaredJudge, trust: JudgeTrust) -> Json:
     counts = trust.agreement
     return {
         "name": judge.name,
@@ -112,7 +113,7 @@ def _listed(judge: Declared, trust: JudgeTrust) -> Json:
     }
 
 
-def _disagreements(scored: Mapping[str, tuple[Labelled, Score]]) -> list[Json]:
+def _disagreements(scored: Mapping[str, tuple[LabelledAnswer, Score]]) -> list[Json]:
     """Where the judge says something else than people, or nothing: the farthest from them first."""
     differing = [
         {
@@ -128,7 +129,7 @@ def _disagreements(scored: Mapping[str, tuple[Labelled, Score]]) -> list[Json]:
     return sorted(differing, key=lambda each: -2.0 if each["score"] is None else -abs(each["score"] - each["label"]))
 
 
-def _check_view(agreement: Agreement, trust: JudgeTrust, differing: Sequence[Json]) -> list[RenderableType]:
+def _check_view(agreement: JudgeAgreement, trust: JudgeTrust, differing: Sequence[Json]) -> list[RenderableType]:
     parts: list[RenderableType] = [line((f"{agreement.name} ", "bold"), agreement.figures)]
     if 0 < len(agreement.values) <= FEW:
         heads = [f"judge {value:g}#" for value in agreement.values]

@@ -15,7 +15,7 @@ from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, cou
 from seedbed.cli.views.verdict import FINDINGS
 from seedbed.errors import DocumentError, Problem
 from seedbed.experiments import sessions as past
-from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, Pair
+from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.storage.store import Json
 
@@ -84,7 +84,7 @@ def compare(
             problems += wrong.problems
     if problems:
         raise DocumentError(problems, str(file))
-    hindsight = past.compare(*sides, alpha=alpha)
+    hindsight = past.compare_sessions(*sides, alpha=alpha)
     call.show(hindsight.document(), hindsight_view(hindsight))
     raise typer.Exit(CODES.get(hindsight.finding, INCONCLUSIVE))
 
@@ -145,5 +145,5 @@ def _number(value: float | None, form: str = ".3f") -> str:
     return "–" if value is None else format(value, form)
 
 
-def _sign(pair: Pair) -> str:
+def _sign(pair: TaskPair) -> str:
     return "not known" if pair.gain is None else "better" if pair.gain > 0 else "worse"

@@ -20,8 +20,8 @@ from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import specialisation as specialisation_views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.front import front
 from seedbed.evaluation.suite import Suite
-from seedbed.experiments.front import front
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports import scorecard as reports
 from seedbed.reports import specialisation as specialisation_reports

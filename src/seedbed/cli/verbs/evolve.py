@@ -157,7 +157,8 @@ def evolve(
             space.playbooks.name(branch, evolution.best, because=because)
         view = space.searches.view(evolution)
         if result.report:
-            evolution.export(result.report, store=space.store)
+            names = {evolution.start: playbook} if playbook else None
+            evolution.export(result.report, store=space.store, names=names)
     call.show({**to_document(view), "branch": branch}, views.view(view))
     views.say_written(call, result.report)
     raise typer.Exit(PASS if evolution.improved else INCONCLUSIVE)

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import clipped, counted, line, money
+from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
-from seedbed.experiments.front import Front
 from seedbed.reports import front as fronts
 from seedbed.reports.numbers import interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report

@@ -6,11 +6,11 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import counted, line, money
-from seedbed.evaluation.specialisation import Across
+from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import specialisation as reports
 
 
-def view(across: Across) -> RenderableType:
+def view(across: Specialisation) -> RenderableType:
     """Scores and gains as tables with a column for each corpus, and which corpus is hard."""
 
     columns = [f"{corpus}#" for corpus in across.corpora]

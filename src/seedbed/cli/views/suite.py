@@ -10,7 +10,7 @@ from seedbed.cli import output
 from seedbed.cli.output import Column, counted, line, money, when
 from seedbed.cli.views.scorecard import interval_text
 from seedbed.evaluation.scorecard import interval_document
-from seedbed.evaluation.suite import Change, Result
+from seedbed.evaluation.suite import SuiteChange, SuiteScore
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace.scorecards import SuiteResult
@@ -33,7 +33,7 @@ def report_of(measured: SuiteResult, accept: bool) -> Report:
     return Report(dict(measured.cards), title=f"Suite {measured.suite}", notes=notes)
 
 
-def _notes(results: Iterable[Result], accept: bool) -> Iterable[str]:
+def _notes(results: Iterable[SuiteScore], accept: bool) -> Iterable[str]:
     for result in results:
         what = f"{result.dataset}, {result.name}, {result.metric}"
         if result.change and result.change.regressed and not accept:
@@ -42,7 +42,7 @@ def _notes(results: Iterable[Result], accept: bool) -> Iterable[str]:
             yield f"threshold: {what}: {interval_text(result.card.interval)} is {result.missed}"
 
 
-def _change(change: Change) -> str:
+def _change(change: SuiteChange) -> str:
     interval = change.difference
     if not interval.n:
         return "no task in common"
@@ -50,7 +50,7 @@ def _change(change: Change) -> str:
     return f"{interval.mean:+.3f}{reach} on {counted(interval.n, 'task')}"
 
 
-def _changed(change: Change | None) -> RenderableType:
+def _changed(change: SuiteChange | None) -> RenderableType:
     """The change in a table: how much, and on how many tasks."""
     if change is None:
         return line(("first time", "dim"))
@@ -65,7 +65,7 @@ def document(measured: SuiteResult) -> Json:
     return {"suite": measured.suite, "results": [_document(each) for each in measured.results]}
 
 
-def _document(result: Result) -> Json:
+def _document(result: SuiteScore) -> Json:
     change = result.change
     return {
         "name": result.name,

@@ -98,7 +98,7 @@ class Dataset:
         return cls.made(loading.read(Path(path), columns, once=once))
 
     @classmethod
-    def made(cls, loaded: loading.Loaded) -> Dataset:
+    def made(cls, loaded: loading.LoadedTasks) -> Dataset:
         return cls(
             tuple(_task(body) for body in loaded.tasks), {name: tuple(ids) for name, ids in loaded.splits.items()}
         )

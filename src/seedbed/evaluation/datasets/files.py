@@ -23,11 +23,11 @@ LONGEST_LINE = documents.MAX_BYTES
 LARGEST_DOCUMENT = 500_000_000
 """Bytes of a JSON document, which is read at once; the other formats are read row by row."""
 
-Row: TypeAlias = tuple[str, Any]
-Kind: TypeAlias = Literal["json", "cells", "table"]
+FileRow: TypeAlias = tuple[str, Any]
+FileKind: TypeAlias = Literal["json", "cells", "table"]
 """JSON objects; texts under headings; values with types under headings."""
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FileKind] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
     **dict.fromkeys((".csv", ".tsv"), "cells"),
     **dict.fromkeys((".parquet", ".arrow"), "table"),
@@ -45,7 +45,7 @@ def _packed(file: Path) -> bool:
     return file.suffix.lower() == ".gz"
 
 
-def rows(file: Path, listed: str | None = None) -> tuple[Kind, Iterator[Row]]:
+def read_rows(file: Path, listed: str | None = None) -> tuple[FileKind, Iterator[FileRow]]:
     """What a file holds and its rows; `listed` names the list within a JSON document."""
     suffix = ending(file)
     if suffix not in KINDS or (KINDS[suffix] == "table" and _packed(file)):
@@ -93,7 +93,7 @@ def _wrong(path: str, found: str, expected: str, remedy: str = "") -> DatasetErr
     return DatasetError([Problem(path, found, expected, remedy)])
 
 
-def _objects(lines: Iterator[tuple[int, str | DatasetError]]) -> Iterator[Row]:
+def _objects(lines: Iterator[tuple[int, str | DatasetError]]) -> Iterator[FileRow]:
     for number, line in lines:
         if isinstance(line, DatasetError) or line.strip():
             yield f"line {number}", line if isinstance(line, DatasetError) else _parsed(line.rstrip("\n"))
@@ -106,7 +106,7 @@ def _parsed(text: str) -> Any:
         return wrong
 
 
-def _cells(file: Path, delimiter: str) -> Iterator[Row]:
+def _cells(file: Path, delimiter: str) -> Iterator[FileRow]:
     """Records as mappings of heading to text, each where it begins: a quoted text may go over several lines."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # a document is longer than the usual limit
     read, bad = 0, []
@@ -151,7 +151,7 @@ def _cells(file: Path, delimiter: str) -> Iterator[Row]:
 # JSON
 
 
-def _document(file: Path, listed: str | None) -> Iterator[Row]:
+def _document(file: Path, listed: str | None) -> Iterator[FileRow]:
     """The items of a list, or of the list in an object, each where its line begins; JSON lines by another name too."""
     with gzip.open(file) if _packed(file) else file.open("rb") as stream:
         raw = stream.read(LARGEST_DOCUMENT + 1)
@@ -164,7 +164,7 @@ def _document(file: Path, listed: str | None) -> Iterator[Row]:
         path = f"byte {wrong.start + 1}"
         raise DatasetError([Problem(path, "a byte that is not UTF-8", "UTF-8 text", "Save it as UTF-8.")]) from None
     try:
-        scan = _Scan(text)
+        scan = _JsonScanner(text)
         if scan.now == "[":
             yield from scan.items()
             scan.finish()
@@ -180,7 +180,7 @@ def _document(file: Path, listed: str | None) -> Iterator[Row]:
         yield "line 1", _wrong("text", "endless nesting", "a few levels")
 
 
-def _within(scan: _Scan, listed: str | None) -> Iterator[Row]:
+def _within(scan: _JsonScanner, listed: str | None) -> Iterator[FileRow]:
     name, splits, lists, found = listed or "tasks", None, [], False
     for key in scan.entries():
         if scan.now == "[" and key == name:
@@ -200,7 +200,7 @@ def _within(scan: _Scan, listed: str | None) -> Iterator[Row]:
 _SPACE = re.compile(r"[ \n\r\t]*")
 
 
-class _Scan:
+class _JsonScanner:
     """A walk over JSON text, which knows the line it is on."""
 
     def __init__(self, text: str) -> None:
@@ -222,7 +222,7 @@ class _Scan:
         self._skip()
         return value
 
-    def items(self) -> Iterator[Row]:
+    def items(self) -> Iterator[FileRow]:
         """The items of the list that begins here. Each is parsed by itself, so that all that is wrong is told."""
         for _ in self._between("]"):
             self.line += self.text.count("\n", self.counted, self.at)
@@ -269,7 +269,7 @@ class _Scan:
 # Parquet and Arrow
 
 
-def _table(file: Path) -> Iterator[Row]:
+def _table(file: Path) -> Iterator[FileRow]:
     try:
         import pyarrow
         from pyarrow import parquet

@@ -14,7 +14,7 @@ from seedbed.evaluation.datasets.files import KINDS, ending
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DataFile:
     file: Path
     split: str | None
 
@@ -23,7 +23,7 @@ WORDS = r"(?:^|[-_. ])(train|training|validation|valid|val|dev|test|testing|eval
 SHARD = r"(\w[\w.+-]*?)-\d{5}-of-\d{5}"
 
 
-def parts(folder: Path) -> list[Part]:
+def data_files(folder: Path) -> list[DataFile]:
     """All of them, or DatasetError if there is none of a split.
 
     What `save_to_disk` wrote; what the front matter of README.md names; or files named after splits, here, in `data`
@@ -39,7 +39,7 @@ def parts(folder: Path) -> list[Part]:
     named = [inner for inner in _inside(folder) if inner.is_dir() and _split_of(inner.name)]
     places = [folder, folder / "data", *named]
     files = [file for place in places if place.is_dir() for file in _inside(place) if _is_data(file)]
-    found = [Part(file, _split_of(file.parent.name if file.parent in named else file.name)) for file in files]
+    found = [DataFile(file, _split_of(file.parent.name if file.parent in named else file.name)) for file in files]
     if not any(part.split for part in found):
         others = [*(file.name for file in files), *(inner.name for inner in _inside(folder) if inner.is_dir())]
         remedy = f"Name a file or folder in it: {', '.join(others[:8])}." if others else ""
@@ -69,14 +69,14 @@ def _noted(file: Path) -> dict[str, Any]:
     return value
 
 
-def _saved(folder: Path, split: str | None) -> list[Part]:
+def _saved(folder: Path, split: str | None) -> list[DataFile]:
     state = _noted(folder / "state.json")
     named = split or state.get("_split")
     names = [Path(each["filename"]).name for each in state.get("_data_files", [])]
-    return [Part(folder / name, named if isinstance(named, str) else None) for name in names]
+    return [DataFile(folder / name, named if isinstance(named, str) else None) for name in names]
 
 
-def _declared(folder: Path) -> list[Part]:
+def _declared(folder: Path) -> list[DataFile]:
     """What the front matter of README.md says about splits and their files, if it says something."""
     configs: Any = []
     with suppress(OSError, UnicodeDecodeError, DatasetError):
@@ -90,5 +90,5 @@ def _declared(folder: Path) -> list[Part]:
         split, paths = (each.get("split"), each.get("path")) if isinstance(each, dict) else (None, None)
         for path in paths if isinstance(paths, list) else [paths]:
             if isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"):
-                found += [Part(file, str(split)) for file in sorted(folder.glob(path)) if _is_data(file)]
+                found += [DataFile(file, str(split)) for file in sorted(folder.glob(path)) if _is_data(file)]
     return found

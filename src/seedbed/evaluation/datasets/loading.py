@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seedbed.errors import DatasetError, Problem, StoreError, shown
-from seedbed.evaluation.datasets.files import SPLITS, Kind, rows
-from seedbed.evaluation.datasets.folders import parts
+from seedbed.evaluation.datasets.files import SPLITS, FileKind, read_rows
+from seedbed.evaluation.datasets.folders import data_files
 from seedbed.storage.store import Json, digest
 
 FIELDS = ("id", "inputs", "expected", "tags", "source", "split")
@@ -55,7 +55,7 @@ def columns(
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedTasks:
     """The bodies of tasks, the ids in each named split, and how many repeated rows were left out."""
 
     tasks: list[Json] = field(default_factory=list)
@@ -63,12 +63,12 @@ class Loaded:
     repeated: int = 0
 
 
-def read(path: Path, columns: Columns, *, once: bool = False) -> Loaded:
+def read(path: Path, columns: Columns, *, once: bool = False) -> LoadedTasks:
     """All tasks of a file or a folder. Raises DatasetError with what is wrong in every row."""
-    reading = _Reading(columns, once)
+    reading = _TaskReader(columns, once)
     try:
         if path.is_dir():
-            for part in parts(path):
+            for part in data_files(path):
                 reading.take(part.file, part.split, f"{part.file.relative_to(path)} ")
         else:
             reading.take(path)
@@ -77,12 +77,12 @@ def read(path: Path, columns: Columns, *, once: bool = False) -> Loaded:
         raise DatasetError(wrong.problems, str(path)) from None
 
 
-class _Reading:
+class _TaskReader:
     """What was read so far, and what was wrong with it."""
 
     def __init__(self, columns: Columns, once: bool) -> None:
         self.columns, self.once = columns, once
-        self.loaded = Loaded()
+        self.loaded = LoadedTasks()
         self.first: dict[str, tuple[str, Json]] = {}
         self.seen: set[str] = set()
         self.problems: list[Problem] = []
@@ -93,7 +93,7 @@ class _Reading:
     def take(self, file: Path, split: str | None = None, prefix: str = "") -> None:
         """The tasks of one file, all in one split if it is of one."""
         try:
-            kind, found = rows(file, self.columns.rows)
+            kind, found = read_rows(file, self.columns.rows)
             for where, row in found:
                 if isinstance(row, DatasetError):
                     self._refuse(replace(each, path=_placed(each.path, prefix + where)) for each in row.problems)
@@ -107,7 +107,7 @@ class _Reading:
             told = getattr(wrong, "strerror", None) or str(wrong) or "an unreadable file"
             self._refuse([Problem(f"{prefix}file", told, "a readable file")])
 
-    def _add(self, place: str, row: object, split: str | None, kind: Kind) -> None:
+    def _add(self, place: str, row: object, split: str | None, kind: FileKind) -> None:
         if isinstance(row, dict):
             self.seen.update(row)
             if "inputs" not in row or self.columns.inputs:
@@ -155,7 +155,7 @@ class _Reading:
             if len(self.problems) < SHOWN:
                 self.problems.append(problem)
 
-    def done(self) -> Loaded:
+    def done(self) -> LoadedTasks:
         absent = sorted(self.columns.named() - self.seen)
         if absent and self.seen:
             # Told alone: what else is wrong is so because of it.

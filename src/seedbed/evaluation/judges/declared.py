@@ -1,4 +1,4 @@
-"""The judges that a workspace file declares, so that they can be named like any other metric.
+"""Judges that a workspace file declares; they are named like any other metric.
 
 ```yaml
 metrics:
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.judges.judge import JudgeContext
 from seedbed.evaluation.judges.rubrics import SCALE, DebateQuality, Reference, Rubric
-from seedbed.evaluation.metrics.metric import names
+from seedbed.evaluation.metrics.registry import names
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import suggestion
 from seedbed.runs.run import Run
@@ -24,11 +24,11 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.runner import Runner
 from seedbed.storage.store import Json
 
-Declared: TypeAlias = Rubric | Reference | DebateQuality
+DeclaredJudge: TypeAlias = Rubric | Reference | DebateQuality
 
 
-def judges(runner: Runner) -> dict[str, Declared]:
-    """The judges of a workspace by their names. Raises SettingsError with all that is wrong with any of them."""
+def declared_judges(runner: Runner) -> dict[str, DeclaredJudge]:
+    """The judges of a workspace by name. Raises SettingsError with every problem of every judge."""
 
     async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
         runner.library.keep(playbook, because="judge")
@@ -47,8 +47,8 @@ def judges(runner: Runner) -> dict[str, Declared]:
     return {name: _build(name, about, context) for name, about in runner.settings.metrics.items()}
 
 
-def _build(name: str, about: JudgeSettings, context: JudgeContext) -> Declared:
-    judge: Declared
+def _build(name: str, about: JudgeSettings, context: JudgeContext) -> DeclaredJudge:
+    judge: DeclaredJudge
     if about.judge == "reference":
         judge = Reference(perform=context.perform, name=name)
     elif about.judge == "debate_quality":

@@ -1,8 +1,8 @@
-"""Judge: how a model is asked for a judgement, and how its answer is read.
+"""Judge: how a model is asked for a judgement, and how its answer is parsed.
 
-A judge is a playbook with one role, and a reader of what that role answers. What is judged was written by others: it is
-shown between seals that it cannot forge, and nothing in it is an instruction. An answer of the judge that cannot be
-read is asked for once more; then there are no marks, and why is kept.
+A judge is a playbook with one role, and a parser of the role's answers. The material was written by others: it stands
+between seals that it cannot forge, and nothing in it is an instruction. If the answer of the judge cannot be parsed it
+is asked once more; after that there are no marks, and the reason is stored.
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, RunError, See
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json, digest
 
-Perform = Callable[[Playbook, Json, int], Awaitable[Run]]
+PerformJudge = Callable[[Playbook, Json, int], Awaitable[Run]]
 """Performs a judge's playbook on inputs with a seed, as a run like any other."""
 
 Identify = Callable[[Playbook], Json]
-"""Says what the names of a playbook's models stand for."""
+"""Returns what the names of a playbook's models stand for."""
 
-Once = Callable[[str, Playbook, Json, int, Ledger], Awaitable[Run]]
-"""Gives the run of that id: performed now with that seed and money, or by whoever was quicker."""
+PerformOnce = Callable[[str, Playbook, Json, int, Ledger], Awaitable[Run]]
+"""Returns the run with that id: performed now with that seed and ledger, or by another process that was quicker."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeContext:
-    """Where judges sit: who performs what they are asked, what the names of models stand for, and who pays.
+    """How judges are asked: who performs their playbooks, what the names of models stand for, and who pays.
 
-    A judgement is named by what is asked of whom: it is paid once, whoever asks again, here or elsewhere.
+    The id of a judgement is derived from its inputs and its model: it is paid once, whichever process asks again.
     """
 
-    once: Once
+    once: PerformOnce
     identify: Identify
     ledger: Ledger = field(default_factory=Ledger)
 
     async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
         about = [playbook.digest, self.identify(playbook), inputs, seed]
         for number in count():
-            money = Ledger(within=self.ledger)
-            run = await self.once(digest("judgement", [*about, number])[3:35], playbook, inputs, seed, money)
-            paid_before = run.tokens > 0 and not money.spent_tokens
-            # One that was cut, as may be for want of money, is asked for anew by whoever comes next.
+            ledger = Ledger(within=self.ledger)
+            run = await self.once(digest("judgement", [*about, number])[3:35], playbook, inputs, seed, ledger)
+            paid_before = run.tokens > 0 and not ledger.spent_tokens
+            # An answer that was cut short, perhaps for lack of money, is asked for again the next time.
             if not (paid_before and any(turn.finish_reason == "length" for turn in run.turns)):
                 return run
         raise AssertionError("unreachable")
 
 
-_court: ContextVar[JudgeContext | None] = ContextVar("court", default=None)
+_context: ContextVar[JudgeContext | None] = ContextVar("judge_context", default=None)
 
 
 @contextmanager
-def sitting(court: JudgeContext) -> Iterator[None]:
-    """A block in which judges of the same workspace sit in this court, and are paid for by it."""
-    token = _court.set(court)
+def asking_judges(context: JudgeContext) -> Iterator[None]:
+    """A block in which judges of the same workspace are asked, and paid for, in this context."""
+    token = _context.set(context)
     try:
         yield
     finally:
-        _court.reset(token)
+        _context.reset(token)
 
 
 @dataclass(frozen=True)
-class _Sent:
-    """What a judge knows of its workspace that was sent to another process."""
+class _PickledModels:
+    """What remains of a judge's workspace when the judge is sent to another process."""
 
     models: Json
 
@@ -81,20 +81,20 @@ class _Sent:
         return self.models
 
     async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
-        raise _stranger(self.models)
+        raise _foreign_judge(self.models)
 
 
-def _stranger(models: Json) -> SettingsError:
+def _foreign_judge(models: Json) -> SettingsError:
     found = f"one whose {' and '.join(models) or 'model'} is not that of the workspace it is asked in"
     remedy = "Declare it in the workspace file; or work in this loop, and without a limit of costs."
     return SettingsError([Problem("judge", found, "a judge of the same workspace", remedy)])
 
 
-REASON = 1_000
-"""Characters of a judge's reason that are kept."""
+REASON_LENGTH = 1_000
+"""Characters of a judge's reason that are stored."""
 
 VERSION = 1
-"""Of how runs are shown to judges and how their answers are read; their words are in their playbooks."""
+"""Of how runs are presented to judges and how answers are parsed; the prompts are in the playbooks of the judges."""
 
 SYSTEM = """\
 You are a judge. {purpose}
@@ -119,16 +119,16 @@ AGAIN = "\nYour last answer could not be used: {why}. Answer in the form that is
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What a judge is asked, and the marks that it may give."""
+class JudgeQuestion:
+    """One question to a judge, and the marks that it may give."""
 
     text: str
     marks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of what is judged; `about` is said of it by us. `cut_at` goes before that of the judge."""
+class JudgedText:
+    """A piece of what is judged. `about` is a note of ours on it; `cut_at` overrides that of the judge."""
 
     name: str
     text: str
@@ -155,11 +155,11 @@ def _unknown(playbook: Playbook) -> Json:
 class Judge(ABC):
     """What all judges have in common.
 
-    `perform` has the playbook performed; `identify` says what the names of its models stand for, as that is part of a
-    judge's identity. Each part of what is judged is cut in its middle if it has more than `cut_at` characters.
+    `perform` performs the playbook; `identify` returns what the names of its models stand for, which is part of the
+    judge's identity. A text that is judged is cut in its middle if it has more than `cut_at` characters.
     """
 
-    perform: Perform = field(repr=False, compare=False)
+    perform: PerformJudge = field(repr=False, compare=False)
     identify: Identify = field(default=_unknown, repr=False, compare=False)
     model: str = "judge"
     max_tokens: int = 1_000
@@ -170,8 +170,8 @@ class Judge(ABC):
 
     @property
     @abstractmethod
-    def questions(self) -> tuple[Question, ...]:
-        """What it asks of each piece of work."""
+    def questions(self) -> tuple[JudgeQuestion, ...]:
+        """What it is asked about each piece of work."""
 
     @cached_property
     def playbook(self) -> Playbook:
@@ -192,7 +192,7 @@ class Judge(ABC):
 
     @property
     def identity(self) -> Json:
-        """Changes with the words, the model behind the name, and the way runs are shown and answers read."""
+        """Changes with the prompts, the model behind the name, and the way runs are presented and answers parsed."""
         return {
             "judge": self.kind,
             "version": VERSION,
@@ -202,53 +202,53 @@ class Judge(ABC):
         }
 
     def __getstate__(self) -> Json:
-        # A workspace cannot be sent to another process, but there is one like it.
-        sent = _Sent(self.identify(self.playbook))
+        # A workspace cannot be pickled; the worker has one like it.
+        sent = _PickledModels(self.identify(self.playbook))
         own = {name: value for name, value in vars(self).items() if name != "playbook"}
         return {**own, "perform": sent.perform, "identify": sent.identify}
 
-    def _court(self) -> JudgeContext | None:
-        """Where it is asked now; with money of its own, so that what is refused to others says nothing of it."""
-        court, models = _court.get(), self.identify(self.playbook)
-        if court is None:
+    def _asked_in(self) -> JudgeContext | None:
+        """The context of the evaluation under way, with a ledger of its own: a refusal to others says nothing of it."""
+        context, models = _context.get(), self.identify(self.playbook)
+        if context is None:
             return None
         try:
-            known = court.identify(self.playbook) == models
+            known = context.identify(self.playbook) == models
         except SeedbedError:
             known = False
         if known:
-            return replace(court, ledger=Ledger(within=court.ledger))
-        if court.ledger.is_limited:
-            raise _stranger(models)  # it would pay by itself, and nobody could say how much
+            return replace(context, ledger=Ledger(within=context.ledger))
+        if context.ledger.is_limited:
+            raise _foreign_judge(models)  # its own cost would not count against the limit
         return None
 
-    async def judged(self, parts: Sequence[Part]) -> Judgement:
-        """The judge's marks for a piece of work, if there is money for them. Raises BudgetSpent for a spent quota."""
-        material = presented(parts, self.cut_at)
+    async def judge(self, parts: Sequence[JudgedText]) -> Judgement:
+        """Ask for the marks of a piece of work, if the ledger allows it. Raises BudgetSpent for a spent quota."""
+        material = present_material(parts, self.cut_at)
         why, cost, tokens = "", 0.0, 0
         for _ in range(2):
             inputs = {"material": material, "again": AGAIN.format(why=why) if why else ""}
             seed = int(digest("judgement", [self.playbook.digest, inputs])[3:11], 16)
-            court = self._court()
+            context = self._asked_in()
             try:
-                run = await (court.perform if court else self.perform)(self.playbook, inputs, seed)
+                run = await (context.perform if context else self.perform)(self.playbook, inputs, seed)
             except BudgetSpent as spent:
-                if not (court and court.ledger.refused):
-                    raise  # it is the quota's, and no fault of the judge's
+                if not (context and context.ledger.refused):
+                    raise  # the quota of the environment is spent; the judge is not at fault
                 return Judgement(unscored=str(spent), cost_usd=cost, tokens=tokens)
             except RunError as wrong:
                 unscored = f"the judge gave no answer: {wrong}"
                 if not (isinstance(wrong, ModelUnavailable) and wrong.why == "refused"):
-                    break  # whatever else may pass was tried again already
+                    break  # errors that may pass were retried already
                 why = "you refused it"
                 continue
             cost, tokens = cost + run.cost_usd, tokens + run.tokens
             try:
-                marks, reasons = read(told(run.output), self.questions)
+                marks, reasons = parse_judgement(text_of(run.output), self.questions)
                 return Judgement(marks, reasons, cost_usd=cost, tokens=tokens)
             except ValueError as wrong:
                 why = str(wrong)
-                unscored = f"the judge's answer cannot be read: {why}, in {shown(told(run.output), 200)}"
+                unscored = f"the judge's answer cannot be read: {why}, in {shown(text_of(run.output), 200)}"
         return Judgement(unscored=unscored, cost_usd=cost, tokens=tokens)
 
 
@@ -261,16 +261,17 @@ def judges_in(identity: object) -> Iterator[Json]:
             yield from judges_in(each)
 
 
-def presented(parts: Sequence[Part], cut_at: int) -> str:
-    """Pieces of text between seals that no text can forge, as they are made of the digest of all; the same for the
-    same pieces. What is left out of a long one is said outside of it."""
+def present_material(parts: Sequence[JudgedText], cut_at: int) -> str:
+    """Texts between seals that none of them can forge, since the seal is a digest of all; the same for the same texts.
+
+    A note outside of a long text says what was left out of it."""
     seal = digest("seal", [[part.name, part.text] for part in parts])[3:15]
     while any(seal in part.text for part in parts):
         seal = digest("seal", seal)[3:15]
     return "\n\n".join(_sealed(part, seal, part.cut_at or cut_at) for part in parts)
 
 
-def _sealed(part: Part, seal: str, cut_at: int) -> str:
+def _sealed(part: JudgedText, seal: str, cut_at: int) -> str:
     text, notices = part.text, [part.about] if part.about else []
     if not text.strip():
         notices.append(f"({part.name} is empty.)")
@@ -286,7 +287,7 @@ _BRACED = re.compile(r"\{\{[^\W\d]\w*(?:\.model)?\}\}|\{[^\W\d]\w*(?:\.model)?\}
 
 
 def as_written(text: str) -> str:
-    """A text that stays as it is where prompts are filled in: what looks like a placeholder in it is none."""
+    """Escape what looks like a placeholder, so that the text stays as it is when prompts are filled in."""
     return _BRACED.sub(r"{\g<0>}", text)
 
 
@@ -294,37 +295,36 @@ _FENCED = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE
 _VERDICT = re.compile(r"[\s*_#>-]*verdict[\s*_]*[:=](?P<marks>.*)", re.IGNORECASE)
 
 
-def read(text: str, questions: Sequence[Question]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The marks in a judge's answer and its reasons: JSON and nothing else, a verdict on the last line, or, if there is
-    one question, its mark and nothing else.
+def parse_judgement(text: str, questions: Sequence[JudgeQuestion]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The marks and reasons in a judge's answer: only JSON, a verdict on the last line, or, of one question, its mark.
 
-    Raises ValueError with what is wrong with it. Nothing is guessed: what a judge quotes is not what it says.
+    Raises ValueError that says what is wrong. Nothing is guessed: what a judge quotes is not its answer.
     """
     text = text.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1].strip()
     if text.startswith("{"):
-        given = _from_json(text, len(questions))
+        marks = _from_json(text, len(questions))
     else:
-        given = _from_last_line(text, len(questions))
-    for number, (question, (mark, _)) in enumerate(zip(questions, given, strict=True), 1):
+        marks = _from_last_line(text, len(questions))
+    for number, (question, (mark, _)) in enumerate(zip(questions, marks, strict=True), 1):
         if mark not in question.marks:
             raise ValueError(
                 f"found the mark {shown(mark)} for question {number}; expected {' or '.join(question.marks)}"
             )
-    return tuple(mark for mark, _ in given), tuple(reason for _, reason in given)
+    return tuple(mark for mark, _ in marks), tuple(reason for _, reason in marks)
 
 
 def _from_json(text: str, count: int) -> list[tuple[str, str]]:
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        answer = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as wrong:
         raise ValueError(f"found JSON that is broken ({shown(str(wrong))})") from None
     expected = [str(number) for number in range(1, count + 1)]
-    complete = all(isinstance(each, dict) and "mark" in each for each in found.values())
-    if sorted(found) != sorted(expected) or not complete:
+    complete = all(isinstance(each, dict) and "mark" in each for each in answer.values())
+    if sorted(answer) != sorted(expected) or not complete:
         raise ValueError('found other JSON; expected a "reason" and a "mark" for each number of a question')
-    return [(_mark(found[number]["mark"]), _line(found[number].get("reason", ""))) for number in expected]
+    return [(_mark(answer[number]["mark"]), _line(answer[number].get("reason", ""))) for number in expected]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
@@ -348,13 +348,13 @@ def _from_last_line(text: str, count: int) -> list[tuple[str, str]]:
     return [(mark, _line(before) if count == 1 else "") for mark in marks]
 
 
-def _mark(given: object) -> str:
-    if not isinstance(given, str | int | float):
+def _mark(value: object) -> str:
+    if not isinstance(value, str | int | float):
         raise ValueError("found a mark that is neither text nor a number")
-    return told(given).strip().casefold()
+    return text_of(value).strip().casefold()
 
 
 def _line(reason: object) -> str:
     text = reason if isinstance(reason, str) else ""
     line = " ".join(text.encode(errors="replace").decode().split())
-    return line if len(line) <= REASON else f"{line[: REASON - 1]}…"
+    return line if len(line) <= REASON_LENGTH else f"{line[: REASON_LENGTH - 1]}…"

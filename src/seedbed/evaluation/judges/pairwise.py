@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.judge import Judge, Part, Question
+from seedbed.evaluation.judges.judge import Judge, JudgedText, JudgeQuestion
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.stats.estimates import Interval, mcnemar, wilson
 
-Said = Literal["first", "second", "tie"]
+Preferred = Literal["first", "second", "tie"]
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """1 if `b` is better, -1 if `a` is, 0 for a tie; None if that is not known, and why.
+    """1 if `b` is better, -1 if `a` is, 0 for a tie; None if that is not known, and `reason` says why.
 
-    `said` is what the judge preferred when `a` was shown first, and when `b` was. It is empty if nobody was asked.
+    `preferred` is the judge's choice with `a` first, and with `b` first. It is empty if the judge was not asked.
     """
 
     value: Literal[-1, 0, 1] | None
     reason: str = ""
-    said: tuple[Said, ...] = ()
+    preferred: tuple[Preferred, ...] = ()
     cost_usd: float = 0.0
 
 
@@ -45,34 +45,38 @@ class Pairwise(Judge):
     )
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        return (Question(self.criterion.strip(), ("first", "second", "tie")),)
+    def questions(self) -> tuple[JudgeQuestion, ...]:
+        return (JudgeQuestion(self.criterion.strip(), ("first", "second", "tie")),)
 
     async def __call__(self, a: Run, b: Run, task: Task) -> Preference:
-        one, other = told(a.output), told(b.output)
+        one, other = text_of(a.output), text_of(b.output)
         if one == other:
             return Preference(0, "the answers are the same")
-        there = await self._said(one, other, task)
+        there = await self._prefer(one, other, task)
         if there.value is None:
             return there
-        back = await self._said(other, one, task)
+        back = await self._prefer(other, one, task)
         cost = there.cost_usd + back.cost_usd
         if back.value is None:
             return Preference(None, back.reason, cost_usd=cost)
         reason = f"a first: {there.reason}\nb first: {back.reason}"
         agreed = there.value == -back.value
-        return Preference(there.value if agreed else 0, reason, (*there.said, *back.said), cost)
+        return Preference(there.value if agreed else 0, reason, (*there.preferred, *back.preferred), cost)
 
-    async def _said(self, first: str, second: str, task: Task) -> Preference:
-        """What is preferred in this order: 1 for the second."""
-        material = [Part("task", told(dict(task.inputs))), Part("first", first), Part("second", second)]
-        judgement = await self.judged(material)
+    async def _prefer(self, first: str, second: str, task: Task) -> Preference:
+        """Ask in this order: 1 if the second is preferred."""
+        material = [
+            JudgedText("task", text_of(dict(task.inputs))),
+            JudgedText("first", first),
+            JudgedText("second", second),
+        ]
+        judgement = await self.judge(material)
         if judgement.unscored:
             return Preference(None, judgement.unscored, cost_usd=judgement.cost_usd)
-        said: Said = judgement.marks[0]  # type: ignore[assignment]  # read() lets no other pass
-        values: dict[Said, Literal[-1, 0, 1]] = {"first": -1, "tie": 0, "second": 1}
-        reason = f"{said}, as {judgement.reasons[0]}" if judgement.reasons[0] else said
-        return Preference(values[said], reason, (said,), judgement.cost_usd)
+        preferred: Preferred = judgement.marks[0]  # type: ignore[assignment]  # parse_judgement refuses others
+        values: dict[Preferred, Literal[-1, 0, 1]] = {"first": -1, "tie": 0, "second": 1}
+        reason = f"{preferred}, as {judgement.reasons[0]}" if judgement.reasons[0] else preferred
+        return Preference(values[preferred], reason, (preferred,), judgement.cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +94,9 @@ class PositionBias:
 
 
 def position_bias(preferences: Sequence[Preference]) -> PositionBias:
-    """What swapping showed about a judge; pairs that were not judged in both orders say nothing."""
+    """How far swapping changed the answers of a judge. Only pairs that were judged in both orders count."""
     place = {"first": -1, "tie": 0, "second": 1}
-    leanings = [sum(place[said] for said in each.said) for each in preferences if len(each.said) == 2]
+    leanings = [sum(place[each] for each in pair.preferred) for pair in preferences if len(pair.preferred) == 2]
     to_first, to_second = sum(each < 0 for each in leanings), sum(each > 0 for each in leanings)
     consistent = wilson(len(leanings) - to_first - to_second, len(leanings))
     return PositionBias(consistent, to_first, to_second, mcnemar(to_first, to_second))

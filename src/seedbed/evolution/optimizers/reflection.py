@@ -13,7 +13,7 @@ import numpy as np
 
 from seedbed.errors import ModelUnavailable, PlaybookError, Problem, SettingsError
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.judges.judge import Part, presented
+from seedbed.evaluation.judges.judge import JudgedText, present_material
 from seedbed.evolution.learning.complements import Complements, merge_changes
 from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, describe_change
@@ -34,7 +34,7 @@ from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest, Json, digest
 
 Propose: TypeAlias = Callable[
@@ -336,7 +336,7 @@ class Reflection:
             run = await ask_model(self._search, f"{request.name}/{attempt}", self._editor, inputs)
             if run is None:
                 return proposal
-            answer = told(run.output)
+            answer = text_of(run.output)
             cut = any(turn.finish_reason == "length" for turn in run.turns)
             too_long = ProposedEdits(problems=(Problem("answer", "a cut answer", "a shorter one"),))
             proposed = too_long if cut else read_edits(answer)
@@ -358,13 +358,13 @@ class Reflection:
 
     def _inputs(self, request: _Request, last_answer: str, wrong: Sequence[Problem]) -> dict[str, str]:
         text, bounds = str(request.gene.value), self.bounds
-        parts = [Part("text", text, cut_at=len(text) + 1)]
+        parts = [JudgedText("text", text, cut_at=len(text) + 1)]
         parts += [part for number, each in enumerate(request.poor, 1) for part in each.parts(number)]
         helped = "\n".join(str(each) for each in request.lessons if each.helped)
         not_helped = "\n".join(str(each) for each in request.lessons if not each.helped)
-        parts += [Part("helped", helped, "Tried already, and it helped:")] if helped else []
-        parts += [Part("did_not_help", not_helped, "Tried already, and it did not help:")] if not_helped else []
-        parts += [Part("your_last_answer", last_answer)] if wrong else []
+        parts += [JudgedText("helped", helped, "Tried already, and it helped:")] if helped else []
+        parts += [JudgedText("did_not_help", not_helped, "Tried already, and it did not help:")] if not_helped else []
+        parts += [JudgedText("your_last_answer", last_answer)] if wrong else []
         limits = f"At most {bounds.edits} edits, {bounds.changed_of(text):,} characters changed."
         if names := ", ".join(map(str, placeholders(text))):
             limits += f" Keep {names} as it is."
@@ -373,7 +373,7 @@ class Reflection:
         )
         faults = "\n".join(f"- {each}" for each in wrong)
         again = f"\nYour last answer could not be used:\n{faults}\nAnswer once more." if wrong else ""
-        inputs = {"material": presented(parts, READ), "gene": request.gene.path, "limits": limits, "form": form}
+        inputs = {"material": present_material(parts, READ), "gene": request.gene.path, "limits": limits, "form": form}
         # What a model writes may hold characters that cannot be stored.
         return {name: each.encode(errors="replace").decode() for name, each in (inputs | {"again": again}).items()}
 

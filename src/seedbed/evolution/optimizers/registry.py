@@ -11,7 +11,7 @@ from typing import Any
 from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import call
+from seedbed.evaluation.metrics.registry import parse_call
 from seedbed.evolution.optimizers.bandit import Bandit
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.bootstrap import Bootstrap
@@ -99,7 +99,7 @@ def make_optimizer(optimizer: str | Optimizer, inputs: SearchInputs) -> Optimize
     """
     if not isinstance(optimizer, str):
         return _expect_optimizer(optimizer)
-    name, options = call(optimizer, "optimizer", "nsga2(size=30)")
+    name, options = parse_call(optimizer, "optimizer", "nsga2(size=30)")
     offers = plugins.offered(GROUP)
     if name in _MAKERS:
         make = _MAKERS[name](inputs)

@@ -17,7 +17,7 @@ from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.run import Run
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
 
 MOST = 8
@@ -26,7 +26,7 @@ MOST = 8
 
 def demo_from_task(task: Task) -> Json:
     """A task and its known answer as a demo."""
-    return {"inputs": _inputs(task.inputs), "output": told(task.expected)}
+    return {"inputs": _inputs(task.inputs), "output": text_of(task.expected)}
 
 
 def demo_from_run(step: Step, run: Run) -> Json | None:
@@ -43,7 +43,7 @@ def demo_from_run(step: Step, run: Run) -> Json | None:
 
 
 def _inputs(inputs: Mapping[str, Any]) -> dict[str, str]:
-    return {name: told(value) for name, value in inputs.items()}
+    return {name: text_of(value) for name, value in inputs.items()}
 
 
 @dataclass

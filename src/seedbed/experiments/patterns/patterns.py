@@ -15,8 +15,17 @@ from typing import Literal
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Better
-from seedbed.experiments.patterns.slices import Bools, Figures, Half, Level, Slice, beyond, suggested, tested
-from seedbed.experiments.patterns.traits import Scored, conditions
+from seedbed.experiments.patterns.slices import (
+    Bools,
+    Figures,
+    Half,
+    Level,
+    RunSlice,
+    beyond,
+    suggest_slices,
+    test_slice,
+)
+from seedbed.experiments.patterns.traits import ScoredRun, conditions
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
 from seedbed.stats.sequential.rule import check_rate
 from seedbed.storage.store import Json
@@ -32,13 +41,13 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PatternFinding:
     """A slice of the runs, how it scored in both halves, and how sure that is.
 
     `p` is that of the half which had no say in choosing the slice, adjusted for all slices that were tested.
     """
 
-    slice: Slice
+    slice: RunSlice
     found: Figures
     """In the half that suggested it; they flatter, as they were chosen."""
     tested: Figures
@@ -50,7 +59,7 @@ class Finding:
     worse: bool
     """Whether the runs within are the bad ones."""
     level: Level
-    beyond: tuple[Slice, ...]
+    beyond: tuple[RunSlice, ...]
     """The slices before it that overlap with it: it holds among runs that are alike in those."""
     weak_found: tuple[Task, ...]
     """The tasks on the bad side of it in the half that suggested it, by most of their runs."""
@@ -89,7 +98,7 @@ class Finding:
 _HALVES = ("found", "tested")
 
 
-def _said(slice_: Slice) -> str:
+def _said(slice_: RunSlice) -> str:
     return " and ".join(map(str, slice_))
 
 
@@ -110,7 +119,7 @@ class Patterns:
     """As many as count: tasks, or sources where tasks share them."""
     conditions: int
     """How many conditions were looked at in the first half."""
-    tested: tuple[Finding, ...]
+    tested: tuple[PatternFinding, ...]
     """The slices that were tested in the second half, the most promising first."""
     alpha: float
     correction: Literal["Holm", "Benjamini-Hochberg"]
@@ -118,7 +127,7 @@ class Patterns:
     """Why nothing could be looked for, if so."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[PatternFinding, ...]:
         return tuple(each for each in self.tested if each.holds)
 
     @property
@@ -138,8 +147,8 @@ class Patterns:
         }
 
 
-def find(
-    scored: Sequence[Scored], metric: str, *, alpha: float = 0.05, better: Better = "higher", at_most: int = 5
+def find_patterns(
+    scored: Sequence[ScoredRun], metric: str, *, alpha: float = 0.05, better: Better = "higher", at_most: int = 5
 ) -> Patterns:
     """What sets some of the runs apart by their scores. The same runs give the same findings, in any order.
 
@@ -175,10 +184,10 @@ def find(
     first = _first_half(ordered)
     seen, unseen = Half([e for e in ordered if e.unit in first]), Half([e for e in ordered if e.unit not in first])
     looked = [each for each in conditions(seen.scored) if seen.supports(seen.holds((each,)))]
-    slices = list(suggested(seen, looked, at_most))
+    slices = list(suggest_slices(seen, looked, at_most))
     if not slices:
         return replace(result, conditions=len(looked))
-    tests = [tested(slices, place, seen, unseen) for place in range(len(slices))]
+    tests = [test_slice(slices, place, seen, unseen) for place in range(len(slices))]
     corrected = (holm if result.correction == "Holm" else benjamini_hochberg)([p for p, _ in tests], alpha)
     told = [
         _finding(slices, place, seen, unseen, level, corrected.p[place], corrected.rejected[place], better)
@@ -187,7 +196,7 @@ def find(
     return replace(result, conditions=len(looked), tested=tuple(told))
 
 
-def _first_half(scored: Sequence[Scored]) -> set[str]:
+def _first_half(scored: Sequence[ScoredRun]) -> set[str]:
     """The units that suggest. Which they are follows from their names, so that few change sides when runs are added."""
     tasks: dict[str, set[str]] = {}
     for each in scored:
@@ -203,7 +212,7 @@ def _first_half(scored: Sequence[Scored]) -> set[str]:
 
 
 def _finding(
-    slices: Sequence[Slice],
+    slices: Sequence[RunSlice],
     place: int,
     seen: Half,
     unseen: Half,
@@ -211,14 +220,14 @@ def _finding(
     p: float,
     rejected: bool,
     better: Better,
-) -> Finding:
+) -> PatternFinding:
     within, inside = seen.holds(slices[place]), unseen.holds(slices[place])
     before, after = seen.figures(within), unseen.figures(inside)
     low, high = unseen.interval(inside)
     down = before.effect < 0
     worse = down == (better == "higher")
     everything = [*zip(seen.scored, within, strict=True), *zip(unseen.scored, inside, strict=True)]
-    return Finding(
+    return PatternFinding(
         slice=slices[place],
         found=before,
         tested=after,
@@ -243,7 +252,7 @@ def _at(half: Half, side: Bools, level: Level) -> tuple[Task, ...]:
     return tuple(half.scored[first].task for first in half.of_task[shares >= least].tolist())
 
 
-def _telling(scored: Sequence[Scored], *, lowest: bool) -> tuple[str, ...]:
+def _telling(scored: Sequence[ScoredRun], *, lowest: bool) -> tuple[str, ...]:
     """The runs with the most extreme scores, one of each task."""
     ordered = sorted(scored, key=lambda each: (each.score if lowest else -each.score, each.run.id))
     chosen: dict[str, str] = {}
@@ -252,4 +261,4 @@ def _telling(scored: Sequence[Scored], *, lowest: bool) -> tuple[str, ...]:
     return tuple(chosen.values())[:SHOWN]
 
 
-__all__ = ["Figures", "Finding", "Patterns", "find"]
+__all__ = ["Figures", "PatternFinding", "Patterns", "find_patterns"]

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from seedbed.experiments.patterns.traits import Condition, Scored
+from seedbed.experiments.patterns.traits import RunCondition, ScoredRun
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Numbers: TypeAlias = NDArray[np.intp]
+Indices: TypeAlias = NDArray[np.intp]
 
-Slice: TypeAlias = tuple[Condition, ...]
+RunSlice: TypeAlias = tuple[RunCondition, ...]
 """The runs of which all of these hold."""
 
 Level: TypeAlias = Literal["run", "task", "source"]
@@ -57,7 +57,7 @@ class Half:
     The runs of a task weigh as much as one task, all together.
     """
 
-    def __init__(self, scored: Sequence[Scored]) -> None:
+    def __init__(self, scored: Sequence[ScoredRun]) -> None:
         self.scored = scored
         self.scores = np.array([each.score for each in scored])
         self.task, self.of_task = _numbers([each.asked for each in scored])
@@ -65,7 +65,7 @@ class Half:
         self.unit_of_task = self.unit[self.of_task]
         self.weights = 1 / np.bincount(self.task)[self.task]
 
-    def holds(self, slice_: Sequence[Condition]) -> Bools:
+    def holds(self, slice_: Sequence[RunCondition]) -> Bools:
         return np.array([all(each.holds(run) for each in slice_) for run in self.scored])
 
     def supports(self, inside: Bools) -> bool:
@@ -105,7 +105,7 @@ def mean(values: Floats, weights: Floats) -> float:
     return float((values * weights).sum() / total) if total else math.nan
 
 
-def _numbers(names: Sequence[str]) -> tuple[Numbers, Numbers]:
+def _numbers(names: Sequence[str]) -> tuple[Indices, Indices]:
     """The number of each name, and where each number is met first."""
     _, first, numbers = np.unique(names, return_index=True, return_inverse=True)
     return numbers, first
@@ -114,7 +114,7 @@ def _numbers(names: Sequence[str]) -> tuple[Numbers, Numbers]:
 # What one half suggests
 
 
-def suggested(half: Half, looked: Sequence[Condition], at_most: int) -> Iterator[Slice]:
+def suggest_slices(half: Half, looked: Sequence[RunCondition], at_most: int) -> Iterator[RunSlice]:
     """The slices that explain the scores best: each the best for what those before it leave unexplained."""
     columns = np.array([half.holds((each,)) for each in looked]).T if looked else np.zeros((len(half.scored), 0), bool)
     scores = half.scores.copy()
@@ -129,7 +129,7 @@ def suggested(half: Half, looked: Sequence[Condition], at_most: int) -> Iterator
             yield chosen
 
 
-def _best(half: Half, looked: Sequence[Condition], columns: Bools, scores: Floats) -> Slice | None:
+def _best(half: Half, looked: Sequence[RunCondition], columns: Bools, scores: Floats) -> RunSlice | None:
     """The slice with the most standard errors between inside and outside: effect times the root of its support."""
     if not looked:
         return None
@@ -186,7 +186,7 @@ def _alike(half: Half, apart: Floats) -> float:
 # What the other half says
 
 
-def tested(slices: Sequence[Slice], place: int, seen: Half, unseen: Half) -> tuple[float, Level]:
+def test_slice(slices: Sequence[RunSlice], place: int, seen: Half, unseen: Half) -> tuple[float, Level]:
     """The one-sided p-value, in the direction that was suggested, of "the condition has nothing to do with scores"."""
     inside = unseen.holds(slices[place]).astype(float)
     before = [unseen.holds(each).astype(float) for each in beyond(slices, place, seen)]
@@ -206,7 +206,7 @@ def tested(slices: Sequence[Slice], place: int, seen: Half, unseen: Half) -> tup
     return permutation(over(inside), sign * over(unseen.scores), strata), level
 
 
-def beyond(slices: Sequence[Slice], place: int, seen: Half) -> list[Slice]:
+def beyond(slices: Sequence[RunSlice], place: int, seen: Half) -> list[RunSlice]:
     """The slices before this one that hold of much the same runs, or of much the others."""
     own = seen.holds(slices[place])
     return [each for each in slices[:place] if abs(_likeness(own, seen.holds(each), seen.weights)) > 0.2]
@@ -218,7 +218,7 @@ def _likeness(first: Bools, second: Bools, weights: Floats) -> float:
     return (both - one * other) / math.sqrt(max(one * (1 - one) * other * (1 - other), 1e-12))
 
 
-def permutation(inside: Floats, scores: Floats, strata: Numbers, *, draws: int = DRAWS, seed: int = 0) -> float:
+def permutation(inside: Floats, scores: Floats, strata: Indices, *, draws: int = DRAWS, seed: int = 0) -> float:
     """How often scores dealt out anew within each stratum would be as high inside as they are.
 
     Exact where both have two values; otherwise from draws, the outcome seen counted among them, so that the p-value is
@@ -237,7 +237,7 @@ def permutation(inside: Floats, scores: Floats, strata: Numbers, *, draws: int =
     return (beyond + 1) / (draws + 1)
 
 
-def _hypergeometric(inside: Bools, good: Bools, strata: Numbers) -> float:
+def _hypergeometric(inside: Bools, good: Bools, strata: Indices) -> float:
     """The chance of as many good ones inside: in each stratum as many are drawn as there are, without putting back."""
     chances = np.ones(1)
     for stratum in np.unique(strata):
@@ -249,11 +249,11 @@ def _hypergeometric(inside: Bools, good: Bools, strata: Numbers) -> float:
     return min(1.0, float(chances[int((inside & good).sum()) :].sum()))
 
 
-def _log_ways(n: int, k: Numbers) -> Floats:
+def _log_ways(n: int, k: Indices) -> Floats:
     inner = (k >= 0) & (k <= n)
     some = np.clip(k, 0, n)
     ways = special.gammaln(n + 1) - special.gammaln(some + 1) - special.gammaln(n - some + 1)
     return np.where(inner, ways, -np.inf)
 
 
-__all__ = ["Figures", "Half", "Level", "Slice", "beyond", "permutation", "suggested", "tested"]
+__all__ = ["Figures", "Half", "Level", "RunSlice", "beyond", "permutation", "suggest_slices", "test_slice"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from seedbed.documents import to_yaml
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.experiments.patterns.patterns import Finding
+from seedbed.experiments.patterns.patterns import PatternFinding
 from seedbed.storage.store import Digest, short
 
 CANDIDATE = "candidate.yaml"
@@ -49,7 +49,7 @@ class Suggestion:
 
 
 def suggest(
-    finding: Finding, file: Path, *, control: Digest, metric: str, binary: bool = False, alpha: float = 0.05
+    finding: PatternFinding, file: Path, *, control: Digest, metric: str, binary: bool = False, alpha: float = 0.05
 ) -> Suggestion:
     """Write the next hypothesis to a new file, and its tasks to another one beside it, called FILE.tasks.jsonl.
 
@@ -81,7 +81,7 @@ def suggest(
     return made
 
 
-def _tasks(finding: Finding) -> Dataset:
+def _tasks(finding: PatternFinding) -> Dataset:
     """The tasks of the weak side. Those of several datasets may have the same id: then the inputs are added to it."""
     both = [*finding.weak_found, *finding.weak_tested]
     often = Counter(task.id for task in both)

@@ -16,7 +16,7 @@ import numpy as np
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Query, Store, Upkeep, canonical, digest, short
 
@@ -62,7 +62,7 @@ LONGEST = 60
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRun:
     """A run with its score, and the task that it was at. One that `failed` has the score that failures count as."""
 
     run: Run
@@ -141,14 +141,14 @@ def _terms(text: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Condition:
+class RunCondition:
     """Something that holds of some runs: a word that is so, or a number above or up to a bound."""
 
     trait: str
     how: Literal["is", "above", "up to"]
     value: str | float
 
-    def holds(self, scored: Scored) -> bool:
+    def holds(self, scored: ScoredRun) -> bool:
         if isinstance(self.value, str):
             return (self.trait, self.value) in scored.words
         number = scored.numbers[self.trait]
@@ -160,7 +160,7 @@ class Condition:
         return NUMBERS[self.trait].format(f"{'more than' if self.how == 'above' else 'at most'} {self.value:g}")
 
 
-def conditions(scored: Sequence[Scored]) -> list[Condition]:
+def conditions(scored: Sequence[ScoredRun]) -> list[RunCondition]:
     """All that tells some of these runs from others, what says more first.
 
     What the score itself is made of is left out: the cost of a run where cost is the score, and the answers where each
@@ -174,7 +174,7 @@ def conditions(scored: Sequence[Scored]) -> list[Condition]:
         seldom = trait != "input" or times <= len(scored) / 2
         if 1 < times < len(scored) and seldom and len(by_trait.setdefault(trait, [])) < PER_TRAIT:
             by_trait[trait].append(word)
-    found = [Condition(trait, "is", word) for trait, words in by_trait.items() for word in words]
+    found = [RunCondition(trait, "is", word) for trait, words in by_trait.items() for word in words]
     for trait in NUMBERS.keys() - made_of:
         values = np.array([each.numbers[trait] for each in scored])
         known = values[~np.isnan(values)]
@@ -182,7 +182,7 @@ def conditions(scored: Sequence[Scored]) -> list[Condition]:
             continue
         bounds = {float(f"{bound:.4g}") for bound in (0.0, *np.quantile(known, (0.25, 0.5, 0.75)))}
         found += (
-            Condition(trait, how, bound)
+            RunCondition(trait, how, bound)
             for bound in sorted(bounds)
             if known.min() <= bound < known.max()
             for how in ("above", "up to")
@@ -212,21 +212,21 @@ def _the_same(values: np.ndarray, scores: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class ScoredRuns:
     """Scored runs, and how many failed of which it is not known what they count as."""
 
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredRun, ...]
     left_out: int = 0
 
 
-def gathered(
+def gather_runs(
     store: Store,
     metric: Metric | None,
     *,
     playbook: Digest | None = None,
     tasks: Iterable[Task] | None = None,
     failure_counts_as: float = 0.0,
-) -> Gathered:
+) -> ScoredRuns:
     """The live runs of a playbook, or of all, that the metric has scored, or users have if there is no metric.
 
     Only those at these tasks, if some are given; otherwise the datasets that are kept say what is known of each task.
@@ -254,8 +254,8 @@ def gathered(
         elif failed or name in scores:
             task = known.get(inputs[name]) or Task(digest("task", end.body["inputs"])[3:15], end.body["inputs"])
             score = failure_counts_as if failed else scores[name]
-            found.append(Scored(recall(store, name), score, task, failed))
-    return Gathered(tuple(sorted(found, key=lambda each: each.run.id)), left_out)
+            found.append(ScoredRun(recall(store, name), score, task, failed))
+    return ScoredRuns(tuple(sorted(found, key=lambda each: each.run.id)), left_out)
 
 
 def _cells(store: Store, metric: Metric, playbook: Digest | None) -> dict[str, float]:
@@ -298,4 +298,4 @@ def _by_inputs(tasks: Iterable[Task]) -> dict[str, Task]:
     return found
 
 
-__all__ = ["Condition", "Gathered", "Scored", "conditions", "gathered"]
+__all__ = ["RunCondition", "ScoredRun", "ScoredRuns", "conditions", "gather_runs"]

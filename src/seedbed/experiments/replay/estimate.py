@@ -13,7 +13,7 @@ from seedbed.evaluation.evaluate import all_cells
 from seedbed.evaluation.metrics.metric import Better, Metric, better
 from seedbed.experiments.experiment import Unit, drawn, expect_score
 from seedbed.experiments.replay.coverage import ReplayedRuns
-from seedbed.experiments.replay.fidelity import with_live
+from seedbed.experiments.replay.fidelity import adjust_with_live
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import dollars
 from seedbed.stats.estimates import Interval, mean_interval
@@ -89,7 +89,7 @@ async def estimate_difference(
     replayed = [await _scores(arm, units, metric, replays.context) for arm in arms]
     lived = [await _scores(arm, some, metric, context) for arm in arms]
     cheap, true = _differences(*replayed), _differences(*lived)
-    adjusted = with_live(cheap, true)
+    adjusted = adjust_with_live(cheap, true)
     return Estimate(
         control=control.digest,
         candidate=candidate.digest,

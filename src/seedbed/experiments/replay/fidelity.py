@@ -14,7 +14,7 @@ from seedbed.experiments.replay.history import History, PastRun
 from seedbed.experiments.replay.replay import Replayer, expect_paid
 from seedbed.parallel import in_order
 from seedbed.runs.cassette import LABELS, Missed
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.adjusted import AdjustedDifference, ppi
 from seedbed.stats.estimates import Interval, exact_rate
@@ -114,7 +114,9 @@ def count_agreement(results: Sequence[tuple[bool, bool]]) -> ReplayAgreement:
     )
 
 
-def with_live(replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95) -> AdjustedDifference:
+def adjust_with_live(
+    replays: Mapping[str, float], live: Mapping[str, float], confidence: float = 0.95
+) -> AdjustedDifference:
     """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
 
     Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from

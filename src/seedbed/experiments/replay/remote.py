@@ -16,8 +16,7 @@ from seedbed.experiments.replay.replay import RemoteReplays, replay_context
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Missed, ReplayMode
-from seedbed.spending.ledger import Ledger
-from seedbed.spending.shares import BudgetShare
+from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.storage.store import Json
 
 PlaybookTask = tuple[Playbook, Task]
@@ -65,7 +64,7 @@ async def replay_chunk(chunk: ReplayChunk) -> ChunkResult[list[RunError | None]]
         number, task = item
         if context.ledger.is_short:
             return BudgetSpent("the money for these replays was spent")
-        own = Ledger(kept=0.0, within=context.ledger)
+        own = Ledger(last_share=0.0, within=context.ledger)
         try:
             await context.perform("", playbooks[number], task, seed_of(task, 0), own)
         except QuotaSpent:
@@ -87,12 +86,12 @@ def remote_replays(workers: RemoteWorkers, at_once: int) -> RemoteReplays:
             return
         whole = ReplayChunk(open=workers.open, workspace=workers.description(), at_once=at_once)
 
-        async def replay(items: Sequence[PlaybookTask], money: BudgetShare) -> ChunkResult[list[RunError | None]]:
+        async def replay(items: Sequence[PlaybookTask], money: Reservation) -> ChunkResult[list[RunError | None]]:
             known = {playbook.digest: playbook.document() for playbook, _ in items}
             numbers = {name: number for number, name in enumerate(known)}
             numbered = tuple((numbers[playbook.digest], task) for playbook, task in items)
             chunk = replace(whole, playbooks=tuple(known.values()), items=numbered)
-            chunk = replace(chunk, max_cost_usd=money.usd, max_tokens=money.tokens)
+            chunk = replace(chunk, max_cost_usd=money.most_usd, max_tokens=money.most_tokens)
             done: ChunkResult[list[RunError | None]] = await workers.executor.do(replay_chunk, chunk)
             return done
 

@@ -21,7 +21,7 @@ from seedbed.experiments.replay.history import recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import MISSED, Missed, ReplayMode
-from seedbed.runs.recorder import recall
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger, dollars
 from seedbed.stage.program import program_of

@@ -1,7 +1,7 @@
-"""Ask a second time when an answer is slow to come: the first answer counts, the other request is called off.
+"""Hedging: send a second request when the answer to the first is slow; the first answer counts.
 
-A card with `hedge: 0.95` wants this for the slowest twentieth of its answers. Both requests are paid for, so nobody
-gets it unasked.
+A card with `hedge: 0.95` does so for the slowest twentieth of its answers. Both requests are paid for, so it is off by
+default.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from typing import Any, TypeVar
 __all__ = ["ENOUGH", "Latencies", "first_answer"]
 
 ENOUGH = 20
-"""How many answers it takes to say what is slow."""
+"""How many answers it takes to tell which ones are slow."""
 
 LATEST = 200
-"""So many of the latest ones are remembered: a provider is not as fast at noon as at night."""
+"""How many of the latest answers count: a provider is not as fast at noon as at night."""
 
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
 
 class Latencies:
-    """How long a model took for its latest answers, to requests that were the first for their question.
+    """How long a model took for its latest answers. Only the first request of a call counts.
 
-    One that was beaten is noted with the time until then, and the second one, which beat it, is not: if the slow ones
-    were left out, ever faster ones would be taken for slow.
+    A first request that was overtaken counts with the time until then, and the second one, which overtook it, does not:
+    without the slow ones, ever faster answers would count as slow.
     """
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=LATEST)
 
-    def note(self, seconds: float) -> None:
+    def add(self, seconds: float) -> None:
         self._seconds.append(seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The time within which this share of the answers came; None while there are too few to tell."""
+        """The time within which this share of the answers arrived; None while there are too few to tell."""
         if len(self._seconds) < ENOUGH:
             return None
         return sorted(self._seconds)[min(int(share * len(self._seconds)), len(self._seconds) - 1)]
 
 
 async def first_answer(
-    first: Awaitable[Outcome],
-    second: Callable[[], Awaitable[Outcome | None]],
-    is_answer: Callable[[Outcome | None], bool],
+    first: Awaitable[Result],
+    second: Callable[[], Awaitable[Result | None]],
+    is_answer: Callable[[Result | None], bool],
     *,
     after_seconds: float,
-) -> tuple[Outcome, list[Outcome | None]]:
-    """The first of two outcomes that is an answer, or that of the first try; and those of the other that came as well.
+) -> tuple[Result, list[Result | None]]:
+    """The first of two results that is an answer, or else that of the first try; and any result of the other try.
 
-    The second try begins when the first has taken so long; None says that it could not be made. Whoever has not ended
-    is cancelled, and has stopped, when this returns or raises.
+    The second try begins when the first has taken `after_seconds`; it returns None if it could not be made. A try that
+    has not ended is cancelled, and has stopped when this returns or raises.
     """
     tries: list[asyncio.Future[Any]] = [asyncio.ensure_future(first)]
     chosen = tries[0]

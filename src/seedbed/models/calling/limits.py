@@ -1,7 +1,7 @@
-"""How often a model may be asked, on what money, how often again after a failure, and when it is left alone a while.
+"""Limits of the calls to a model: rate limit, reservation of money, retries and circuit breaker.
 
-Nothing here speaks to a model: `Lines` remembers, `fallback` acts on it. Clock and sleep are given, so that tests need
-no time.
+Nothing here calls a model: `ModelLimits` has the state, `fallback` acts on it. Clock and sleep are parameters, so that
+tests need no time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from seedbed.errors import Why
 from seedbed.models.calling.hedging import Latencies
 from seedbed.models.cards import Model
 from seedbed.models.chat import Message
+from seedbed.spending.ledger import Reservation
 from seedbed.storage.redis import Ticket
 
 __all__ = [
     "Booking",
     "Breaker",
-    "Hold",
     "ModelLimit",
     "ModelLimits",
     "RateLimit",
@@ -41,60 +41,39 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 WINDOW_SECONDS = 60.0
 
 
-class Hold(Protocol):
-    """What is held for one try: how long its answer may be, the most it can take if that was counted, and what it did.
-
-    The amounts are US dollars, and tokens read and written.
-    """
-
-    max_tokens: int | None
-    most_usd: float | None
-    most_tokens: int | None
-    spent_usd: float
-    spent_tokens: int
-
-
 class Reserve(Protocol):
-    """Holds what a try of this model with these messages and so many tokens may cost, or raises BudgetSpent.
+    """Reserves the most that a request with these messages and an answer of that length can cost.
 
-    What is only done with money to `spare` is neither waited for nor cut short, and is not missed if there is none.
+    Raises BudgetSpent if there is too little left. A `spare` request is optional: it does not wait for money, is not
+    cut short, and does not count as refused if there is none.
     """
 
     def __call__(
         self, model: Model, messages: Sequence[Message], max_tokens: int | None, /, *, spare: bool = False
-    ) -> AbstractAsyncContextManager[Hold]: ...
-
-
-@dataclass(slots=True)
-class _Free:
-    max_tokens: int | None
-    most_usd: float | None = None
-    most_tokens: int | None = None
-    spent_usd: float = 0.0
-    spent_tokens: int = 0
+    ) -> AbstractAsyncContextManager[Reservation]: ...
 
 
 def free(
     model: Model, messages: Sequence[Message], max_tokens: int | None, *, spare: bool = False
-) -> AbstractAsyncContextManager[Hold]:
-    """For those who need not look at money."""
-    return nullcontext(_Free(max_tokens))
+) -> AbstractAsyncContextManager[Reservation]:
+    """The Reserve of callers without a budget."""
+    return nullcontext(Reservation(max_tokens))
 
 
 @dataclass(slots=True, eq=False)
 class Booking:
-    """A place in the line: the moment it may go, and the tokens it takes with it."""
+    """A place in the queue of a rate limit: when the request may be sent, and the tokens it takes."""
 
     moment: float
     tokens: int
     counts: bool = True
-    """Whether it can still meet a later one within a minute."""
+    """Whether it can still fall into the same minute as a later one."""
     ticket: Ticket | None = None
-    """Its place in the line of all processes, if they share one."""
+    """Its place in the queue that all processes share, if there is one."""
 
 
 class SharedRateLimit(Protocol):
-    """A line that many processes stand in, kept as `RateLimit` keeps its own. No ticket: nobody is there to ask."""
+    """A rate limit that processes share. `book` returns None while the server that holds it is away."""
 
     def book(self, requests: int | None, tokens_at_most: int | None, tokens: int) -> Ticket | None: ...
 
@@ -106,9 +85,9 @@ class SharedRateLimit(Protocol):
 class RateLimit:
     """At most so many requests and so many tokens within any minute, whenever that minute begins.
 
-    Whoever comes is given the earliest moment that is free, sleeps until then once, and goes; nobody is overtaken.
-    A request with more tokens than a whole minute allows has a minute to itself. With a turnstile this holds for all
-    processes together; while that is away, for each by itself, what it asked before included.
+    A request gets the earliest free moment and sleeps until then once; requests keep their order. One with more tokens
+    than a minute allows has a minute to itself. With a `shared` limit this holds for all processes together; while that
+    is away, each process keeps the limit by itself, counting what it sent before.
     """
 
     def __init__(
@@ -116,25 +95,25 @@ class RateLimit:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         *,
-        turnstile: SharedRateLimit | None = None,
+        shared: SharedRateLimit | None = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._requests = requests_per_minute
         self._tokens = tokens_per_minute
-        self._turnstile = turnstile
+        self._shared = shared
         self._clock = clock
         self._sleep = sleep
-        self._booked: deque[Booking] = deque()  # those a new booking may meet within one minute, in order
+        self._booked: deque[Booking] = deque()  # those that may share a minute with a new one, in order
         self._sum = 0  # of their tokens
-        self._last = -float("inf")  # the latest moment given away: bookings are in the order of their coming
+        self._last = -float("inf")  # the latest moment that was booked: bookings keep the order of requests
 
     async def wait(self, tokens: int = 0) -> tuple[Booking, float]:
-        """Wait for the turn of a request with so many tokens; the second value is the seconds that took."""
+        """Wait until a request with so many tokens may be sent; the second value is the seconds waited."""
         if self._requests is None and self._tokens is None:
             return Booking(0.0, 0, counts=False), 0.0
         came = self._clock()
-        ticket = self._turnstile.book(self._requests, self._tokens, tokens) if self._turnstile else None
+        ticket = self._shared.book(self._requests, self._tokens, tokens) if self._shared else None
         booking = self.book(tokens, self._clock() + ticket.wait_seconds if ticket else came)
         booking.ticket = ticket
         if booking.moment <= (now := self._clock()):
@@ -147,11 +126,12 @@ class RateLimit:
         return booking, self._clock() - came
 
     def book(self, tokens: int = 0, earliest: float = -float("inf")) -> Booking:
-        """Take the earliest free moment, which may be now."""
+        """Book the earliest free moment, which may be now."""
         if self._tokens is not None:
             tokens = min(tokens, self._tokens)
         moment = max(self._clock(), self._last, earliest)
-        # Later bookings are never earlier than this one, so what no longer meets this one meets none of them.
+        # Later bookings are never earlier than this one, so an old one that cannot share a minute with this one
+        # cannot share one with any of them.
         while self._booked and (self._booked[0].moment <= moment - WINDOW_SECONDS or self._full(tokens)):
             oldest = self._booked.popleft()
             oldest.counts = False
@@ -169,29 +149,29 @@ class RateLimit:
         return self._tokens is not None and self._sum + tokens > self._tokens
 
     def settle(self, booking: Booking, tokens: int) -> None:
-        """Say how many tokens it was in the end; those who come later get what was not used."""
+        """Set how many tokens the request took in the end; later requests get those it did not use."""
         if booking.counts:
             self._sum += tokens - booking.tokens
             booking.tokens = tokens
-        if self._turnstile and booking.ticket and self._tokens is not None:
-            self._turnstile.settle(booking.ticket, tokens)
+        if self._shared and booking.ticket and self._tokens is not None:
+            self._shared.settle(booking.ticket, tokens)
 
     def cancel(self, booking: Booking) -> None:
-        """Give a place back to those who come later; those who wait already keep theirs."""
+        """Return a place to later requests; those that wait already keep theirs."""
         if booking.counts:
             self._booked.remove(booking)
             booking.counts = False
             self._sum -= booking.tokens
-        if self._turnstile and booking.ticket:
-            self._turnstile.cancel(booking.ticket)
+        if self._shared and booking.ticket:
+            self._shared.cancel(booking.ticket)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When the same model is asked again, and after how long.
+    """When a failed request is sent again, and after how long.
 
-    The pause is random between nothing and a bound that doubles from `first_seconds` to `longest_seconds`, so that
-    those who failed together do not come back together. No try begins later than `total_seconds` after the first.
+    The pause is random between zero and a bound that doubles from `first_seconds` to `longest_seconds`, so that
+    requests that failed together are not repeated together. None is sent later than `total_seconds` after the first.
     """
 
     tries: int = 4
@@ -202,9 +182,9 @@ class Retry:
     def pause(
         self, tried: int, why: Why, wait_seconds: float | None, gone_seconds: float, chance: random.Random
     ) -> float | None:
-        """Seconds until the next try after so many; None if there shall be none.
+        """Seconds until the next try after so many; None if there is none.
 
-        Only what passes by itself is tried again; if the provider says how long to wait, we wait that long.
+        Only failures that pass by themselves are retried. If the provider says how long to wait, we wait that long.
         """
         if why not in ("transient", "rate") or tried >= self.tries:
             return None
@@ -217,10 +197,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How much failing is put up with before a model is left alone, and for how long it then is.
+    """How many failures open a breaker, and for how long.
 
-    Too much is `failures` in a row, or `share` of the last `of_last`. The rest doubles from `rest_seconds` to
-    `longest_rest_seconds` for as long as the call that ends it fails too.
+    It opens after `failures` in a row, or if `share` of the last `of_last` calls failed. The rest doubles from
+    `rest_seconds` to `longest_rest_seconds` while the call that ends it fails too.
     """
 
     failures: int = 5
@@ -232,22 +212,22 @@ class Tolerance:
 
 
 class Breaker:
-    """Leaves a failing model alone: closed, calls pass; open, none does; half-open, one passes as a probe.
+    """A circuit breaker: closed, calls pass; open, none does; half-open, one passes as a probe.
 
-    Who is let in by `enter` says with `leave` what came of it. What was let in before the last change of state has no
-    say any more: a late failure does not prolong a rest, and a late answer does not end it.
+    A call that `enter` lets pass reports its outcome with `leave`. The outcome of a call from before the last change of
+    state is ignored: a late failure does not prolong a rest, and a late answer does not end it.
     """
 
     def __init__(self, tolerance: Tolerance | None = None, *, clock: Clock = time.monotonic) -> None:
         self._tolerance = tolerance or Tolerance()
         self._clock = clock
-        self._age = 0  # counts changes of state; whoever enters is given it
+        self._age = 0  # counts changes of state; `enter` returns it
         self._until: float | None = None  # the end of the rest; None while closed
-        self._rest = 0.0  # how long the present or last rest is
+        self._rest = 0.0  # seconds of the current or last rest
         self._probing = False
         self._in_a_row = 0
         self._failed: deque[bool] = deque(maxlen=self._tolerance.of_last)
-        self.why: Why = "transient"  # of the present or last rest
+        self.why: Why = "transient"  # of the current or last rest
         self.because = ""
 
     @property
@@ -258,7 +238,7 @@ class Breaker:
 
     @property
     def rest_seconds(self) -> float:
-        """How much longer no call passes; nothing while a probe is under way, which may end at any moment."""
+        """How much longer no call passes; zero while a probe is under way, which may end at any moment."""
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
     @property
@@ -266,7 +246,7 @@ class Breaker:
         return self.state == "closed" or (self.state == "half-open" and not self._probing)
 
     def enter(self) -> int | None:
-        """A pass to give back with `leave`, or None if no call may pass now."""
+        """A token to hand to `leave`, or None if no call may pass now."""
         if not self.lets_in:
             return None
         if self._until is not None:
@@ -275,7 +255,7 @@ class Breaker:
         return self._age
 
     def leave(self, entered: int, why: Why | None) -> None:
-        """Say that a call ended: with an answer (None), or why there was none. "ours" says nothing of the model."""
+        """Report that a call ended: with an answer (None), or why there was none. "ours" says nothing of the model."""
         if entered != self._age:
             return
         if why == "credit":
@@ -293,7 +273,7 @@ class Breaker:
             self._change()
 
     def rest(self, seconds: float, why: Why, because: str) -> None:
-        """Let no call pass for so long."""
+        """Open the breaker for so long."""
         self._until = self._clock() + seconds
         self.why, self.because = why, because
         self._change()
@@ -322,15 +302,15 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class ModelLimit:
-    """The way to one model."""
+    """The limits of one model."""
 
-    limit: RateLimit
+    rate: RateLimit
     breaker: Breaker
     latencies: Latencies
 
 
 class ModelLimits:
-    """The ways to all models of a workspace, by name: what calls must know of each other."""
+    """The limits of all models of a workspace, by name; all calls share them."""
 
     def __init__(
         self,
@@ -338,27 +318,28 @@ class ModelLimits:
         retry: Retry | None = None,
         tolerance: Tolerance | None = None,
         seed: int = 0,
-        turnstile: Callable[[Model], SharedRateLimit] | None = None,
+        shared: Callable[[Model], SharedRateLimit] | None = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.retry = retry or Retry()
-        self._turnstile = turnstile
+        self._shared = shared
         self.chance = random.Random(seed)
         self.clock = clock
         self.sleep = sleep
         self._tolerance = tolerance or Tolerance()
-        self._lines: dict[str, ModelLimit] = {}
+        self._by_name: dict[str, ModelLimit] = {}
 
     def __getitem__(self, model: Model) -> ModelLimit:
-        line = self._lines.get(model.name)
-        if line is None:
-            limit = RateLimit(
+        limit = self._by_name.get(model.name)
+        if limit is None:
+            rate = RateLimit(
                 model.card.requests_per_minute,
                 model.card.tokens_per_minute,
-                turnstile=self._turnstile(model) if self._turnstile else None,
+                shared=self._shared(model) if self._shared else None,
                 clock=self.clock,
                 sleep=self.sleep,
             )
-            line = self._lines[model.name] = ModelLimit(limit, Breaker(self._tolerance, clock=self.clock), Latencies())
-        return line
+            limit = ModelLimit(rate, Breaker(self._tolerance, clock=self.clock), Latencies())
+            self._by_name[model.name] = limit
+        return limit

@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, Positiv
 
 from seedbed.errors import ModelUnavailable, Why, shown
 from seedbed.models.calling.connections import client, shared_client
-from seedbed.models.failures import why_status, wished_wait
+from seedbed.models.failures import explain_status, retry_after
 
 if TYPE_CHECKING:
     import httpx
@@ -255,7 +255,7 @@ class OpenAIChat(BaseChatModel):
                 told = _error(json.loads(answer.content)["error"])
             except (ValueError, KeyError, TypeError):
                 told = answer.content[:1000].decode(errors="replace")
-            raise self._said(answer.status_code, told, f"status {answer.status_code}", wished_wait(answer.headers))
+            raise self._said(answer.status_code, told, f"status {answer.status_code}", retry_after(answer.headers))
 
     def _refused(self, error: object) -> ModelUnavailable:
         """An error inside an answer that began well; the code of some is an HTTP status, of others a word."""
@@ -265,7 +265,7 @@ class OpenAIChat(BaseChatModel):
         return self._said(status, told, "an error in the answer")
 
     def _said(self, status: int, told: str, where: str, wait_seconds: float | None = None) -> ModelUnavailable:
-        because = why_status(status, told)
+        because = explain_status(status, told)
         remedies = {401: "Check api_key", 403: "Check api_key", 404: "Check model and base_url"}
         remedy = remedies.get(status, _REMEDIES[because])
         return self._unavailable(because, f"found {where}: {self._quoted(told)}", remedy, wait_seconds)

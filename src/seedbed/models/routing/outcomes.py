@@ -1,4 +1,4 @@
-"""What came of choosing models: how each did at each type of task, and whether choosing helped at all."""
+"""Outcomes of routing: how each model did at each type of task, and whether routing helped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seedbed.stats.estimates import Interval, mean_interval, wilson
 __all__ = ["helps", "table"]
 
 ENOUGH = 50
-"""How many blind choices, or as many as tell as much, it takes to say whether routing helps."""
+"""How many random choices, or choices of the same information, it takes to say whether routing helps."""
 
 
 def helps(decisions: Iterable[Mapping[str, Any]], confidence: float = 0.95) -> dict[str, Any]:
-    """Whether routed choices scored better than blind ones among the same models would have.
+    """Whether routed choices scored better than random ones among the same models would have.
 
     Takes documents of choices with the `score` each led to, and its `run` if several belong to one. Choices without
     a score, and those that could not have fallen on every model that fits (preferred, no other fits, no exploration),
-    are left out and counted. It is undecided while they tell less than 50 blind choices would: `blind_worth`.
+    are left out and counted. It is undecided while they tell less than 50 random choices would: `blind_worth`.
     """
     used: list[LoggedChoice] = []
     runs: list[Hashable] = []
@@ -47,41 +47,41 @@ def helps(decisions: Iterable[Mapping[str, Any]], confidence: float = 0.95) -> d
         "left_out": left_out,
         "routed": routed,
         "blind": routed - gain.mean if routed is not None else None,
-        "gain": _written(gain),
+        "gain": _to_json(gain),
         "blind_worth": blind,
     }
 
 
 def table(outcomes: Iterable[Mapping[str, Any]], decisions: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """What is known of every model at every type of task: a row each, sorted.
+    """One row for every model at every type of task, sorted.
 
-    `share` is the share of the choices for that type of task that fell on the model; None without decisions.
+    `share` is the model's share of the choices for that type of task; None without decisions.
     """
     seen: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for each in outcomes:
         seen.setdefault((each["task_type"], each["model"]), []).append(each)
     chosen = Counter((each["task_type"], each["model"]) for each in decisions)
-    asked = Counter(task for task, _ in chosen.elements())
+    per_task = Counter(task for task, _ in chosen.elements())
     rows = []
     for task, model in sorted(seen.keys() | chosen.keys()):
-        found = seen.get((task, model), [])
-        scores = [each["score"] for each in found]
+        own = seen.get((task, model), [])
+        scores = [each["score"] for each in own]
         passes = all(score in (0, 1) for score in scores)
         rows.append(
             {
                 "task_type": task,
                 "model": model,
-                "n": len(found),
-                "score": _written(wilson(round(sum(scores)), len(scores)) if passes else mean_interval(scores)),
-                "cost_usd": _mean(each.get("cost_usd") for each in found),
-                "latency_seconds": _mean(each.get("latency_seconds") for each in found),
-                "share": chosen[task, model] / asked[task] if asked[task] else None,
+                "n": len(own),
+                "score": _to_json(wilson(round(sum(scores)), len(scores)) if passes else mean_interval(scores)),
+                "cost_usd": _mean(each.get("cost_usd") for each in own),
+                "latency_seconds": _mean(each.get("latency_seconds") for each in own),
+                "share": chosen[task, model] / per_task[task] if per_task[task] else None,
             }
         )
     return rows
 
 
-def _written(interval: Interval) -> dict[str, float | None]:
+def _to_json(interval: Interval) -> dict[str, float | None]:
     """An interval as JSON, which has no word for infinite."""
     values = {"mean": interval.mean, "low": interval.low, "high": interval.high}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

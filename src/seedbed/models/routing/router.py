@@ -1,4 +1,4 @@
-"""Choose the model for a step: who can, who fits, who can be paid; then by what was declared and what was learned.
+"""Router: chooses the model for a call, among those that can do it and can be paid, by declared skill and outcomes.
 
 ```yaml
 models:
@@ -6,7 +6,7 @@ models:
   strong: {use: package.Class, can: [reasoning], skill: {reasoning: 0.9}, usd_per_million: [3, 15]}
 ```
 A choice depends on the cards, on the outcomes learned so far and on its seed; not on earlier choices, and not on the
-order of the models. The chance with which it was made is exact, so that later one can tell what others would have done.
+order of the models. Its chance is exact, so that other policies can be evaluated by it later.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from typing import Any, Literal, Self, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
 from seedbed.models.cards import Card, Model, Registry
+from seedbed.models.routing.request import Considered, ModelChoice, RoutingRequest
+from seedbed.plugins import suggestion
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
 
-__all__ = ["Considered", "ModelChoice", "QualityLevel", "Router", "RoutingPolicy"]
+__all__ = ["Router", "RoutingPolicy"]
 
 Models: TypeAlias = Registry | Mapping[str, Model]
-
-QualityLevel: TypeAlias = Literal["balanced", "maximum"]
-"""Whether quality is weighed against cost and latency, or is all that counts."""
 
 LEAST_TOKENS = 16
 """The shortest answer worth paying for."""
@@ -38,15 +37,16 @@ FORGETTING = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingPolicy:
-    """How choices are made.
+    """How the router chooses.
 
     A declared skill counts as `prior_strength` outcomes: enough to be followed at once, and outvoted by twice as many
     that say otherwise. Where nothing is declared, a model is expected to be as good as others are at this type of
     task, which counts as `guess_strength` outcomes, and as much better or worse as it was at other types, which counts
     as at most `borrowed` more. Beliefs are `sharpness` times as firm when choosing as when learning, since plain
     Thompson sampling explores more than a few hundred choices can pay back; in return a share `explore` of choices
-    is blind. A model that costs as much as the average of those that fit gives up `cost_weight` of quality, one twice
-    as dear twice that; latency likewise. After `half_life` further outcomes of its type an outcome counts half.
+    is random. A model that costs as much as the average of those that fit loses `cost_weight` of quality, one that
+    costs twice as much loses twice that; the same holds for latency. After `half_life` further outcomes of its type an
+    outcome counts half.
     """
 
     prior_strength: float = 12.0
@@ -65,44 +65,6 @@ class RoutingPolicy:
             if not (0 <= value <= most and math.isfinite(value)) or (above and value == 0):
                 expected = "a share from 0 to 1" if most == 1 else f"a finite number {'above' if above else 'from'} 0"
                 raise SettingsError([Problem(f"routing.{name}", shown(value), expected)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
-    """A model that was looked at: why it was rejected, or what was expected of it.
-
-    `score` is the expected quality less what cost and latency take away; `chance` is how likely it was to be chosen.
-    """
-
-    model: str
-    rejected: str = ""
-    expected: float | None = None
-    score: float | None = None
-    cost_usd: float | None = None
-    chance: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoice:
-    """Which model, with which chance, out of which, and why. `preferred` choices were not the router's own."""
-
-    model: str
-    propensity: float
-    considered: tuple[Considered, ...]
-    because: str
-    task_type: str
-    quality: QualityLevel
-    preferred: bool = False
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Who else fits, the best first: whom to ask if the chosen one fails."""
-        fitting = [each for each in self.considered if not each.rejected and each.model != self.model]
-        return tuple(each.model for each in sorted(fitting, key=lambda each: (-(each.score or 0.0), each.model)))
-
-    def document(self) -> dict[str, Any]:
-        """The decision as JSON, to be kept as a fact of kind "routing"."""
-        return {**asdict(self), "considered": [asdict(each) for each in self.considered]}
 
 
 @dataclass(slots=True)
@@ -136,57 +98,23 @@ class Router:
         self._records: dict[str, dict[str, _Record]] = {}
         self._levels: dict[str, float] = {}
 
-    def choose(
-        self,
-        task_type: str,
-        needs: Sequence[str] = (),
-        prefer: str | None = None,
-        *,
-        prompt_tokens: int,
-        max_tokens: int,
-        most_prompt_tokens: int | None = None,
-        affordable: float | None = None,
-        quality: QualityLevel = "balanced",
-        max_cost_usd: float | None = None,
-        seed: int | str,
-    ) -> ModelChoice:
+    def choose(self, request: RoutingRequest) -> ModelChoice:
         """The model for one call.
 
-        It can do all that is needed, its context holds prompt and reply, and it can be paid from `affordable`, which is
-        left of a budget, and from `max_cost_usd`: in full, or if nobody can, at least for a short reply. Who reserves
-        more for the prompt than it has by estimate says so by `most_prompt_tokens`. `prefer` is chosen whenever it
-        fits. Raises BudgetSpent if nobody fits and somebody would for more money, otherwise ModelUnavailable; both say
-        of every model why not.
+        Raises BudgetSpent if no model fits and one would for more money, otherwise ModelUnavailable; both say of every
+        model why not.
         """
-        if quality not in ("balanced", "maximum"):
-            raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
-        if prefer is not None and prefer not in self._models:
-            known = ", ".join(self._models) or "none"
-            raise SettingsError([Problem("prefer", f"no model named {shown(prefer)}", f"one of: {known}")])
-        most_tokens = prompt_tokens if most_prompt_tokens is None else most_prompt_tokens
-        calls = {name: _CostEstimate(model, prompt_tokens, max_tokens) for name, model in self._models.items()}
-        dearest = {name: _CostEstimate(model, most_tokens, max_tokens) for name, model in self._models.items()}
-        limits = [(affordable, "left"), (max_cost_usd, "allowed")]
-        limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
-        rejected: dict[str, _Rejection] = {}
-        for name in calls:
-            if why := calls[name].rejection(needs) or (which and dearest[name].too_dear(limit, which)):
-                rejected[name] = why
-        fitting = [name for name in calls if name not in rejected]
-        if not fitting:
-            raise _nothing_fits(task_type, rejected)
-        cut = [name for name in fitting if (dearest[name].cost_usd() or 0.0) > limit]
-        if len(cut) < len(fitting):
-            rejected |= dict.fromkeys(cut, _Rejection("money", f"${limit:.6f} {which} would cut its reply short"))
-            fitting = [name for name in fitting if name not in cut]
-
-        costs = self._costs(task_type, {name: calls[name].cost_usd() for name in fitting})
-        beliefs = {name: self.belief(task_type, name, needs) for name in fitting}
-        penalties = self._penalties(task_type, fitting, costs) if quality == "balanced" else dict.fromkeys(fitting, 0.0)
+        self._check(request)
+        task_type, prefer = request.task_type, request.prefer
+        costs_usd, fitting, rejected = self._fitting(request)
+        costs = self._costs(task_type, costs_usd)
+        beliefs = {name: self.belief(task_type, name, request.needs) for name in fitting}
+        balanced = request.quality == "balanced"
+        penalties = self._penalties(task_type, fitting, costs) if balanced else dict.fromkeys(fitting, 0.0)
         if prefer in fitting:
             chosen, because, odds = prefer, "it is preferred", {name: float(name == prefer) for name in fitting}
         else:
-            chosen, because, odds = self._draw(task_type, seed, beliefs, penalties)
+            chosen, because, odds = self._draw(task_type, request.seed, beliefs, penalties)
         if prefer in rejected:
             because += f"; {prefer} is preferred, but {rejected[prefer].text}"
         considered = [
@@ -206,24 +134,53 @@ class Router:
             considered=tuple(considered),
             because=because,
             task_type=task_type,
-            quality=quality,
+            quality=request.quality,
             preferred=chosen == prefer,
         )
+
+    def _check(self, request: RoutingRequest) -> None:
+        if request.quality not in ("balanced", "maximum"):
+            raise SettingsError([Problem("quality", shown(request.quality), "balanced or maximum")])
+        if request.prefer is not None and request.prefer not in self._models:
+            known, found = ", ".join(self._models) or "none", f"no model named {shown(request.prefer)}"
+            remedy = suggestion(request.prefer, self._models)
+            raise SettingsError([Problem("prefer", found, f"one of: {known}", remedy)])
+
+    def _fitting(self, request: RoutingRequest) -> tuple[dict[str, float | None], list[str], dict[str, _Rejection]]:
+        """The most that each model that fits may cost, their names, and why the others were rejected."""
+        prompt, reply = request.prompt_tokens, request.max_tokens
+        most = prompt if request.most_prompt_tokens is None else request.most_prompt_tokens
+        estimates = {name: _CostEstimate(model, prompt, reply) for name, model in self._models.items()}
+        highest = {name: _CostEstimate(model, most, reply) for name, model in self._models.items()}
+        limits = [(request.affordable, "left"), (request.max_cost_usd, "allowed")]
+        limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
+        rejected: dict[str, _Rejection] = {}
+        for name, estimate in estimates.items():
+            if why := estimate.rejection(request.needs) or (which and highest[name].over_limit(limit, which)):
+                rejected[name] = why
+        fitting = [name for name in estimates if name not in rejected]
+        if not fitting:
+            raise _nothing_fits(request.task_type, rejected)
+        cut = [name for name in fitting if (highest[name].cost_usd() or 0.0) > limit]
+        if len(cut) < len(fitting):
+            rejected |= dict.fromkeys(cut, _Rejection("money", f"${limit:.6f} {which} would cut its reply short"))
+            fitting = [name for name in fitting if name not in cut]
+        return {name: estimates[name].cost_usd() for name in fitting}, fitting, rejected
 
     def learn(
         self, task_type: str, model: str, score: float, cost_usd: float | None, latency_seconds: float | None
     ) -> None:
-        """Take an outcome: a score from 0 to 1, and what it took as far as that is known."""
+        """Learn from an outcome: a score from 0 to 1, with its cost and latency if they are known."""
         if not 0 <= score <= 1:
             raise SeedbedError(f"score: found {shown(score)}; expected a number from 0 to 1")
         for name, value in (("cost_usd", cost_usd), ("latency_seconds", latency_seconds)):
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise SeedbedError(f"{name}: found {shown(value)}; expected a finite number from 0, or None")
         task = self._records.setdefault(task_type, {})
-        keep = 0.5 ** (1 / self.policy.half_life)
+        decay = 0.5 ** (1 / self.policy.half_life)
         for record in task.values():
-            record.score *= keep
-            record.weight *= keep
+            record.score *= decay
+            record.weight *= decay
         record = task.setdefault(model, _Record())
         record.score += score
         record.weight += 1
@@ -236,7 +193,7 @@ class Router:
         self._levels[task_type] = self._level(task_type)
 
     def belief(self, task_type: str, model: str, needs: Sequence[str] = ()) -> Belief:
-        """What is thought of a model at a type of task: what its card declares, and what was learned."""
+        """The belief about a model at a type of task: from the skill its card declares, and from outcomes."""
         declared = _declared(self._models[model].card, task_type, needs)
         if declared is not None:
             prior = Belief.prior(declared, self.policy.prior_strength)
@@ -253,7 +210,7 @@ class Router:
 
     def _level(self, task_type: str) -> float:
         task = self._records.get(task_type, {})
-        # In the order of names, so that sums do not depend on who was learned of first.
+        # In the order of names, so that sums do not depend on the order of outcomes.
         return level((task[name].seen for name in sorted(task)), self.policy.guess_strength)
 
     @classmethod
@@ -269,7 +226,7 @@ class Router:
         return router
 
     def state(self) -> dict[str, Any]:
-        """All that was learned, as JSON."""
+        """Everything learned so far, as JSON."""
         records = {
             task: {name: asdict(record) for name, record in models.items()} for task, models in self._records.items()
         }
@@ -277,7 +234,7 @@ class Router:
 
     @classmethod
     def from_state(cls, models: Models, state: Mapping[str, Any]) -> Self:
-        """The router as it was, among these models. Raises SeedbedError if the state is not from `state()`."""
+        """The router with a saved state, among these models. Raises SeedbedError if it is not from `state()`."""
         try:
             router = cls(models, RoutingPolicy(**state["policy"]))
             for task, records in state["records"].items():
@@ -305,27 +262,27 @@ class Router:
         return chosen, f"{expected}: the best of {len(best)} with chance {best[chosen]:.2f}", odds
 
     def _costs(self, task_type: str, most: Mapping[str, float | None]) -> dict[str, float | None]:
-        """What a call is expected to cost: as measured, otherwise the share of the dearest case that others needed."""
+        """The expected cost of a call: as measured, otherwise the share of the most it can cost that others needed."""
         task = self._records.get(task_type, {})
         measured = {name: task[name].cost_usd for name in most if name in task}
-        both = [(paid, dearest) for name, paid in measured.items() if paid is not None and (dearest := most[name])]
-        share = min(1.0, sum(paid for paid, _ in both) / sum(dearest for _, dearest in both)) if both else 1.0
+        both = [(paid, highest) for name, paid in measured.items() if paid is not None and (highest := most[name])]
+        share = min(1.0, sum(paid for paid, _ in both) / sum(highest for _, highest in both)) if both else 1.0
         costs: dict[str, float | None] = {}
-        for name, dearest in most.items():
+        for name, highest in most.items():
             paid = measured.get(name)
-            costs[name] = paid if paid is not None else None if dearest is None else dearest * share
+            costs[name] = paid if paid is not None else None if highest is None else highest * share
         return costs
 
     def _penalties(self, task_type: str, fitting: Sequence[str], costs: Mapping[str, float | None]) -> dict[str, float]:
         task = self._records.get(task_type, {})
         latencies = {name: task[name].latency_seconds if name in task else None for name in fitting}
-        dear, slow = _relative(costs), _relative(latencies)
+        cost, latency = _relative(costs), _relative(latencies)
         policy = self.policy
-        return {name: policy.cost_weight * dear[name] + policy.latency_weight * slow[name] for name in fitting}
+        return {name: policy.cost_weight * cost[name] + policy.latency_weight * latency[name] for name in fitting}
 
 
 class _CostEstimate:
-    """What asking a model takes and may cost."""
+    """The tokens and the cost of one call to a model."""
 
     def __init__(self, model: Model, prompt_tokens: int, max_tokens: int) -> None:
         self._model = model
@@ -337,7 +294,7 @@ class _CostEstimate:
         return self._model.price(self._prompt_tokens)
 
     def cost_usd(self, reply_tokens: int | None = None) -> float | None:
-        """The most that a reply of this length costs, or the longest one; None if the price is not known."""
+        """The cost with a reply of this length, or of the longest one; None if the price is not known."""
         if self._prices is None:
             return None
         read, written = self._prices
@@ -352,7 +309,7 @@ class _CostEstimate:
             return _Rejection("context", f"its context holds {room:,} tokens, prompt and reply take {tokens:,}")
         return None
 
-    def too_dear(self, limit_usd: float, which: str) -> _Rejection | None:
+    def over_limit(self, limit_usd: float, which: str) -> _Rejection | None:
         least = self.cost_usd(min(LEAST_TOKENS, self._max_tokens))
         if least is None:
             return _Rejection("money", "its price is not known, and there is a limit")
@@ -362,7 +319,7 @@ class _CostEstimate:
 
 
 def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
-    """The skill a card declares for a type of task, or else the least one for what is needed."""
+    """The skill a card declares for a type of task, or else the lowest one of those needed."""
     skill = card.skill
     if task_type in skill:
         return skill[task_type]
@@ -370,14 +327,14 @@ def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
 
 
 def _relative(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Each value in units of the average of those known; unknown ones are taken for average, as are all zeros."""
+    """Each value relative to the average of the known ones; unknown ones, and all zeros, count as average."""
     known = [value for value in values.values() if value is not None]
     average = math.fsum(known) / len(known) if known else 0.0
     return {name: value / average if value is not None and average else 1.0 for name, value in values.items()}
 
 
 def _uniform(purpose: str, seed: int | str, task_type: str) -> float:
-    """A number in [0, 1) that is the same wherever it is drawn."""
+    """A number in [0, 1) that depends on the arguments alone."""
     drawn_bytes = blake2b(f"{purpose}|{seed}|{task_type}".encode(), digest_size=8).digest()
     return (int.from_bytes(drawn_bytes) >> 11) / 2**53
 

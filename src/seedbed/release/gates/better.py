@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seedbed.errors import NotFound
+from seedbed.evaluation.judges.agreement import AGREEMENT, agreements, deciding, distrust
 from seedbed.evaluation.judges.judge import judges_in
-from seedbed.evaluation.judges.rubrics import AGREEMENT, agreements, deciding, trusted
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
@@ -61,7 +61,7 @@ class Better:
         """Why a judge that gave the scores, with exactly the words and the model it had then, is not trusted."""
         for judge in judges_in(metric):
             name = verdict.metric if judge == metric else ""
-            if refused := trusted(deciding(agreements(store, judge)), self.agreement, name=name):
+            if refused := distrust(deciding(agreements(store, judge)), self.agreement, name=name):
                 found = f"a verdict by the {refused.path}, with {refused.found}"
                 return Refusal("better", found, refused.expected, refused.remedy)
         return None

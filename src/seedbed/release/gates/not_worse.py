@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seedbed.errors import NotFound, SettingsError
-from seedbed.evaluation.cells import Asked, Naming
+from seedbed.evaluation.cells import Naming, TaskTexts
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import Better, better, parsed
+from seedbed.evaluation.metrics.metric import Better, better
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay.replay import is_replayed
@@ -76,7 +77,7 @@ class NotWorse:
 
 def scores(store: Store, playbook: Digest, models: Json, tasks: Dataset, replicates: int) -> Mapping[str, Scores]:
     """All scores of a playbook at these tasks with these models, by the names of metrics."""
-    asked = Asked()
+    asked = TaskTexts()
     naming = Naming(playbook, models, [], asked)
     wanted: dict[tuple[str, str], tuple[str, int]] = {}
     for task in tasks:
@@ -106,14 +107,14 @@ def _complete(metric: str, before: Scores, after: Scores, wanted: int) -> tuple[
 def _current(metric: str) -> str | None:
     """The digest of the metric as it is now; None for those that only a workspace knows."""
     try:
-        return digest("metric", parsed(metric).identity)[3:19]
+        return digest("metric", parse_metric(metric).identity)[3:19]
     except SettingsError:
         return None
 
 
 def _direction(metric: str) -> Better:
     try:
-        return better(parsed(metric))
+        return better(parse_metric(metric))
     except SettingsError:
         return "higher"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seedbed.errors import NotFound
-from seedbed.evaluation.cells import Naming, recorded
+from seedbed.evaluation.cells import Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.evidence import ends
 from seedbed.experiments.experiment import Experiment
@@ -87,7 +87,7 @@ def _read(store: Store, verdict: Verdict) -> tuple[list[Task], list[_Arm]]:
         naming = Naming(playbook, plan.models[name], [plan.metric])
         replicates = range(first, first + plan.replicates)
         keys = {naming(task, replicate).cells[0] for task in tasks for replicate in replicates}
-        known = {cell.key: cell.run for cell in recorded(store, playbook, keys - failed)}
+        known = {cell.key: cell.run for cell in recorded_cells(store, playbook, keys - failed)}
         if missing := keys - failed - known.keys():
             raise NotFound(f"no score of {short(playbook)} at {len(missing)} of {len(keys)} tasks in this store")
         arms.append(_Arm(naming, first, plan.replicates, known))

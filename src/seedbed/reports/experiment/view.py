@@ -12,7 +12,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.certificate import CLAIMS, Certificate
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.verdict import Verdict, in_words
-from seedbed.reports.numbers import TableRow, number, plus, shortened
+from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
 from seedbed.stats.estimates import Interval, paired_interval
 from seedbed.stats.sequential import RULES
@@ -56,6 +56,8 @@ class ExperimentView:
     def names(self) -> NamePair:
         """The names that people gave; without one, the part that a playbook has, with its digest."""
         control, candidate = self.called or ("", "")
+        if playbook_name(control) != playbook_name(candidate):
+            control, candidate = playbook_name(control), playbook_name(candidate)
         return (
             shortened(control, 60) or f"control {short(self.verdict.control)}",
             shortened(candidate, 60) or f"candidate {short(self.verdict.candidate)}",

@@ -15,7 +15,7 @@ from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
-from seedbed.reports.numbers import TableRow, counted, difference_texts, number, score_text
+from seedbed.reports.numbers import TableRow, counted, difference_texts, number, playbook_name, score_text
 from seedbed.reports.page import (
     Badge,
     PagePart,
@@ -68,15 +68,18 @@ BADGES = {
 _UNITS = {"runs": "{:,.0f}", "tokens": "{:,.0f}", "usd": "${:.4f}", "seconds": "{:,.0f} s"}
 
 
-def export(evolution: Evolution, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
+def export(
+    evolution: Evolution, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
+) -> str | bytes | Path:
     """A search as json, md or html, or in a file that ends so. Its store knows its plan and the names of playbooks."""
-    view = view_of(store, evolution) if store is not None else SearchView(evolution)
+    view = SearchView(evolution, names=names or {}) if store is None else view_of(store, evolution, names)
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
 
 
 def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
     """A search with its plan. Playbooks have the names given, or those of their refs."""
-    return SearchView(evolution, store.get(evolution.search), {**names_of(store), **(names or {})})
+    called = {digest: playbook_name(name) for digest, name in (names or {}).items()}
+    return SearchView(evolution, store.get(evolution.search), {**called, **names_of(store)})
 
 
 def to_json(view: SearchView) -> str:

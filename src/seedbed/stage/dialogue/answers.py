@@ -1,4 +1,4 @@
-"""What an answer says, and how alike two answers are.
+"""Answers as texts that can be compared: what they say, and how alike two of them are.
 
 Answers are compared by their words alone, without a model. Their likeness is the share of words they have in common,
 where short and common words count little and numbers double; it is halved if one has a number in place of the other's
@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from functools import cached_property
 
 ALIKE = 0.35
-"""How alike answers are, at least, that come to the same."""
+"""Answers at least as alike as this come to the same."""
 
 COMPARED = 20_000
-"""Characters of an answer that are compared; of a longer one half of them from its beginning, half from its end."""
+"""How many characters of an answer are compared; of a longer one, half from its beginning and half from its end."""
 
 DIGITS = r"\d+(?:[.,:/]\d+)*"
 WORD = re.compile(rf"{DIGITS}|[\u3040-\u9fff]|\b[A-HJ-Z]\b(?!\s*\w)|[^\W\d_]+(?:['’][^\W\d_]+)*|[.!?;:,\n]")
@@ -47,7 +47,7 @@ SCORE = re.compile(r"(?:(?<![\w.,])[-−])?\d+(?:[.,]\d+)*(?P<of>(?:\s*(?:/|(?:o
 
 
 class AnswerText:
-    """A text, and what can be compared of it."""
+    """A text, and what is compared of it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -77,16 +77,16 @@ class AnswerText:
 
     @cached_property
     def conclusion(self) -> AnswerText | None:
-        found = [next(filter(None, each), "").strip("*_ ") for each in CONCLUSION.findall(self.compared)]
-        return AnswerText(found[-1]) if found else None
+        conclusions = [next(filter(None, each), "").strip("*_ ") for each in CONCLUSION.findall(self.compared)]
+        return AnswerText(conclusions[-1]) if conclusions else None
 
     @property
     def number(self) -> float | None:
-        """The last one, of a fraction the numerator."""
-        found = [each[0].removesuffix(each["of"]) for each in SCORE.finditer(self.compared)]
-        if not found:
+        """The last number, of a fraction the numerator."""
+        numbers = [each[0].removesuffix(each["of"]) for each in SCORE.finditer(self.compared)]
+        if not numbers:
             return None
-        whole, dot, rest = _plain(found[-1].replace("−", "-")).partition(".")
+        whole, dot, rest = _plain(numbers[-1].replace("−", "-")).partition(".")
         return float(whole + dot + rest.replace(".", ""))
 
     def like(self, other: AnswerText) -> float:

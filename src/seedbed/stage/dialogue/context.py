@@ -1,4 +1,4 @@
-"""What a step gets to see of what was said before it, within a budget of tokens."""
+"""Context: what a step sees of the statements before it, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from seedbed.models.calling.fallback import estimated_tokens as tokens
+from seedbed.models.chat import estimated_tokens as tokens
 
-__all__ = ["Statement", "Summarise", "condensed", "summarised", "tokens", "total"]
+__all__ = ["Ask", "Statement", "condense", "summarise", "tokens", "total"]
 
-Summarise = Callable[[str, int], Awaitable[str]]
-"""Has a model answer a prompt in at most so many tokens."""
+Ask = Callable[[str, int], Awaitable[str]]
+"""Asks a model to answer a prompt in at most so many tokens."""
 
 MOST_SUMMARISED = 16_000
-"""As many tokens as most models can read: of more than that, only an extract is given to be summarised."""
+"""As many tokens as most models can read: of a longer conversation, an extract is summarised."""
 GAP = "…"
 INSTRUCTION = """Below is the earlier part of a conversation. Sum it up for someone who must do the task without \
 having read it.
@@ -31,65 +31,62 @@ Add nothing and do not do the task. At most {words} words, in plain sentences.
 </task>
 
 <conversation>
-{told}
+{conversation}
 </conversation>"""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a step answered, under its name."""
+    """The answer of a step, under its name."""
 
     name: str
     text: str
 
     def __str__(self) -> str:
-        """As another step is shown it, and as it is counted."""
+        """As other steps see it, and as it is counted."""
         return f"{self.name}:\n{self.text}"
 
 
-def total(said: Sequence[Statement]) -> int:
-    """About how many tokens all of it takes, each in a message of its own."""
-    return tokens(*map(str, said))
+def total(statements: Sequence[Statement]) -> int:
+    """About how many tokens the statements take, each in a message of its own."""
+    return tokens(*map(str, statements))
 
 
-async def summarised(
-    said: Sequence[Statement], about: str, at_most_tokens: int, summarise: Summarise
-) -> list[Statement]:
-    """All of it if it fits; otherwise the newest turns whole, up to half the budget, and before them a model's summary
-    of the others, named "earlier".
+async def summarise(statements: Sequence[Statement], about: str, at_most_tokens: int, ask: Ask) -> list[Statement]:
+    """All statements if they fit; otherwise the newest ones whole, up to half the budget, and before them a model's
+    summary of the others, named "earlier".
 
-    A summary that is too long is condensed; for one that is empty an extract stands in. What `summarise` raises is
-    left to the caller.
+    A summary that is too long is condensed; an extract replaces an empty one. What `ask` raises is left to the caller.
     """
-    if total(said) <= at_most_tokens:
-        return list(said)
-    older, left = list(said), at_most_tokens
+    if total(statements) <= at_most_tokens:
+        return list(statements)
+    older, left = list(statements), at_most_tokens
     while left - (size := total(older[-1:])) >= at_most_tokens / 2:
         older.pop()
         left -= size
-    newer = list(said[len(older) :])
+    newer = list(statements[len(older) :])
     room = left - total([Statement("earlier", "")])
     summary = ""
     if room > 0:
-        told = "\n\n".join(map(str, condensed(older, about, MOST_SUMMARISED)))
-        prompt = INSTRUCTION.format(words=max(1, room * 2 // 3), about=about, told=told)
-        summary = (await summarise(prompt, room)).strip()
-    return condensed([Statement("earlier", summary)] if summary else older, about, left) + newer
+        conversation = "\n\n".join(map(str, condense(older, about, MOST_SUMMARISED)))
+        prompt = INSTRUCTION.format(words=max(1, room * 2 // 3), about=about, conversation=conversation)
+        summary = (await ask(prompt, room)).strip()
+    return condense([Statement("earlier", summary)] if summary else older, about, left) + newer
 
 
-def condensed(said: Sequence[Statement], about: str, at_most_tokens: int) -> list[Statement]:
-    """All of it if it fits; otherwise the parts that matter most for `about`, each turn under its own name.
+def condense(statements: Sequence[Statement], about: str, at_most_tokens: int) -> list[Statement]:
+    """All statements if they fit; otherwise the passages that matter most for `about`, each under its own name.
 
-    Parts are sentences, list items, table rows and code blocks: kept word for word, in their order, with "…" where
-    something is left out. A part brings along the heading, table head or "as follows:" that it stands under. Of parts
-    that say the same, with the same numbers, names and negations, the last one counts. A turn of which nothing is kept
-    is left out. Only where no part fits whole is the best one cut, at the end of a word. The same arguments give the
-    same result; an empty `about` gives what is most informative, whichever step is to see it.
+    Passages are sentences, list items, table rows and code blocks: quoted word for word, in their order, with "…" where
+    something is left out. A passage brings along the heading, table head or "as follows:" above it. Of passages that
+    say the same, with the same numbers, names and negations, the last one counts. A statement without a chosen passage
+    is left out. Only where no passage fits whole is the best one cut, at the end of a word. The same arguments give
+    the same result; an empty `about` gives what is most informative, whichever step sees it.
     """
-    if total(said) <= at_most_tokens:
-        return list(said)
-    parts = [part for turn, each in enumerate(said) for part in _parts(turn, each.text)]
-    ranked = _ranked(parts, about)
+    if total(statements) <= at_most_tokens:
+        return list(statements)
+    parts = [part for turn, each in enumerate(statements) for part in _parts(turn, each.text)]
+    ranked = _rank(parts, about)
     sizes = [_size(part.text) + _size(f"\n{GAP}\n") for part in parts]
     least = min(sizes, default=0)
     taken: dict[int, int] = {}
@@ -102,7 +99,7 @@ def condensed(said: Sequence[Statement], about: str, at_most_tokens: int) -> lis
         was = taken.get(turn, 0)
         for wanted in (heads, [index]):
             new = [each for each in wanted if each not in chosen]
-            size = (was or _size(f"{said[turn].name}:\n {GAP}")) + sum(sizes[each] for each in new)
+            size = (was or _size(f"{statements[turn].name}:\n {GAP}")) + sum(sizes[each] for each in new)
             if (more := size // 4 - was // 4 + (0 if was else tokens(""))) <= left:
                 chosen.update(new)
                 taken[turn], left = size, left - more
@@ -110,9 +107,9 @@ def condensed(said: Sequence[Statement], about: str, at_most_tokens: int) -> lis
         if left < least // 4:
             break
     if chosen or not ranked:
-        return _written(said, parts, chosen)
+        return _write(statements, parts, chosen)
     best = parts[ranked[0]]
-    name = said[best.turn].name
+    name = statements[best.turn].name
     cut = _cut(best.text, 4 * (at_most_tokens - total([Statement(name, f" {GAP}")])))
     return [Statement(name, f"{cut} {GAP}")] if WORD.search(cut) else []
 
@@ -127,7 +124,7 @@ def _cut(text: str, at_most_bytes: int) -> str:
     return (start if UNSPACED.match(start[-1:]) else re.sub(r"(?<!\S)\S*+\Z", "", start)).strip()
 
 
-def _written(said: Sequence[Statement], parts: Sequence[_Passage], chosen: set[int]) -> list[Statement]:
+def _write(statements: Sequence[Statement], parts: Sequence[_Passage], chosen: set[int]) -> list[Statement]:
     written = []
     for turn, indexes in groupby(range(len(parts)), key=lambda index: parts[index].turn):
         text: list[str] = []
@@ -140,7 +137,7 @@ def _written(said: Sequence[Statement], parts: Sequence[_Passage], chosen: set[i
                 text += [gap if text else "", GAP, gap, part.text] if gap else [part.apart, part.text]
                 gap = ""
         if text:
-            written.append(Statement(said[turn].name, "".join([*text, gap, GAP] if gap else text)))
+            written.append(Statement(statements[turn].name, "".join([*text, gap, GAP] if gap else text)))
     return written
 
 
@@ -201,10 +198,10 @@ def _blocks(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _sentences(text: str, begin: int, end: int, *, capitals: bool) -> Iterator[tuple[int, int]]:
-    for found in ENDS.finditer(text, begin, end):
-        stop = found.end()
+    for ending in ENDS.finditer(text, begin, end):
+        stop = ending.end()
         goes_on = capitals and text[stop : stop + 20].lstrip()[:1].islower()
-        if not goes_on and not (found[0] == "." and NO_END.search(text, max(begin, stop - 12), stop)):
+        if not goes_on and not (ending[0] == "." and NO_END.search(text, max(begin, stop - 12), stop)):
             yield begin, stop
             begin = stop
     yield begin, end
@@ -256,12 +253,12 @@ def _terms(word: str) -> tuple[str, ...]:
     return () if FILLER.match(word) else (word if word[0].isdigit() else word[:5],)
 
 
-def _ranked(parts: Sequence[_Passage], about: str) -> list[int]:
-    """The parts worth showing for their own sake, best first.
+def _rank(parts: Sequence[_Passage], about: str) -> list[int]:
+    """The passages worth showing for their own sake, best first.
 
-    What counts: the words of `about` (BM25 over the parts of this conversation), some of those in the parts beside and
-    above it; numbers most of all, negations, names; standing at the start or end of a turn; being late; and, as there
-    is only so much room, being short. Words are all it goes by: it does not know that movers are a moving company.
+    What counts: the words of `about` (BM25 over the passages of this conversation), and some of those in the passages
+    beside and above; numbers most of all, negations, names; the start and the end of a statement; being late; and, as
+    room is limited, being short. It compares words alone: it does not know that movers are a moving company.
     """
     terms = cache(_terms)
     words = [WORD.findall(part.text) for part in parts]
@@ -278,8 +275,8 @@ def _ranked(parts: Sequence[_Passage], about: str) -> list[int]:
     spread = Counter(term for count in counts for term in count)
     usual = max(1.0, sum(map(len, counts)) / max(1, len(parts)))
     wanted = {term: spread[term] for word in WORD.findall(about) for term in terms(word) if term in spread}
-    asked = bool(wanted)
-    if not asked:  # what comes up again and again, but not everywhere
+    has_topic = bool(wanted)
+    if not has_topic:  # what comes up again and again, but not everywhere
         wanted = {term: n for term, n in spread.items() if 2 <= n <= max(2, len(parts) / 10)}
     rarity = {term: math.log(1 + (len(parts) - n + 0.5) / (n + 0.5)) for term, n in wanted.items()}
     near = [
@@ -288,7 +285,7 @@ def _ranked(parts: Sequence[_Passage], about: str) -> list[int]:
         )
         for count in counts
     ]
-    most = (max(near, default=0.0) or 1.0) * (1 if asked else 2)
+    most = (max(near, default=0.0) or 1.0) * (1 if has_topic else 2)
     scores, last = [], {}
     for index, (part, fact, count) in enumerate(zip(parts, facts, counts, strict=True)):
         # What is said of "them" follows the name more often than it comes before.

@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from seedbed.cli import output
 from seedbed.cli.command import Call, command
 from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
-from seedbed.experiments.patterns.patterns import Figures, Finding, Patterns
-from seedbed.experiments.patterns.traits import Gathered
+from seedbed.experiments.patterns.patterns import Figures, PatternFinding, Patterns
+from seedbed.experiments.patterns.traits import ScoredRuns
 from seedbed.workspace.experiments import OUTCOME
 
 app = typer.Typer()
@@ -69,7 +69,7 @@ def patterns(
     raise typer.Exit(PASS if result.findings else INCONCLUSIVE)
 
 
-def _view(result: Patterns, runs: Gathered) -> list[RenderableType]:
+def _view(result: Patterns, runs: ScoredRuns) -> list[RenderableType]:
     failed = f", {result.failed:,} of which failed" if result.failed else ""
     summary = f"{counted(result.runs, 'run')} at {counted(result.tasks, 'task')} by {result.metric}{failed}"
     parts: list[RenderableType] = [line((summary, "dim"))]
@@ -91,7 +91,7 @@ def _view(result: Patterns, runs: Gathered) -> list[RenderableType]:
     return [*parts, "", line((result.promise, "dim"))]
 
 
-def _mark(finding: Finding) -> tuple[str, str]:
+def _mark(finding: PatternFinding) -> tuple[str, str]:
     return ("▼ ", "bold red") if finding.worse else ("▲ ", "bold green")
 
 
@@ -99,7 +99,7 @@ def _table(first: str, rows: list[tuple[str, ...]]) -> RenderableType:
     return output.table(first, "tested half", "effect", "first half", "tasks#", "adjusted p#", rows=rows)
 
 
-def _row(name: str, finding: Finding) -> tuple[str, ...]:
+def _row(name: str, finding: PatternFinding) -> tuple[str, ...]:
     tested = finding.tested
     sure = f" [{finding.low:+.3f}, {finding.high:+.3f}]" if isfinite(finding.high) else ""
     return (
@@ -116,7 +116,7 @@ def _scores(figures: Figures) -> str:
     return f"{figures.inside:.3f} against {figures.outside:.3f}" if figures.tasks else "no such run"
 
 
-def _runs(place: int, finding: Finding) -> RenderableType:
+def _runs(place: int, finding: PatternFinding) -> RenderableType:
     shown = " ".join(run[:10] for run in finding.runs)
     against = " ".join(run[:10] for run in finding.contrast)
     return line(f"{place}. see ", (shown, "yellow"), " against ", (against, "yellow"))

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from seedbed.cli import options, output
 from seedbed.cli.command import Call, command, wait_for
 from seedbed.cli.output import INCONCLUSIVE, PASS, counted, line
-from seedbed.experiments.screening import Screening
+from seedbed.experiments.screening.screening import Screening
 from seedbed.stats.estimates import Interval
 from seedbed.workspace.experiments import OUTCOME
 

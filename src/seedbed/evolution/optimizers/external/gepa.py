@@ -18,7 +18,7 @@ from seedbed.evolution.variation.checks import LIMITS, Limits, problems
 from seedbed.evolution.variation.edits import editable_texts
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.dialogue.dialogue import told
+from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest, Json
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class GEPA(ExternalOptimizer):
         run = await ask_model(self._search, f"gepa/{self._count}", self._writer, inputs)
         if run is None or any(turn.finish_reason == "length" for turn in run.turns):
             return ""
-        return told(run.output)
+        return text_of(run.output)
 
     async def _edit(self, question: _Edit) -> str | None:
         assert self._propose
@@ -216,9 +216,9 @@ def _case(task: Task, result: TrialResult) -> PoorCase:
 def _record(case: PoorCase) -> dict[str, Any]:
     """A case as the package shows it to its model."""
     scored = "not scored" if case.score is None else f"score {case.score:.3g}"
-    wanted = "" if case.task.expected is None else f" Expected: {told(case.task.expected)}"
+    wanted = "" if case.task.expected is None else f" Expected: {text_of(case.task.expected)}"
     return {
-        "Inputs": told(dict(case.task.inputs)),
+        "Inputs": text_of(dict(case.task.inputs)),
         "Generated Outputs": case.answer,
         "Feedback": f"{scored}. {case.reason}{wanted}".strip(),
     }

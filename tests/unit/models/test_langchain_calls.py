@@ -17,7 +17,8 @@ from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 
 from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, ask, is_plain
+from seedbed.models.chat import Message, Model, Reply, Sampling, ask
+from seedbed.models.langchain import is_plain
 
 HELLO = [Message("system", "Be brief."), Message("user", "hello there")]
 
@@ -73,10 +74,10 @@ def a_cache() -> Iterator[None]:
 async def test_the_reply_is_the_one_that_langchain_itself_would_give() -> None:
     chat = Telling()
     assert is_plain(chat)
-    direct = await ask(model(chat), HELLO, stop=["x"])
+    direct = await ask(model(chat), HELLO, Sampling(stop=["x"]))
     listened = Telling(callbacks=[Listener()])
     assert not is_plain(listened)
-    usual = await ask(model(listened), HELLO, stop=["x"])
+    usual = await ask(model(listened), HELLO, Sampling(stop=["x"]))
 
     def told(reply: Reply) -> tuple[Any, ...]:
         return reply.text, reply.usage, reply.cost_usd, reply.finish_reason

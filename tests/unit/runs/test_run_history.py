@@ -1,4 +1,4 @@
-"""How quick models were."""
+"""Recorded turns tell how fast models were."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.runs.speed import LOOKED_AT, measured, speeds
+from seedbed.runs.history import LATEST_TURNS, model_speeds, speeds
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
 
@@ -34,7 +34,7 @@ def test_a_model_that_takes_no_time_has_no_rate() -> None:
 
 def test_only_the_newest_turns_count() -> None:
     store, at = MemoryStore(), datetime(2026, 1, 1, tzinfo=UTC)
-    for number, seconds in enumerate([100.0] * 50 + [1.0] * LOOKED_AT):
+    for number, seconds in enumerate([100.0] * 50 + [1.0] * LATEST_TURNS):
         body = turn("m", seconds)
         store.append([Fact(kind="turn", key=str(number), subject="r", at=at, by="ann", body=body)])
-    assert measured(store)["m"]["slowest_seconds"] == 1.0
+    assert model_speeds(store)["m"]["slowest_seconds"] == 1.0

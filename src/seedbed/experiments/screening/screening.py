@@ -16,9 +16,9 @@ from typing import Literal, TypeAlias
 from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Better, ExactMatch, FunctionMetric, Metric, better
-from seedbed.experiments.patterns.traits import Scored, gathered
-from seedbed.experiments.policies import NoChances, Policy, Situation, checked
-from seedbed.runs.recorder import recall
+from seedbed.experiments.patterns.traits import ScoredRun, gather_runs
+from seedbed.experiments.screening.policies import NoChances, Policy, Situation, check_chances
+from seedbed.runs.history import recall
 from seedbed.runs.run import Decision, Run
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.stats.offpolicy import (
@@ -35,9 +35,9 @@ from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
 
-Finding = Literal["promising", "unpromising", "unclear", "refused"]
+ScreeningFinding = Literal["promising", "unpromising", "unclear", "refused"]
 
-NEXT: dict[Finding, str] = {
+NEXT: dict[ScreeningFinding, str] = {
     "promising": "Try it next: seedbed compare, on live runs, can prove it. This alone promotes nothing.",
     "unpromising": "Try another candidate first.",
     "unclear": "The log cannot tell them apart: try it live, or log more runs.",
@@ -46,21 +46,21 @@ NEXT: dict[Finding, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class DecisionLog:
     """Scored runs that came to a decision, each with what it decided there, in order, and with which chances."""
 
     point: str
     metric: str
     better: Better
     options: tuple[str, ...]
-    runs: tuple[tuple[Scored, tuple[Decision, ...]], ...]
+    runs: tuple[tuple[ScoredRun, tuple[Decision, ...]], ...]
     unscored: int = 0
     """Runs that nobody scored."""
     without_chance: int = 0
     """Runs in which a chance was not recorded."""
 
 
-async def decided(
+async def read_decisions(
     store: Store,
     point: str,
     metric: Metric | None,
@@ -68,7 +68,7 @@ async def decided(
     playbook: Digest | None = None,
     tasks: Iterable[Task] | None = None,
     since: datetime | None = None,
-) -> Log:
+) -> DecisionLog:
     """The live runs that decided at this point, with their scores by the metric, or by users if there is none.
 
     A completed run without a score is scored now if the metric is a plain function. One that failed has the worst
@@ -81,7 +81,7 @@ async def decided(
     worst = float(direction == "lower")
     scored = {
         each.run.id: each
-        for each in gathered(store, metric, playbook=playbook, tasks=told, failure_counts_as=worst).scored
+        for each in gather_runs(store, metric, playbook=playbook, tasks=told, failure_counts_as=worst).scored
         if each.run.id in at_point
     }
     known = {canonical(dict(task.inputs)): task for task in told or ()}
@@ -94,9 +94,9 @@ async def decided(
             continue
         task = task or Task(digest("task", run.inputs)[3:15], run.inputs)
         if run.status in ("failed", "cost_limited"):
-            failed.append(Scored(run, worst, task, failed=True))
+            failed.append(ScoredRun(run, worst, task, failed=True))
         elif (value := await _applied(metric, run, task)) is not None:
-            scored[name] = Scored(run, value, task)
+            scored[name] = ScoredRun(run, value, task)
     if not at_point:
         raise NotFound(f"no run at these tasks decided at {shown(point)}. Leave out the dataset, or name another")
     if metric and scored and all(0 <= each.score <= 1 for each in scored.values()):
@@ -135,8 +135,8 @@ async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
 
 
 def _log(
-    point: str, metric: str, direction: Better, at_point: Mapping[str, Sequence[Decision]], scored: dict[str, Scored]
-) -> Log:
+    point: str, metric: str, direction: Better, at_point: Mapping[str, Sequence[Decision]], scored: dict[str, ScoredRun]
+) -> DecisionLog:
     chances = {name: made for name, made in at_point.items() if all(each.propensity is not None for each in made)}
     if not chances:
         raise SeedbedError(
@@ -156,7 +156,7 @@ def _log(
             f"decision {shown(point)}: found {len(chances):,} runs, and a score by {metric} for none; expected what "
             "came of them. Name the metric they were scored by, or a dataset with the expected answers"
         )
-    return Log(
+    return DecisionLog(
         point=point,
         metric=metric,
         better=direction,
@@ -171,11 +171,11 @@ def _log(
 class Screening:
     """What a log says of a policy. `estimates` by name, the first being the one to go by; none if it is `refused`."""
 
-    log: Log
+    log: DecisionLog
     weights: Screen
     logged: Interval
     """What the runs scored as they were decided."""
-    finding: Finding
+    finding: ScreeningFinding
     estimates: Mapping[str, PolicyValue]
     refusals: tuple[Problem, ...]
     notices: tuple[str, ...]
@@ -213,7 +213,7 @@ def _reach(interval: Interval) -> Json:
     return {"mean": interval.mean, "low": interval.low, "high": interval.high}
 
 
-def screened(log: Log, policy: Policy) -> Screening:
+def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
     """What the policy would have scored, if the log can say so.
 
     With one decision in each run by the self-normalized doubly robust estimate, among others. Where runs decide
@@ -236,7 +236,7 @@ def screened(log: Log, policy: Policy) -> Screening:
         else:
             notices.append(str(problem))
     estimates: dict[str, PolicyValue] = {}
-    finding: Finding = "refused"
+    finding: ScreeningFinding = "refused"
     if not refusals:
         names = ["sndr", *(name for name in ESTIMATORS if name != "sndr")] if single else ["snips", "ips", "clipped"]
         estimates = {name: ESTIMATORS[name](made) for name in names}
@@ -244,7 +244,7 @@ def screened(log: Log, policy: Policy) -> Screening:
     return Screening(log, weights, logged, finding, estimates, tuple(refusals), tuple(notices))
 
 
-def _notices(log: Log) -> list[str]:
+def _notices(log: DecisionLog) -> list[str]:
     told = []
     if log.unscored:
         told.append(f"{log.unscored:,} more runs have no score; if those are others in kind, this is not about them")
@@ -253,7 +253,7 @@ def _notices(log: Log) -> list[str]:
     return told
 
 
-def _finding(candidate: Interval, logged: Interval, direction: Better) -> Finding:
+def _finding(candidate: Interval, logged: Interval, direction: Better) -> ScreeningFinding:
     """Better or worse only where the intervals do not meet."""
     above, below = candidate.low > logged.high, candidate.high < logged.low
     if direction == "lower":
@@ -264,7 +264,7 @@ def _finding(candidate: Interval, logged: Interval, direction: Better) -> Findin
 Rows: TypeAlias = list[dict[str, float]]
 
 
-def _chances(log: Log, policy: Policy) -> list[Rows]:
+def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
     """For each run, the chances that the policy gives at each of its decisions. Raises DocumentError."""
     found, problems = [], list[Problem]()
     for scored, made in log.runs:
@@ -273,7 +273,7 @@ def _chances(log: Log, policy: Policy) -> list[Rows]:
             earlier = tuple(each.action for each in made[:place])
             situation = Situation(scored.run.id, log.point, dict(scored.run.inputs), earlier, log.options)
             try:
-                rows.append(checked(policy(situation)))
+                rows.append(check_chances(policy(situation)))
             except Exception as wrong:  # noqa: BLE001 - a policy is anybody's program
                 why = str(wrong) if isinstance(wrong, NoChances) else f"{type(wrong).__name__}: {wrong}"
                 problems.append(Problem(f"run {scored.run.id[:10]}", why, "chances from 0 to 1 that sum to 1"))
@@ -284,7 +284,7 @@ def _chances(log: Log, policy: Policy) -> list[Rows]:
     return found
 
 
-def _single(log: Log, chances: Sequence[Rows]) -> Decisions:
+def _single(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:
     """A row for each run, a column for each action, and a last one for what was possible and never done."""
     named = {action for rows in chances for row in rows for action in row}
     columns = sorted({*log.options} | named)
@@ -302,7 +302,7 @@ def _single(log: Log, chances: Sequence[Rows]) -> Decisions:
     return Decisions(actions, rewards, logged, target, guesses, units)
 
 
-def _several(log: Log, chances: Sequence[Rows]) -> Decisions:
+def _several(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:
     """A row for each run: what it did, all else that it could have done, and what it never could."""
     logged, target = [], []
     for (_, made), rows in zip(log.runs, chances, strict=True):

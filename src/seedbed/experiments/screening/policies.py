@@ -31,7 +31,7 @@ Policy: TypeAlias = Callable[[Situation], Mapping[str, float]]
 """The chances that a candidate gives to actions; what it does not name it never does."""
 
 
-def policy(source: str) -> Policy:
+def load_policy(source: str) -> Policy:
     """The policy of a file, or of a function that can be imported. Raises DocumentError.
 
     A `.json` file has the chances of every decision: `{"ask": 0.2, "go": 0.8}`. A `.jsonl` file has a line for each
@@ -42,7 +42,7 @@ def policy(source: str) -> Policy:
     if suffix == ".json":
         fixed = _parsed(_text(source), "file", source)
         try:
-            chances = checked(fixed)
+            chances = check_chances(fixed)
         except NoChances as wrong:
             raise _bad(source, "file", str(wrong), 'chances that sum to 1, such as {"ask": 0.2, "go": 0.8}') from None
         return lambda situation: chances
@@ -65,7 +65,7 @@ class NoChances(SeedbedError):
     """What a policy gave, which are no chances."""
 
 
-def checked(chances: Any) -> dict[str, float]:
+def check_chances(chances: Any) -> dict[str, float]:
     """Chances from 0 to 1 that sum to 1, exactly so. Raises NoChances."""
     if not isinstance(chances, Mapping) or not chances:
         raise NoChances(shown(chances))
@@ -98,7 +98,7 @@ class _Table:
                 problems.append(Problem(f"line {number}", shown(row), expected))
                 continue
             try:
-                chances = checked(row["chances"])
+                chances = check_chances(row["chances"])
             except NoChances as wrong:
                 problems.append(Problem(f"line {number}", str(wrong), "chances from 0 to 1 that sum to 1"))
                 continue

@@ -12,8 +12,8 @@ from page_reader import Reader
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.front import Front, front
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.experiments.front import Front, front
 from seedbed.reports.front import figures, to_html, to_markdown
 
 HOSTILE = '"><script>alert("x")</script>|# **bold**'

@@ -11,14 +11,15 @@ import sacrebleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Score, parsed
+from seedbed.evaluation.metrics.metric import Score
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.testing.metric import a_run
 
 ROOT = Path(__file__).parents[3]
 
 
 async def score(written: str, output: Any, expected: Any) -> Score:
-    return await parsed(written)(a_run(output), Task("t", {"q": 1}, expected))
+    return await parse_metric(written)(a_run(output), Task("t", {"q": 1}, expected))
 
 
 def paragraphs() -> list[str]:

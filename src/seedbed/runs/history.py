@@ -1,0 +1,129 @@
+"""History: recorded runs, read back from a store."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from seedbed.errors import NotFound, shown
+from seedbed.runs.run import Call, Child, Decision, Failure, Run, Turn
+from seedbed.storage.store import Digest, Fact, Json, Query, Store
+
+ENTRIES = ("turn", "failure", "routing", "call", "decision", "child", "reading", "remark")
+"""The facts of a run: answers, turns that were paid for and failed, choices of models, uses of tools, decisions, runs
+it opened, readings of the clock and of chance, log lines."""
+
+START_FIELDS = ("inputs", "seed", "models", "parent", "max_cost_usd")
+"""The conditions of a run, stored when it starts."""
+
+LATEST_TURNS = 2_000
+"""How many turns the speed of models is measured by: older ones say little about today."""
+
+
+def recall(store: Store, run: str) -> Run:
+    """A recorded run by its id, whether it has ended or not. Raises NotFound."""
+    start, ends = start_of(store, run), ends_of(store, run)
+    entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
+    turns = tuple(map(Turn.from_body, entries["turn"]))
+    children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
+    failures = tuple(Failure(**body) for body in entries["failure"])
+    return _read_run(
+        ends[-1] if ends else start,
+        turns=turns,
+        children=children,
+        failures=failures,
+        tokens=total_tokens(turns, failures, children),
+        cost_usd=total_cost_usd(turns, failures, children),
+        calls=tuple(Call(**body) for body in entries["call"]),
+        decisions=tuple(Decision(**body) for body in entries["decision"]),
+    )
+
+
+def recent(
+    store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True, replays: bool = False
+) -> Iterator[Run]:
+    """The newest runs without their turns; `children` and `replays` say whether to include those."""
+    starts = store.facts(Query(kind="start", subject=playbook, newest=True))
+    wanted = (
+        each for each in starts if (children or not each.body["parent"]) and (replays or "replay" not in each.body)
+    )
+    for start in islice(wanted, limit):
+        ends = ends_of(store, start.key)
+        yield _read_run(ends[-1] if ends else start)
+
+
+def worker_at(store: Store, run: str) -> str | None:
+    """The worker that began or took over a run and has neither ended nor left it. Raises NotFound."""
+    claims = claims_of(store, run)
+    if any(end.body["claim"] == len(claims) for end in ends_of(store, run)):
+        return None
+    return str([start_of(store, run), *claims][-1].body["worker"]) or None
+
+
+def start_of(store: Store, run: str) -> Fact:
+    """The fact that a run began with. Raises NotFound."""
+    for fact in store.facts(Query(kind="start", key=run)):
+        return fact
+    raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
+
+
+def claims_of(store: Store, run: str) -> list[Fact]:
+    """The facts by which workers took a run over."""
+    return list(store.facts(Query(kind="claim", subject=run)))
+
+
+def ends_of(store: Store, run: str) -> list[Fact]:
+    """The facts that a run ended with: one each time it was performed to an end."""
+    return list(store.facts(Query(kind="run", key_from=run)))
+
+
+def _read_run(fact: Fact, **entries: Any) -> Run:
+    """A run from the fact of its end or, if it has none, of its start."""
+    body = fact.body
+    return Run(
+        id=fact.key.partition("@")[0],
+        playbook=fact.subject,
+        **{name: body[name] for name in START_FIELDS},
+        replay=body.get("replay"),
+        started=fact.at,
+        status=body.get("status", "running"),
+        output=body.get("output"),
+        error=body.get("error", ""),
+        latency_seconds=body.get("latency_seconds", 0.0),
+        **{"turns": (), "tokens": body.get("tokens", 0), "cost_usd": body.get("cost_usd", 0.0), **entries},
+    )
+
+
+def total_tokens(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> int:
+    return sum(sum(each.tokens for each in used) for used in (turns, failures, children))
+
+
+def total_cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> float:
+    return sum(sum(each.cost_usd for each in paid) for paid in (turns, failures, children))
+
+
+def model_speeds(store: Store) -> dict[str, Json]:
+    """Each model's median latency, the one that 95 of 100 turns stay within, and the tokens it wrote a second."""
+    return speeds(fact.body for fact in store.facts(Query(kind="turn", newest=True, limit=LATEST_TURNS)))
+
+
+def speeds(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
+    """The same for the bodies of turns."""
+    by_model: dict[str, list[Mapping[str, Any]]] = {}
+    for turn in turns:
+        by_model.setdefault(turn["model"], []).append(turn)
+    return {name: _speed(own) for name, own in by_model.items()}
+
+
+def _speed(turns: Sequence[Mapping[str, Any]]) -> Json:
+    seconds = sorted(turn["latency_seconds"] for turn in turns)
+    total = sum(seconds)
+    return {
+        "turns": len(turns),
+        "median_seconds": statistics.median(seconds),
+        "slowest_seconds": seconds[math.ceil(0.95 * len(seconds)) - 1],
+        "tokens_per_second": sum(turn["completion_tokens"] for turn in turns) / total if total else None,
+    }
