@@ -16,7 +16,7 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, SettingsError
-from seedbed.evaluation.metrics.metric import parsed
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.settings import Settings
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
@@ -77,7 +77,7 @@ class Call:
         own = Settings.load(find_file(self.workspace)).metrics
         for name in names:
             if ":" not in name and name.partition("(")[0].strip() not in own:
-                parsed(name, {})
+                parse_metric(name, {})
 
     def show(self, document: object, *renderables: Any) -> None:
         """Print the result: the document for programs, or what people read."""

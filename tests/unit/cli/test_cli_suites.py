@@ -11,7 +11,7 @@ from rich.console import Console
 from seedbed.cli.views import suite as suites
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.evaluation.suite import Change, Result
+from seedbed.evaluation.suite import SuiteChange, SuiteScore
 from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
 from seedbed.workspace.scorecards import SuiteResult
@@ -21,15 +21,15 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CARD = Scorecard(P, "f1", [Cell(key="k", playbook=P, task="t", replicate=0, metric="f1", value=1.0, reused=True)])
 
 
-def result(change: Change | None, missed: str = "", name: str = "plain") -> Result:
-    return Result("first", name, "mail", "b2:data", CARD, change, missed)
+def result(change: SuiteChange | None, missed: str = "", name: str = "plain") -> SuiteScore:
+    return SuiteScore("first", name, "mail", "b2:data", CARD, change, missed)
 
 
-def changed(mean: float, low: float, high: float, n: int = 20, regressed: bool = False) -> Change:
-    return Change(Interval(mean, low, high, 0.95, n), P, NOON, regressed)
+def changed(mean: float, low: float, high: float, n: int = 20, regressed: bool = False) -> SuiteChange:
+    return SuiteChange(Interval(mean, low, high, 0.95, n), P, NOON, regressed)
 
 
-def printed(*results: Result) -> str:
+def printed(*results: SuiteScore) -> str:
     measured = SuiteResult("first", list(results), {"mail · plain": CARD})
     report = Report({"mail · plain": CARD}, notes=("look [b]here[/b]",))
     file = io.StringIO()
