@@ -87,25 +87,25 @@ class Reader:
         self._late = None
         look = loop.run_in_executor(None, self._look)
         try:
-            found = await _within(look, self._patience)
+            serving = await _within(look, self._patience)
         except TimeoutError:
             self._late = look
             return self.stale(f"no answer within {self._patience:g} seconds")
         except (StoreError, OSError) as wrong:
             return self.stale(str(wrong), wrong)
-        if found is None:
+        if serving is None:
             known = await loop.run_in_executor(None, self.library.store.refs, "channels/")
             names = ", ".join(ref.name.removeprefix("channels/") for ref in known) or "none yet"
             raise NotFound(f"no channel {shown(self.channel)}. Channels: {names}")
-        if self.held is None or found.version >= self.held.version:  # a slow look may come after a later one
-            self.held = found
+        if self.held is None or serving.version >= self.held.version:  # a slow look may come after a later one
+            self.held = serving
         return self.held
 
     def stale(self, why: str, wrong: Exception | None = None) -> Serving:
         """What was held, for when the store does not answer. Raises StoreError if that is nothing."""
         if self.held is None:
-            found = f"a store that cannot be read ({why}), and nothing read before"
-            raise StoreError(f"channel {shown(self.channel)}: found {found}; expected what to serve") from wrong
+            reason = f"a store that cannot be read ({why}), and nothing read before"
+            raise StoreError(f"channel {shown(self.channel)}: found {reason}; expected what to serve") from wrong
         return replace(self.held, canary=None, held=None, stale=True)
 
     def _look(self) -> Serving | None:
@@ -133,8 +133,8 @@ async def _within(look: Awaitable[Any], seconds: float) -> Any:
 
 def place(channel: str, candidate: Digest, key: str) -> float:
     """Where a unit stands in [0, 1), among all that may meet this candidate on this channel."""
-    told = "\0".join((channel, candidate, key)).encode()  # neither of the first two can hold a NUL
-    return (int.from_bytes(hashlib.blake2b(told, digest_size=8).digest()) >> 11) / 2**53  # as many bits as a float has
+    text = "\0".join((channel, candidate, key)).encode()  # neither of the first two can hold a NUL
+    return (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 11) / 2**53  # as many bits as a float has
 
 
 @dataclass(frozen=True, slots=True)

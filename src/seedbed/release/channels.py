@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -34,7 +35,25 @@ from seedbed.release.states import (
 )
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
 
-AT_ONCE = Ramp()
+NO_RAMP = Ramp()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How a playbook reaches those who are served.
+
+    `share` is the wanted share of them; by default it is the next step of the `ramp`. When the playbook is for all,
+    those in `keep_back` still meet what was there before. `require` is how the settings write the gates: the move
+    records which gates let the playbook pass.
+    """
+
+    share: float | None = None
+    ramp: Ramp = NO_RAMP
+    keep_back: KeepBack | None = None
+    require: tuple[Any, ...] = ()
+
+
+AT_ONCE = Rollout()
 
 
 def stable(store: Store, channel: str) -> Digest | None:
@@ -61,23 +80,18 @@ async def release(
     *,
     verdict: Verdict | None,
     because: str,
-    share: float | None = None,
-    ramp: Ramp = AT_ONCE,
-    keep_back: KeepBack | None = None,
-    require: Sequence[Any] = (),
+    rollout: Rollout = AT_ONCE,
 ) -> Ref:
-    """Put a candidate on a channel: for a share of those who are served, if asked for or if the ramp says so.
+    """Put a candidate on a channel. Raises ReleaseRefused with the refusal of every gate.
 
-    Raises ReleaseRefused with what every gate says against it. A first release is for all: nothing else is there. When
-    something is for all, those who are to be kept back still meet what was there before. `require` is how the gates are
-    written in the settings: the move says by which of them it was let pass.
+    A first release is for all: there is nothing else to serve.
     """
-    store = library.store
+    store, share = library.store, rollout.share
     checked_ref(f"channels/{channel}")
     library.entry(candidate)
     current, now = store.ref(f"channels/{channel}"), state(store, channel)
-    first = ramp.first(share) if now.standing else 1.0 if share is None else share
-    event = Release(candidate, 1.0 if isinstance(first, Problem) else first, keep_back)
+    first = rollout.ramp.first(share) if now.standing else 1.0 if share is None else share
+    event = Release(candidate, 1.0 if isinstance(first, Problem) else first, rollout.keep_back)
     then = first if isinstance(first, Problem) else apply_event(now, event)
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
@@ -85,7 +99,8 @@ async def release(
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
         raise ReleaseRefused(refusals)
-    target = {**document(then, event), "verdict": verdict.experiment if verdict else None, "require": [*require]}
+    evidence = {"verdict": verdict.experiment if verdict else None, "require": [*rollout.require]}
+    target = {**document(then, event), **evidence}
     return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
 
 
@@ -95,22 +110,20 @@ async def promote(
     gates: Sequence[Gate] = (),
     *,
     because: str,
-    share: float | None = None,
-    ramp: Ramp = AT_ONCE,
-    keep_back: KeepBack | None = None,
+    rollout: Rollout = AT_ONCE,
 ) -> Ref:
-    """Give the canary of a channel its next share; after the last it is what the channel serves.
+    """Give the canary of a channel its next share; after the last step it is what the channel serves.
 
     The gates are those that look at how many it is for. Each step takes as many runs of the canary as the ramp says. If
-    it wants an approval, the step to everybody is for somebody else than who released it or wrote it: that is asked
-    last, so that nobody approves what is not known yet.
+    the ramp wants an approval, only a person who neither released nor wrote the canary can take the step to everybody.
+    That is checked last, so that nobody approves a canary before its figures are known.
     """
-    store = library.store
+    store, ramp = library.store, rollout.ramp
     current, past = _known(store, channel), moves(store, channel)
     now = replay_moves(past)
     canary = now.canary
-    step = ramp.after(canary.share, share) if canary else 1.0
-    event = Promote(1.0 if isinstance(step, Problem) else step, keep_back)
+    step = ramp.after(canary.share, rollout.share) if canary else 1.0
+    event = Promote(1.0 if isinstance(step, Problem) else step, rollout.keep_back)
     then = step if isinstance(step, Problem) else apply_event(now, event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
@@ -119,16 +132,16 @@ async def promote(
     request = ReleaseRequest(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
     refusals = [refusal for gate in gates if (refusal := await gate(request))]
     if (live := find_live_verdict(store, channel)) and live.finding == "inferior":
-        told = f"worse by {live.metric}, experiment {short(live.experiment)}"
-        refusals.append(Refusal("live", told, "a canary that is not worse", "Roll it back."))
+        reason = f"worse by {live.metric}, experiment {short(live.experiment)}"
+        refusals.append(Refusal("live", reason, "a canary that is not worse", "Roll it back."))
     seen = _exposed(store, channel, canary, grew, ramp.hold) if ramp.hold else 0
     if seen < ramp.hold:
         remedy = "Wait for them, or roll it back."
         refusals.append(Refusal("hold", f"{seen} runs of the canary at this share", f"{ramp.hold}", remedy))
     last = ramp.approval and event.share == 1
     if last and not refusals and library.by in (came.by, library.entry(canary.playbook).by):
-        found = f"{library.by}, who released or wrote it"
-        refusals.append(Refusal("approval", found, "another person", "Ask somebody else to promote it."))
+        person = f"{library.by}, who released or wrote it"
+        refusals.append(Refusal("approval", person, "another person", "Ask somebody else to promote it."))
     if refusals:
         raise ReleaseRefused(refusals)
     return _move(library, current, then, event, because)
@@ -195,8 +208,8 @@ def moves(store: Store, channel: str) -> list[Fact]:
 
 def _began(past: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
     """The moves with which the canary came, and with which it got the share it has."""
-    told = [(move, canary_of(move.body["to"] or {})) for move in reversed(past)]
-    since = list(takewhile(lambda each: each[1] is not None and each[1].playbook == canary.playbook, told))
+    canaries = [(move, canary_of(move.body["to"] or {})) for move in reversed(past)]
+    since = list(takewhile(lambda each: each[1] is not None and each[1].playbook == canary.playbook, canaries))
     return since[-1][0], [move for move, was in since if was == canary][-1]
 
 

@@ -92,17 +92,19 @@ class LiveOptions:
 DEFAULTS = LiveOptions()
 
 
-def compare_canary(library: Library, channel: str, asked: LiveOptions = DEFAULTS) -> LiveComparison:
+def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAULTS) -> LiveComparison:
     """How the canary of a channel does, or did if it is gone. Raises NotFound if none was, or nobody looked in time."""
-    found = _rollout(library.store, channel)
-    plan = found and _begun(library.store, found.source, found.candidate, asked, 1)
-    if found is None or (plan is None and found.is_over):
+    rollout = _rollout(library.store, channel)
+    plan = rollout and _begun(library.store, rollout.source, rollout.candidate, options, 1)
+    if rollout is None or (plan is None and rollout.is_over):
         raise NotFound(f"no canary on channel {shown(channel)}. Release a playbook with a share first")
-    plan = plan or _register(library, found.source, found.control, found.candidate, asked, channel, 1)
-    return _standing(library, channel, found.source, plan, asked)
+    plan = plan or _register(library, rollout.source, rollout.control, rollout.candidate, options, channel, 1)
+    return _standing(library, channel, rollout.source, plan, options)
 
 
-def compare_channels(library: Library, channels: Sequence[str], asked: LiveOptions = DEFAULTS) -> list[LiveComparison]:
+def compare_channels(
+    library: Library, channels: Sequence[str], options: LiveOptions = DEFAULTS
+) -> list[LiveComparison]:
     """How what each other channel serves does beside what the first does, by those who were sent to one of them.
 
     All together are wrong with a chance of at most `alpha`. When any of them comes to serve something else, it begins
@@ -111,38 +113,38 @@ def compare_channels(library: Library, channels: Sequence[str], asked: LiveOptio
     moves = [_serves_since(library.store, channel) for channel in channels]
     served = [stable_of(move.body["to"]) for move in moves]
     first, *others = channels
-    found = []
+    comparisons = []
     for other, candidate in zip(others, served[1:], strict=True):
         source = LiveSource(split_name(channels), tuple(move.key for move in moves), (first, other))
-        plan = _begun(library.store, source, candidate, asked, len(others))
-        plan = plan or _register(library, source, served[0], candidate, asked, first, len(others))
-        found.append(_standing(library, other, source, plan, asked))
-    return found
+        plan = _begun(library.store, source, candidate, options, len(others))
+        plan = plan or _register(library, source, served[0], candidate, options, first, len(others))
+        comparisons.append(_standing(library, other, source, plan, options))
+    return comparisons
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:
-    """What was found live of the canary that is on a channel, if there is one: that it is worse before all else."""
+    """The live verdict about the canary that is on a channel, if there is one: that it is worse before all else."""
     rollout = _rollout(store, channel)
     if rollout is None or rollout.is_over:
         return None
-    found = []
+    verdicts = []
     for begun in _comparisons(store, rollout.source, rollout.candidate):
         with suppress(NotFound):
-            found.append(Verdict.recall(store, begun.key))
-    return next((each for each in found if each.finding == "inferior"), found[-1] if found else None)
+            verdicts.append(Verdict.recall(store, begun.key))
+    return next((each for each in verdicts if each.finding == "inferior"), verdicts[-1] if verdicts else None)
 
 
 def _rollout(store: Store, channel: str) -> _Rollout | None:
-    found: _Rollout | None = None
+    newest: _Rollout | None = None
     for move in store.facts(Query(kind="move", subject=f"channels/{channel}")):
         target = move.body["to"] or {}
         canary = canary_of(target)
         if canary is None:
-            found = found and _Rollout(found.control, found.candidate, found.source, True)
-        elif found is None or found.is_over or found.candidate != canary.playbook:
+            newest = newest and _Rollout(newest.control, newest.candidate, newest.source, True)
+        elif newest is None or newest.is_over or newest.candidate != canary.playbook:
             source = LiveSource(f"channels/{channel}", (move.key,), ("control", "canary"))
-            found = _Rollout(stable_of(target), canary.playbook, source, False)
-    return found
+            newest = _Rollout(stable_of(target), canary.playbook, source, False)
+    return newest
 
 
 def _serves_since(store: Store, channel: str) -> Fact:
@@ -163,13 +165,13 @@ def _comparisons(store: Store, source: LiveSource, candidate: Digest) -> list[Fa
     return [fact for fact in begun if fact.body["dataset"] == source.digest]
 
 
-def _begun(store: Store, source: LiveSource, candidate: Digest, asked: LiveOptions, arms: int) -> Experiment | None:
+def _begun(store: Store, source: LiveSource, candidate: Digest, options: LiveOptions, arms: int) -> Experiment | None:
     """What was registered first of what is asked, if it was. Several arms share the error rate."""
     for fact in _comparisons(store, source, candidate):
         plan = Experiment.from_content(store.get(fact.key))
-        same = asked.alpha is None or plan.rule["alpha"] == asked.alpha / arms
-        paid = asked.terms is None or plan.channel
-        if same and paid and plan.metric == {"feedback": asked.metric}:
+        same = options.alpha is None or plan.rule["alpha"] == options.alpha / arms
+        paid = options.terms is None or plan.channel
+        if same and paid and plan.metric == {"feedback": options.metric}:
             return plan
     return None
 
@@ -179,34 +181,34 @@ def _register(
     source: LiveSource,
     control: Digest,
     candidate: Digest,
-    asked: LiveOptions,
+    options: LiveOptions,
     channel: str,
     arms: int,
 ) -> Experiment:
     """Fix what is going to be read, before it is."""
     store = library.store
-    draft = partial(plan_live, source, control, candidate, asked.metric)
-    if asked.terms:
+    draft = partial(plan_live, source, control, candidate, options.metric)
+    if options.terms:
 
         def paid(alpha: float, _: RuleChoice) -> Experiment:
             return draft(alpha=alpha, channel=channel)
 
-        plan = reserve(store, channel, asked.terms, paid, None, by=library.by, clock=library.clock)
+        plan = reserve(store, channel, options.terms, paid, None, by=library.by, clock=library.clock)
     else:
-        plan = draft(alpha=(0.05 if asked.alpha is None else asked.alpha) / arms)
+        plan = draft(alpha=(0.05 if options.alpha is None else options.alpha) / arms)
     register_live(store, source, plan, by=library.by, clock=library.clock)
     return plan
 
 
 def _standing(
-    library: Library, channel: str, source: LiveSource, plan: Experiment, asked: LiveOptions
+    library: Library, channel: str, source: LiveSource, plan: Experiment, options: LiveOptions
 ) -> LiveComparison:
     store = library.store
     with suppress(NotFound):
         return _shown(channel, Verdict.recall(store, plan.digest), final=True)
     reading = LiveTest(plan, source)
-    reading.read(source.arrivals(store, asked.metric))
-    if reading.ended or asked.conclude:
+    reading.read(source.arrivals(store, options.metric))
+    if reading.ended or options.conclude:
         return _shown(channel, conclude(store, reading, by=library.by, clock=library.clock), final=True)
     return _shown(channel, reading.verdict(), final=False)
 

@@ -27,20 +27,20 @@ class Ramp:
     hold: int = 0
     approval: bool = False
 
-    def first(self, asked: float | None) -> float | Problem:
+    def first(self, wanted: float | None) -> float | Problem:
         """The share that a release begins with, or why not with the one asked for."""
-        return self._at_most(self.shares[0] if self.shares else 1.0, asked, "its first step")
+        return self._at_most(self.shares[0] if self.shares else 1.0, wanted, "its first step")
 
-    def after(self, now: float, asked: float | None) -> float | Problem:
+    def after(self, now: float, wanted: float | None) -> float | Problem:
         """The share that follows, or why not the one asked for."""
-        return self._at_most(next((share for share in self.shares if share > now), 1.0), asked, "its next step")
+        return self._at_most(next((share for share in self.shares if share > now), 1.0), wanted, "its next step")
 
-    def _at_most(self, step: float, asked: float | None, which: str) -> float | Problem:
-        if asked is None:
+    def _at_most(self, step: float, wanted: float | None, which: str) -> float | Problem:
+        if wanted is None:
             return step
-        if asked > step:
-            return Problem("share", percent(asked), f"at most {percent(step)}, {which}", "Go there step by step.")
-        return asked
+        if wanted > step:
+            return Problem("share", percent(wanted), f"at most {percent(step)}, {which}", "Go there step by step.")
+        return wanted
 
 
 def build_ramp(settings: ChannelSettings) -> Ramp:

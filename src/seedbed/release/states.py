@@ -141,8 +141,8 @@ def _released(state: State, event: Release) -> State | Problem:
     if event.playbook == state.stable:
         return Problem("redundant", "the playbook that is there already", "another one")
     if state.canary:
-        found = f"the canary {short(state.canary.playbook)} at {percent(state.canary.share)}"
-        return Problem("canary", found, "none under way", "Promote it or roll it back first.")
+        actual = f"the canary {short(state.canary.playbook)} at {percent(state.canary.share)}"
+        return Problem("canary", actual, "none under way", "Promote it or roll it back first.")
     if event.share == 1:
         return _settled(state, event.playbook, event.keep_back)
     if not state.standing:
@@ -183,13 +183,13 @@ def document(state: State, event: Event) -> Json:
 
 
 def canary_of(target: Target) -> Canary | None:
-    told = target.get("canary") if isinstance(target, Mapping) else None
-    return Canary(**told) if isinstance(told, Mapping) else None
+    value = target.get("canary") if isinstance(target, Mapping) else None
+    return Canary(**value) if isinstance(value, Mapping) else None
 
 
 def held_of(target: Target) -> Held | None:
-    told = target.get("held") if isinstance(target, Mapping) else None
-    return Held(**{**told, "until": datetime.fromisoformat(told["until"])}) if isinstance(told, Mapping) else None
+    value = target.get("held") if isinstance(target, Mapping) else None
+    return Held(**{**value, "until": datetime.fromisoformat(value["until"])}) if isinstance(value, Mapping) else None
 
 
 def stable_of(target: Target) -> Digest:

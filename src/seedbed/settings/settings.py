@@ -149,8 +149,13 @@ class Settings(Section):
         return alerts
 
     @classmethod
-    def load(cls, path: Path | str, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read a workspace file. Raises SettingsError with everything that is wrong with it."""
+    def load(
+        cls, path: Path | str, environ: Mapping[str, str] | None = None, *, models: Iterable[str] = ()
+    ) -> Settings:
+        """Read a workspace file. Raises SettingsError with everything that is wrong with it.
+
+        `models` names models that the file does not declare, since code brings them along.
+        """
         document = documents.read(path, SettingsError)
         if not isinstance(document.value, dict):
             raise SettingsError([Problem("document", "no settings", "a mapping with store, models, …")], str(path))
@@ -166,9 +171,12 @@ class Settings(Section):
         wrong = [each for each in wrong if not isinstance(each, Missing) or _first_key(each.path) not in added]
         if not wrong:
             try:
-                return cls._merge(values, sections, variables, environ, str(path))
+                settings = cls._merge(values, sections, variables, environ, str(path))
+                wrong = list(settings.check_names(models))
             except SettingsError as refused:
                 wrong = list(refused.problems)
+            if not wrong:
+                return settings
         raise SettingsError(_place(wrong, document), str(path))
 
     @classmethod
@@ -184,17 +192,15 @@ class Settings(Section):
         for name in _URLS:
             if is_reference(values.get(name)):
                 values[name] = reveal(values[name], environ, name, Path(source).parent)
-        settings = cls.model_validate({**values, "source": source})
-        if wrong := list(settings.check_names()):
-            raise SettingsError(wrong)
-        return settings
+        return cls.model_validate({**values, "source": source})
 
-    def check_names(self) -> Iterator[Problem]:
+    def check_names(self, models: Iterable[str] = ()) -> Iterator[Problem]:
         """Every name in the settings that leads nowhere: of a fallback, a judge's model or a reviewer's role."""
-        yield from check_fallbacks({name: card.then for name, card in self.models.items()}, self.models)
+        known = [*self.models, *models]
+        yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
-            if judge.model not in self.models:
-                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, self.models)
+            if judge.model not in known:
+                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, known)
                 yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
         for name in self.channels:
             yield from self.channel(name).check_roles(f"channels.{name}")

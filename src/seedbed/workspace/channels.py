@@ -23,6 +23,7 @@ from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, rese
 from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.assignment import Choice, Reader, assign, choose, choose_among, feedback
+from seedbed.release.channels import Rollout
 from seedbed.release.gates.gate import Gate
 from seedbed.release.gates.registry import build_gates
 from seedbed.release.gates.review import Review
@@ -58,7 +59,7 @@ class Channels:
         """
         protection, library = self._resources.protection(to), self._resources.library
         gates, steps = build_gates(to, protection), build_ramp(protection)
-        keep_back = build_watch(protection).kept_back(library.clock())
+        keep_back = build_watch(protection).keep_back_from(library.clock())
         digest = library.keep(self._resources.playbook(playbook), because="released")
         verdict, reason = self._evidence(digest, to, because)
         return await channels.release(
@@ -68,10 +69,7 @@ class Channels:
             gates,
             verdict=verdict,
             because=reason,
-            share=share,
-            ramp=steps,
-            keep_back=keep_back,
-            require=[gate.written for gate in protection.require],
+            rollout=Rollout(share, steps, keep_back, tuple(gate.written for gate in protection.require)),
         )
 
     def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
@@ -116,16 +114,9 @@ class Channels:
         monitor = self._watching(channel)
         with suppress(NotFound):  # promote says more about it
             gates.append(no_alarm_gate(monitor.look()))
-        keep_back = monitor.watch.kept_back(self._resources.library.clock())
-        return await channels.promote(
-            self._resources.library,
-            channel,
-            gates,
-            because=because,
-            share=share,
-            ramp=build_ramp(protection),
-            keep_back=keep_back,
-        )
+        keep_back = monitor.watch.keep_back_from(self._resources.library.clock())
+        rollout = Rollout(share, build_ramp(protection), keep_back)
+        return await channels.promote(self._resources.library, channel, gates, because=because, rollout=rollout)
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
         """Take the canary of a channel away; without one, return to what was settled before."""

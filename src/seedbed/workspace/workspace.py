@@ -303,7 +303,7 @@ def open_workspace(
     live LangChain chat models. Raises SettingsError.
     """
     in_hand = store is not None or models is not None
-    settings = Settings() if in_hand and path is None else Settings.load(find_file(path))
+    settings = Settings() if in_hand and path is None else Settings.load(find_file(path), models=models or ())
     update: dict[str, Any] = {"by": by} if by else {}
     if in_hand and path is None:
         update["store"] = store if isinstance(store, str) else "memory:"

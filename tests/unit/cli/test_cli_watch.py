@@ -111,7 +111,7 @@ def test_what_does_worse_is_taken_back_with_exit_code_1(canary: tuple[str, str],
     log = seedbed("channel", "log", "production", "--markdown").out
     (rolled_back,) = [line for line in log.splitlines() if line.endswith("| monitor |")]
     assert "| rollback |" in rolled_back
-    assert "-0.05 would be borne |" in rolled_back
+    assert "the limit is -0.05 |" in rolled_back
     assert seedbed("alerts", "list", "--json").json["alerts"][0]["kind"] == "rolled back"
     assert seedbed("store", "verify").code == 0
     done = seedbed("channel", "watch", "production", "--once")

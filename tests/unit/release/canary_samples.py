@@ -13,6 +13,7 @@ from loop_samples import agent
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, choose, feedback
+from seedbed.release.channels import Rollout
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest, Fact, Store, now
@@ -33,7 +34,7 @@ async def settled(store: Store | None = None, *playbooks: Digest) -> Library:
 async def rolled_out(store: Store | None = None, share: float = 0.5) -> Library:
     """A channel with a canary."""
     library = await settled(store)
-    await channels.release(library, "live", NEW, [], verdict=None, because="try it", share=share)
+    await channels.release(library, "live", NEW, [], verdict=None, because="try it", rollout=Rollout(share=share))
     return library
 
 

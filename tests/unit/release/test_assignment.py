@@ -15,6 +15,7 @@ from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, Split, assign, choose, choose_among, feedback, place
+from seedbed.release.channels import Rollout
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import KeepBack
 from seedbed.stats.monitors import SampleRatio
@@ -39,7 +40,7 @@ def library() -> Library:
 
 async def canary(library: Library, share: float, playbook: str = NEW) -> None:
     await channels.release(library, "live", OLD, [], verdict=None, because="first")
-    await channels.release(library, "live", playbook, [], verdict=None, because="try it", share=share)
+    await channels.release(library, "live", playbook, [], verdict=None, because="try it", rollout=Rollout(share=share))
 
 
 # Who meets what
@@ -94,7 +95,9 @@ async def test_those_at_the_end_of_the_control_are_kept_back_and_nobody_who_met_
     reader, keys = Reader(library, "live"), KEYS[:5000]
     serving = await reader.read()
     before = {key: assign(serving, key) for key in keys}
-    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.05, now() + timedelta(days=1)))
+    await channels.promote(
+        library, "live", because="well", rollout=Rollout(keep_back=KeepBack(0.05, now() + timedelta(days=1)))
+    )
     serving = await reader.read()
     after = {key: assign(serving, key) for key in keys}
     kept = {key for key in keys if after[key].playbook.digest == OLD}
@@ -113,14 +116,18 @@ async def test_whoever_met_the_new_one_stays_with_it_however_many_shall_be_kept_
     reader, keys = Reader(library, "live"), KEYS[:5000]
     serving = await reader.read()
     newer = {key for key in keys if assign(serving, key).playbook.digest == NEW}
-    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.5, now() + timedelta(days=1)))
+    await channels.promote(
+        library, "live", because="well", rollout=Rollout(keep_back=KeepBack(0.5, now() + timedelta(days=1)))
+    )
     serving = await reader.read()
     assert {key for key in keys if assign(serving, key).playbook.digest == NEW} == newer
 
 
 async def test_when_the_time_is_over_nobody_is_kept_back_any_more(library: Library) -> None:
     await canary(library, 0.5)
-    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.5, now() - timedelta(seconds=1)))
+    await channels.promote(
+        library, "live", because="well", rollout=Rollout(keep_back=KeepBack(0.5, now() - timedelta(seconds=1)))
+    )
     choices = [await choose(Reader(library, "live"), key) for key in KEYS[:40]]
     assert {(each.arm, each.playbook.digest, each.propensity) for each in choices} == {("stable", NEW, 1.0)}
 
@@ -133,19 +140,19 @@ async def test_a_rollback_and_the_next_release_end_it_and_a_freeze_does_not(libr
         choice = await choose(reader, key)
         return choice.arm, choice.playbook.digest
 
-    await channels.release(library, "live", OLD, [], verdict=None, because="first", keep_back=keep)
+    await channels.release(library, "live", OLD, [], verdict=None, because="first", rollout=Rollout(keep_back=keep))
     assert await meets() == ("stable", OLD)
-    await channels.release(library, "live", NEW, [], verdict=None, because="for all", keep_back=keep)
+    await channels.release(library, "live", NEW, [], verdict=None, because="for all", rollout=Rollout(keep_back=keep))
     assert await meets() == ("held", OLD)
     channels.freeze(library, "live", because="a look")
     assert await meets() == ("held", OLD)
     channels.unfreeze(library, "live", because="looked")
     assert await meets() == ("held", OLD)
-    await channels.release(library, "live", OTHER, [], verdict=None, because="next", share=0.5)
+    await channels.release(library, "live", OTHER, [], verdict=None, because="next", rollout=Rollout(share=0.5))
     assert await meets() == ("control", NEW)
     channels.rollback(library, "live", because="no")
     assert await meets() == ("stable", NEW)
-    await channels.release(library, "live", OTHER, [], verdict=None, because="next", keep_back=keep)
+    await channels.release(library, "live", OTHER, [], verdict=None, because="next", rollout=Rollout(keep_back=keep))
     assert await meets() == ("held", NEW)
     channels.rollback(library, "live", because="no")
     assert await meets() == ("stable", NEW)
@@ -155,7 +162,9 @@ async def test_of_several_channels_nobody_meets_what_one_of_them_keeps_some_back
     keep = KeepBack(0.5, now() + timedelta(days=1))
     for channel, playbooks in (("live", (OLD, NEW)), ("live/short", (OTHER,))):
         for playbook in playbooks:
-            await channels.release(library, channel, playbook, [], verdict=None, because="so", keep_back=keep)
+            await channels.release(
+                library, channel, playbook, [], verdict=None, because="so", rollout=Rollout(keep_back=keep)
+            )
     readers = [Reader(library, name) for name in ("live", "live/short")]
     choices = [await choose_among(readers, key) for key in KEYS[:40]]
     assert {(each.playbook.digest, each.compared) for each in choices} == {(NEW, True), (OTHER, True)}
@@ -269,8 +278,8 @@ async def test_without_the_store_everybody_meets_the_first_of_several(library: L
 
 async def test_a_step_takes_its_runs_of_the_canary_and_the_last_another_person(library: Library) -> None:
     steps = Ramp((0.25, 0.5), hold=3, approval=True)
-    await channels.release(library, "live", OLD, [], verdict=None, because="first", ramp=steps)
-    await channels.release(library, "live", NEW, [], verdict=None, because="try it", ramp=steps)
+    await channels.release(library, "live", OLD, [], verdict=None, because="first", rollout=Rollout(ramp=steps))
+    await channels.release(library, "live", NEW, [], verdict=None, because="try it", rollout=Rollout(ramp=steps))
     reader, ben = Reader(library, "live"), Library(library.store, "ben")
     inside = [key for key in KEYS if arm_of(0.25, key) == "canary"][:3]
     outside = next(key for key in KEYS if arm_of(0.25, key) == "stable")
@@ -280,25 +289,25 @@ async def test_a_step_takes_its_runs_of_the_canary_and_the_last_another_person(l
             await choose(reader, key)
 
     with pytest.raises(channels.ReleaseRefused, match="hold: found 0 runs of the canary at this share; expected 3"):
-        await channels.promote(ben, "live", because="well", ramp=steps)
+        await channels.promote(ben, "live", because="well", rollout=Rollout(ramp=steps))
     await meet(2)
     await choose(reader, outside)
     assert channels.seen_by_canary(library.store, "live") == 2
     await meet(3)
     channels.freeze(library, "live", because="a look")
     channels.unfreeze(library, "live", because="looked")
-    ref = await channels.promote(library, "live", because="well", ramp=steps)
+    ref = await channels.promote(library, "live", because="well", rollout=Rollout(ramp=steps))
     assert isinstance(ref.target, dict)
     assert ref.target["canary"] == {"playbook": NEW, "share": 0.5}
     with pytest.raises(channels.ReleaseRefused) as refused:
-        await channels.promote(library, "live", because="well", ramp=steps)
+        await channels.promote(library, "live", because="well", rollout=Rollout(ramp=steps))
     assert [refusal.path for refusal in refused.value.refusals] == ["hold"]  # who promotes it is asked last
     await meet(3)
     with pytest.raises(
         channels.ReleaseRefused, match="approval: found ada, who released or wrote it; expected another"
     ):
-        await channels.promote(library, "live", because="well", ramp=steps)
-    await channels.promote(ben, "live", because="well", ramp=steps)
+        await channels.promote(library, "live", because="well", rollout=Rollout(ramp=steps))
+    await channels.promote(ben, "live", because="well", rollout=Rollout(ramp=steps))
     assert channels.settled(library.store, "live") == [OLD, NEW]
 
 

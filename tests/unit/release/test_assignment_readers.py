@@ -15,6 +15,7 @@ from seedbed.errors import NotFound, StoreError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, choose, place
+from seedbed.release.channels import Rollout
 from seedbed.release.states import Canary, Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -34,7 +35,7 @@ async def library(store: Broken) -> Library:
     for name in "abc":
         library.keep(agent(name), because="written")
     await channels.release(library, "live", OLD, [], verdict=None, because="first")
-    await channels.release(library, "live", NEW, [], verdict=None, because="try it", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="try it", rollout=Rollout(share=0.5))
     return library
 
 
@@ -70,7 +71,7 @@ async def test_those_who_are_kept_back_are_read_with_what_they_meet_and_without_
     store: Broken, library: Library
 ) -> None:
     reader, until = Reader(library, "live"), now() + timedelta(days=1)
-    await channels.promote(library, "live", because="well", keep_back=KeepBack(0.25, until))
+    await channels.promote(library, "live", because="well", rollout=Rollout(keep_back=KeepBack(0.25, until)))
     found = await reader.read()
     assert (found.stable, found.canary, found.held) == (NEW, None, Held(OLD, 0.25, until))
     assert {*found.playbooks} == {OLD, NEW}
@@ -139,7 +140,9 @@ async def test_a_database_that_accepts_nobody_stops_the_canary_and_nothing_else(
         library = Library(store, "ada")
         for each, share in (("a", None), ("b", 0.5)):
             digest = library.keep(agent(each), because="written")
-            await channels.release(library, "live", digest, [], verdict=None, because="so", share=share)
+            await channels.release(
+                library, "live", digest, [], verdict=None, because="so", rollout=Rollout(share=share)
+            )
         reader = Reader(library, "live", patience_seconds=0.2)
         key = next(f"u{n}" for n in range(99) if place("live", NEW, f"u{n}") < 0.5)
         assert (await choose(reader, key)).playbook.digest == NEW

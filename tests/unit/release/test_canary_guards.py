@@ -57,14 +57,14 @@ def test_every_guard_is_read_as_it_is_written(tmp_path: Path) -> None:
 
 def test_nothing_is_watched_where_nothing_is_said() -> None:
     assert watch("live", {}) == Watch()
-    assert Watch().kept_back(datetime.now(UTC)) is None
+    assert Watch().keep_back_from(datetime.now(UTC)) is None
 
 
 def test_those_who_are_kept_back_are_so_for_as_long_as_it_says() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    assert watch("x", {"canary": {"keep_back": "2%"}}).kept_back(at) == KeepBack(0.02, at + timedelta(days=7))
+    assert watch("x", {"canary": {"keep_back": "2%"}}).keep_back_from(at) == KeepBack(0.02, at + timedelta(days=7))
     given = {"canary": {"keep_back": 0.5, "keep_back_for": "36 hours"}}
-    assert watch("x", given).kept_back(at) == KeepBack(0.5, at + timedelta(hours=36))
+    assert watch("x", given).keep_back_from(at) == KeepBack(0.5, at + timedelta(hours=36))
 
 
 @pytest.mark.parametrize(

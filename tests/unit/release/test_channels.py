@@ -11,7 +11,7 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import freeze, promote, release, rollback, settled, stable, state, unfreeze
+from seedbed.release.channels import Rollout, freeze, promote, release, rollback, settled, stable, state, unfreeze
 from seedbed.release.gates.better import Better
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.ramp import Ramp
@@ -64,15 +64,15 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
         library.keep(playbook, because="written")
     await put(library, old.digest)
     verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
-    gates = {"require": [{"better": {"error": 0.05}}]}
-    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict), **gates)
+    rollout = Rollout(require=({"better": {"error": 0.05}},))
+    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict), rollout=rollout)
     first, second = store.facts(Query(kind="move", subject="channels/production"))
     assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None, "require": []}
     assert second.body["to"] == {
         "stable": new.digest,
         "how": "release",
         "verdict": verdict.experiment,
-        **gates,
+        "require": [{"better": {"error": 0.05}}],
     }
     assert second.body["from"] == first.body["to"]
 
@@ -140,7 +140,7 @@ async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: boo
 
 async def test_a_canary_leaves_what_is_stable_where_it_is(library: Library) -> None:
     await put(library, A)
-    ref = await release(library, "production", B, [], verdict=None, because="try it", share=0.05)
+    ref = await release(library, "production", B, [], verdict=None, because="try it", rollout=Rollout(share=0.05))
     canary = {"playbook": B, "share": 0.05}
     assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None, "require": []}
     assert (stable(library.store, "production"), settled(library.store, "production")) == (A, [A])
@@ -161,8 +161,8 @@ async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_abo
         return Refusal("far", f"{change.share:g}", "at most 0.5") if change.share > 0.5 else None
 
     given = {"verdict": verdict, "because": str(verdict)}
-    await release(library, "production", new.digest, [Better(), far], share=0.05, **given)  # type: ignore[arg-type]
-    ref = await promote(library, "production", [far], because="well", share=0.5)
+    await release(library, "production", new.digest, [Better(), far], rollout=Rollout(share=0.05), **given)  # type: ignore[arg-type]
+    ref = await promote(library, "production", [far], because="well", rollout=Rollout(share=0.5))
     assert isinstance(ref.target, dict)
     assert (ref.target["how"], ref.target["verdict"]) == ("promote", verdict.experiment)
     with pytest.raises(ReleaseRefused, match=r"far: found 1; expected at most 0\.5"):
@@ -179,27 +179,46 @@ async def test_a_ramp_leads_a_release_step_by_step_and_a_first_one_at_once(libra
         assert isinstance(ref.target, dict)
         return float(ref.target["canary"]["share"]) if "canary" in ref.target else 1.0
 
-    assert share(await release(library, "staging", A, [], verdict=None, because="first", share=1, ramp=steps)) == 1
-    assert share(await release(library, "production", A, [], verdict=None, because="first", ramp=steps)) == 1
+    assert (
+        share(
+            await release(
+                library, "staging", A, [], verdict=None, because="first", rollout=Rollout(share=1, ramp=steps)
+            )
+        )
+        == 1
+    )
+    assert (
+        share(await release(library, "production", A, [], verdict=None, because="first", rollout=Rollout(ramp=steps)))
+        == 1
+    )
     with pytest.raises(ReleaseRefused, match="share: found 50 %; expected at most 5 %, its first step"):
-        await release(library, "production", B, [], verdict=None, because="fast", share=0.5, ramp=steps)
-    assert share(await release(library, "production", B, [], verdict=None, because="try", ramp=steps)) == 0.05
+        await release(
+            library, "production", B, [], verdict=None, because="fast", rollout=Rollout(share=0.5, ramp=steps)
+        )
+    assert (
+        share(await release(library, "production", B, [], verdict=None, because="try", rollout=Rollout(ramp=steps)))
+        == 0.05
+    )
     with pytest.raises(ReleaseRefused, match="share: found 100 %; expected at most 25 %, its next step"):
-        await promote(library, "production", because="fast", share=1.0, ramp=steps)
-    assert [share(await promote(library, "production", because="well", ramp=steps)) for _ in range(2)] == [0.25, 1]
+        await promote(library, "production", because="fast", rollout=Rollout(share=1.0, ramp=steps))
+    assert [
+        share(await promote(library, "production", because="well", rollout=Rollout(ramp=steps))) for _ in range(2)
+    ] == [0.25, 1]
     assert settled(library.store, "production") == [A, B]
 
 
 async def test_what_some_are_kept_back_with_is_told_with_the_move_and_a_rollback_ends_it(library: Library) -> None:
     until = datetime(2030, 1, 2, tzinfo=UTC)
     await put(library, A)
-    await release(library, "production", B, [], verdict=None, because="try it", share=0.5)
-    ref = await promote(library, "production", because="well", keep_back=KeepBack(0.02, until))
+    await release(library, "production", B, [], verdict=None, because="try it", rollout=Rollout(share=0.5))
+    ref = await promote(library, "production", because="well", rollout=Rollout(keep_back=KeepBack(0.02, until)))
     assert isinstance(ref.target, dict)
     assert ref.target["held"] == {"playbook": A, "share": 0.02, "until": "2030-01-02T00:00:00+00:00"}
     assert state(library.store, "production").held == Held(A, 0.02, until)
     assert rollback(library, "production", because="worse").target == {"stable": A, "how": "rollback"}
-    ref = await release(library, "production", C, [], verdict=None, because="all", keep_back=KeepBack(0.5, until))
+    ref = await release(
+        library, "production", C, [], verdict=None, because="all", rollout=Rollout(keep_back=KeepBack(0.5, until))
+    )
     assert isinstance(ref.target, dict)
     assert ref.target["held"]["playbook"] == A
     assert (stable(library.store, "production"), settled(library.store, "production")) == (C, [A, C])
@@ -208,7 +227,7 @@ async def test_what_some_are_kept_back_with_is_told_with_the_move_and_a_rollback
 async def test_a_rollback_of_one_playbook_takes_nothing_else_back(library: Library) -> None:
     await put(library, A)
     await put(library, B)
-    await release(library, "production", C, [], verdict=None, because="try it", share=0.5)
+    await release(library, "production", C, [], verdict=None, because="try it", rollout=Rollout(share=0.5))
     for other in (A, B):
         with pytest.raises(RefMoved, match=r"expected .* to take back"):
             rollback(library, "production", because="worse", of=other)
@@ -222,7 +241,7 @@ async def test_a_rollback_of_one_playbook_takes_nothing_else_back(library: Libra
 async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(library: Library) -> None:
     for each in (A, B):
         await put(library, each)
-    await release(library, "production", C, [], verdict=None, because="try it", share=0.5)
+    await release(library, "production", C, [], verdict=None, because="try it", rollout=Rollout(share=0.5))
     freeze(library, "production", because="complaints")
     with pytest.raises(ReleaseRefused, match="frozen: found a frozen channel"):
         await promote(library, "production", because="well")

@@ -18,6 +18,7 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, choose, feedback
+from seedbed.release.channels import Rollout
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, find_live_verdict
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -32,7 +33,7 @@ async def rolled_out(library: Library, share: float = 0.5) -> Library:
     for name in "ab":
         library.keep(agent(name), because="written")
     await channels.release(library, "live", OLD, [], verdict=None, because="first")
-    await channels.release(library, "live", NEW, [], verdict=None, because="try it", share=share)
+    await channels.release(library, "live", NEW, [], verdict=None, because="try it", rollout=Rollout(share=share))
     return library
 
 
@@ -61,7 +62,7 @@ async def test_a_better_canary_is_found_superior_and_a_worse_one_inferior(librar
     assert found.p is not None
     assert found.p <= 0.05
     channels.rollback(library, "live", because="try the other")
-    await channels.release(library, "live", NEW, [], verdict=None, because="again", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="again", rollout=Rollout(share=0.5))
     assert compare_canary(library, "live").pairs == 0  # what was known of an earlier rollout does not count
     await serve(library, 400, WORSE, ALL, seed=2)
     assert compare_canary(library, "live").finding == "inferior"

@@ -18,6 +18,7 @@ from canary_samples import FIRST, NEW, OLD, OTHER, both, met, rated, rolled_out,
 from seedbed.errors import NotFound
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
+from seedbed.release.channels import Rollout
 from seedbed.release.monitor.guards import Guard, Watch
 from seedbed.release.monitor.monitor import MONITOR, REFERENCE, RUN_LENGTH, Health, Monitor
 from seedbed.release.states import KeepBack
@@ -74,7 +75,7 @@ async def test_a_poor_canary_is_taken_back_with_the_figures_as_the_reason() -> N
     (row,) = health.rows
     assert row.change is not None
     assert ref.because.startswith(f"rating of {NEW[3:13]} is {row.change:+.3g} beside its control (95% ")
-    assert ref.because.endswith("100 pairs); -0.05 would be borne")
+    assert ref.because.endswith("100 pairs); the limit is -0.05")
     assert verify(library.store).problems == ()  # type: ignore[arg-type]
     again = monitor.look()
     assert (again.phase, again.newer, monitor.react(again)) == ("settled", OLD, None)
@@ -137,12 +138,12 @@ async def test_what_was_known_of_an_earlier_canary_does_not_count_against_the_ne
     monitor = Monitor(library.store, "live", WATCH)
     library.store.append(both(POOR, 100, random.Random(1)))
     assert monitor.react(monitor.look())
-    await channels.release(library, "live", NEW, [], verdict=None, because="mended", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="mended", rollout=Rollout(share=0.5))
     health = monitor.look()
     assert (health.phase, health.units, health.rows[0].pairs, health.alarms) == ("canary", (0, 0), 0, ())
-    await channels.promote(library, "live", because="well", share=0.6)
+    await channels.promote(library, "live", because="well", rollout=Rollout(share=0.6))
     library.store.append(both(HEALTHY, 5, random.Random(1)))
-    await channels.promote(library, "live", because="well", share=0.7)
+    await channels.promote(library, "live", because="well", rollout=Rollout(share=0.7))
     assert monitor.look().rows[0].pairs == 5  # what came at another share of the same canary does
 
 
@@ -166,7 +167,7 @@ async def test_units_that_go_missing_hold_the_canary() -> None:
     library.store.append([met(NEW) for _ in range(300)] + [met(OLD) for _ in range(450)])
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("sample ratio", "hold")], None)
-    assert health.alarms[0].told.startswith("300 units met the newer, 450 the older; as many were expected (p = ")
+    assert health.alarms[0].message.startswith("300 units met the newer, 450 the older; as many were expected (p = ")
 
 
 async def test_answers_that_are_missing_on_one_side_hold_it_until_they_have_come() -> None:
@@ -176,7 +177,7 @@ async def test_answers_that_are_missing_on_one_side_hold_it_until_they_have_come
     library.store.append([fact for one in slow for fact in (one, *rated(OLD, 1.0))])
     health = monitor.look()
     assert alarms(health) == [("answer ratio", "hold")]
-    assert "0 outcomes by rating of the newer, 300 the older" in health.alarms[0].told
+    assert "0 outcomes by rating of the newer, 300 the older" in health.alarms[0].message
     library.store.append([said(one, 1.0) for one in slow])
     assert monitor.look().alarms == ()
 
@@ -191,7 +192,7 @@ async def test_a_canary_that_nobody_meets_is_held_until_somebody_does() -> None:
     library.store.append([met(OLD, at=at)])
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("no traffic", "hold")], None)
-    assert health.alarms[0].told == f"nobody met the canary {NEW[3:13]} for 3 hours, at 50 %"
+    assert health.alarms[0].message == f"nobody met the canary {NEW[3:13]} for 3 hours, at 50 %"
     library.store.append([met(NEW, at=at)])
     library.store.append([met(NEW, at=at - timedelta(hours=3))])  # which was written late
     assert monitor.look().alarms == ()
@@ -202,7 +203,7 @@ async def test_a_canary_that_is_not_settled_in_time_is_taken_back() -> None:
     at = now()
     monitor = Monitor(library.store, "live", Watch(deadline=timedelta(days=3)), clock=lambda: at)
     at += timedelta(days=2)
-    await channels.promote(library, "live", because="well", share=0.6)
+    await channels.promote(library, "live", because="well", rollout=Rollout(share=0.6))
     assert monitor.look().alarms == ()
     at += timedelta(days=1, minutes=1)  # counted from when it came, whatever its share
     health = monitor.look()
@@ -226,7 +227,7 @@ async def test_a_channel_without_a_release_has_nothing_to_watch() -> None:
 async def kept_back(share: float = 0.5) -> Library:
     library = await rolled_out()
     keep = KeepBack(share, now() + timedelta(days=7))
-    await channels.promote(library, "live", because="well", keep_back=keep)
+    await channels.promote(library, "live", because="well", rollout=Rollout(keep_back=keep))
     return library
 
 
@@ -287,7 +288,7 @@ async def test_without_anybody_kept_back_a_regression_is_told_and_nothing_is_tak
     library.store.append(both({NEW: 0.4}, 100, chance))
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("regression", "tell")], None)
-    assert "beside the one before it" in health.alarms[0].told
+    assert "beside the one before it" in health.alarms[0].message
 
 
 async def test_a_level_that_falls_is_told_and_nothing_is_taken_back() -> None:
@@ -298,7 +299,7 @@ async def test_a_level_that_falls_is_told_and_nothing_is_taken_back() -> None:
     library.store.append(both({OLD: 0.6}, 150, chance))
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("drift", "tell")], None)
-    assert health.alarms[0].told.startswith(f"rating of {OLD[3:13]} has become worse than the 0.9")
+    assert health.alarms[0].message.startswith(f"rating of {OLD[3:13]} has become worse than the 0.9")
 
 
 async def test_errors_that_become_more_frequent_are_told_too() -> None:
@@ -332,10 +333,10 @@ async def test_nothing_else_is_taken_back_if_somebody_was_quicker(store: Store) 
     library, monitor, health = await poor(store)
     channels.rollback(library, "live", because="complaints")
     assert monitor.react(health) is None
-    await channels.release(library, "live", NEW, [], verdict=None, because="it was mended", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="it was mended", rollout=Rollout(share=0.5))
     assert monitor.react(health) is None  # it is tried anew, and what was known of it before does not count
     channels.rollback(library, "live", because="complaints")
-    await channels.release(library, "live", OTHER, [], verdict=None, because="another", share=0.5)
+    await channels.release(library, "live", OTHER, [], verdict=None, because="another", rollout=Rollout(share=0.5))
     assert monitor.react(health) is None
     await channels.promote(library, "live", because="well")
     assert monitor.react(health) is None
@@ -345,7 +346,7 @@ async def test_nothing_else_is_taken_back_if_somebody_was_quicker(store: Store) 
 
 async def test_what_was_promoted_meanwhile_is_taken_back_all_the_same(store: Store) -> None:
     library, monitor, health = await poor(store)
-    await channels.promote(library, "live", because="looks well", share=0.75)
+    await channels.promote(library, "live", because="looks well", rollout=Rollout(share=0.75))
     await channels.promote(library, "live", because="looks well")
     assert monitor.react(health)
     assert channels.settled(store, "live") == [OLD]
@@ -388,10 +389,10 @@ async def test_an_edited_byte_in_what_the_monitor_did_is_found(tmp_path: Path) -
     with closing(sqlite3.connect(tmp_path / "x.db")) as file, file:
         for trigger in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             file.execute(f"DROP TRIGGER {trigger[0]}")
-        edited = "UPDATE facts SET body = replace(body, 'would be borne', 'could be borne') WHERE by = 'monitor'"
+        edited = "UPDATE facts SET body = replace(body, 'the limit is', 'the limit was') WHERE by = 'monitor'"
         assert file.execute(edited).rowcount == 1
     with closing(open_store(url)) as store:
         move = [*store.facts(Query(kind="move"))][-1]
-        assert "could be borne" in move.body["because"]
+        assert "the limit was" in move.body["because"]
         problems: Any = verify(store).problems
         assert any(move.key in str(problem) for problem in problems)

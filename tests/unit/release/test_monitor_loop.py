@@ -20,6 +20,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.delivery import history
 from seedbed.release.alerts.senders.log import LogSender
+from seedbed.release.channels import Rollout
 from seedbed.release.monitor.guards import Guard, Watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import MONITOR, Monitor
@@ -116,7 +117,7 @@ async def test_what_is_known_against_the_stable_one_is_not_over_because_a_canary
 
     regression = ("regression", "warning", False)
     assert await look() == [regression]
-    await channels.release(library, "live", NEW, [], verdict=None, because="try it", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="try it", rollout=Rollout(share=0.5))
     assert await look() == [regression]
     channels.rollback(library, "live", because="no better")
     assert await look() == [regression]
@@ -129,7 +130,7 @@ async def test_people_are_told_of_what_one_who_died_took_back(post: Post) -> Non
     library.store.append(both(POOR, 40, random.Random(1)))
     dying = Monitor(library.store, "live", WATCH)
     assert dying.react(dying.look())  # and that was the last he did
-    await channels.release(library, "live", NEW, [], verdict=None, because="again", share=0.5)
+    await channels.release(library, "live", NEW, [], verdict=None, because="again", rollout=Rollout(share=0.5))
     await watch_once(library, Monitor(library.store, "live", WATCH), [post.sender])
     assert post.told() == [("rolled back", "critical", False)]
     await watch_once(library, Monitor(library.store, "live", WATCH), [post.sender])
@@ -209,12 +210,14 @@ async def test_nothing_goes_further_while_the_monitor_is_alarmed_and_goes_on_whe
     monitor, chance = Monitor(library.store, "live", HOLDING), random.Random(1)
     library.store.append(both(POOR, 40, chance))
     with pytest.raises(ReleaseRefused) as refused:
-        await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", share=0.6)
+        await channels.promote(
+            library, "live", [no_alarm_gate(monitor.look())], because="well", rollout=Rollout(share=0.6)
+        )
     (refusal,) = refused.value.refusals
     assert refusal.path == "watch"
     assert refusal.found.startswith(f"rating of {NEW[3:13]} is -1 beside its control")
     library.store.append(both(GOOD, 600, chance))
-    await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", share=0.6)
+    await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", rollout=Rollout(share=0.6))
 
 
 def agent(system: str) -> Playbook:

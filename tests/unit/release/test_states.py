@@ -19,6 +19,7 @@ from loop_samples import agent
 from seedbed.errors import Problem, RefMoved, ReleaseRefused
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
+from seedbed.release.channels import Rollout
 from seedbed.release.states import (
     Canary,
     Freeze,
@@ -217,10 +218,13 @@ def perform(store: Any, channel: str, by: str, act: tuple[Any, ...]) -> Ref:
     library = Library(store, by)
     match act:
         case ("release", playbook, share, keep):
-            told: Any = {"verdict": None, "because": "a reason", "share": share, "keep_back": keep}
-            return finished(channels.release(library, channel, playbook, [], **told))
+            rollout = Rollout(share=share, keep_back=keep)
+            work = channels.release(library, channel, playbook, [], verdict=None, because="a reason", rollout=rollout)
+            return finished(work)
         case ("promote", share, keep):
-            return finished(channels.promote(library, channel, because="a reason", share=share, keep_back=keep))
+            return finished(
+                channels.promote(library, channel, because="a reason", rollout=Rollout(share=share, keep_back=keep))
+            )
         case (name,):
             return getattr(channels, name)(library, channel, because="a reason")  # type: ignore[no-any-return]
     raise AssertionError(act)

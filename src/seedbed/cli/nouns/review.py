@@ -14,8 +14,6 @@ from seedbed.cli.options import Because, ChannelName, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import playbook as playbook_views
 from seedbed.cli.views import run as views
-from seedbed.release.review.outputs import OutputSample
-from seedbed.release.review.review import ReviewItem
 from seedbed.storage.store import Fact, Json, short
 from seedbed.workspace.reviews import ReviewPage, Reviews
 
@@ -37,21 +35,8 @@ def list_reviews(
 ) -> None:
     """List the reviews that wait for an answer, the longest waiting first."""
     with call.open() as space:
-        reviews = [_item(each) for each in space.reviews.queue(everything=everything)]
+        reviews = [each.document() for each in space.reviews.queue(everything=everything)]
     call.list("reviews", reviews, COLUMNS, "Nobody waits for a review.")
-
-
-def _item(item: ReviewItem) -> Json:
-    return {
-        "channel": item.channel,
-        "playbook": item.candidate,
-        "status": item.status,
-        "because": item.request.body["because"],
-        "by": item.request.by,
-        "at": item.request.at,
-        "approved_by": [fact.by for fact in item.opinion.approvals],
-        "refused_by": [fact.by for fact in item.opinion.refusals],
-    }
 
 
 @command(app)
@@ -76,7 +61,7 @@ def show(
         "changes": [playbook_views.change_document(each) for each in page.changes],
         "verdict": str(page.verdict) if page.verdict else None,
         "refusals": output.problem_documents(page.refusals),
-        "samples": [_sample(each, reveal) for each in page.samples],
+        "samples": [each.document(reveal) for each in page.samples],
         "answers": [_answer(fact) for fact in page.answers],
     }
     summary = output.facts(
@@ -88,16 +73,6 @@ def show(
         ]
     )
     call.show(document, summary, *_parts(page, reveal))
-
-
-def _sample(sample: OutputSample, reveal: bool) -> Json:
-    return {
-        "task": sample.task.id,
-        "inputs": dict(sample.task.inputs),
-        "left": sample.left,
-        "right": sample.right,
-        "candidate": ("left" if sample.swapped else "right") if reveal else None,
-    }
 
 
 def _answer(fact: Fact) -> Json:

@@ -43,18 +43,18 @@ class Better:
         if not self.replays and any(map(is_replayed, plan["models"].values())):
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
         if verdict.alpha > self.error:
-            found = f"a verdict with an error rate of {verdict.alpha:g}"
-            return Refusal("better", found, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
+            actual = f"a verdict with an error rate of {verdict.alpha:g}"
+            return Refusal("better", actual, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
         if first := _earlier(verdict, plan["metric"], store):
             units = "outcomes" if verdict.live else "tasks"
-            found = f"a second comparison on the same {units}; the first was {first}"
-            return Refusal("better", found, "the first", f"Compare on {units} that were not used yet.")
+            actual = f"a second comparison on the same {units}; the first was {first}"
+            return Refusal("better", actual, "the first", f"Compare on {units} that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
         if (games := sentinel(store, self.error)).alarmed:
-            found = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+            actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
             remedy = "Find out why before anything is released: seedbed evidence sentinel."
-            return Refusal("better", found, f"at most {self.error:g}, but for chance", remedy)
+            return Refusal("better", actual, f"at most {self.error:g}, but for chance", remedy)
         return self._distrust(verdict, plan["metric"], store)
 
     def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:
@@ -62,8 +62,8 @@ class Better:
         for judge in judges_in(metric):
             name = verdict.metric if judge == metric else ""
             if refused := distrust(deciding(agreements(store, judge)), self.agreement, name=name):
-                found = f"a verdict by the {refused.path}, with {refused.found}"
-                return Refusal("better", found, refused.expected, refused.remedy)
+                actual = f"a verdict by the {refused.path}, with {refused.found}"
+                return Refusal("better", actual, refused.expected, refused.remedy)
         return None
 
 

@@ -48,8 +48,8 @@ class ContentGate:
             if refusal := check_verdict(request, "content", "a verdict whose outputs can be looked at"):
                 wrong.append(refusal.found)
                 remedies.append(refusal.remedy)
-            elif told := self._outputs(request):
-                wrong.append(told)
+            elif reason := self._outputs(request):
+                wrong.append(reason)
                 remedies.append("Read them: seedbed review show " + f"{request.channel} {request.candidate[3:13]}")
         if not wrong:
             return None
@@ -61,44 +61,45 @@ class ContentGate:
         for each in diff(before, after):
             was = "\n".join(text for _, text in texts(each.before))
             for path, text in texts(each.after, each.path):
-                found = ((name, words) for name, words in hazards(text, was) if name not in self.allow)
-                wrong += [f"{path}: {name}: {shown(words, 80)}" for name, words in found]
+                new = ((name, words) for name, words in hazards(text, was) if name not in self.allow)
+                wrong += [f"{path}: {name}: {shown(words, 80)}" for name, words in new]
                 if self.offence is not None and text.strip() and text not in was:
                     wrong += await self._offends(path, text)
         return wrong
 
     async def _offends(self, path: str, text: str) -> list[str]:
         try:
-            found = await asyncio.to_thread(offence, text)
+            level = await asyncio.to_thread(offence, text)
         except ImportError:
             return [f"{path}: nobody to say whether it offends (pip install 'seedbed[safety]')"]
         limit = self.offence or 0.0
-        return [f"{path}: a text that offends at {found:.2f}, above {limit:g}"] if found > limit else []
+        return [f"{path}: a text that offends at {level:.2f}, above {limit:g}"] if level > limit else []
 
     def _outputs(self, request: ReleaseRequest) -> str:
         """What is wrong with the outputs of the candidate, if anything."""
         assert request.verdict
         try:
-            found = read_output_pairs(request.library.store, request.verdict)
+            output_pairs = read_output_pairs(request.library.store, request.verdict)
         except NotFound as missing:
             return str(missing)
-        if not found:
+        if not output_pairs:
             return "no task at which both were scored"
-        flattering = [pair for pair in found if _flatters(pair.candidate) and not _flatters(pair.control)]
+        flattering = [pair for pair in output_pairs if _flatters(pair.candidate) and not _flatters(pair.control)]
         if flattering:
-            count = f"{len(flattering)} of {len(found)} outputs"
+            count = f"{len(flattering)} of {len(output_pairs)} outputs"
             return f"{count} speak to whoever gives the scores, as at task {shown(flattering[0].task.id)}"
-        return self._repeats(found)
+        return self._repeats(output_pairs)
 
-    def _repeats(self, found: Sequence[OutputPair]) -> str:
-        if len({canonical(dict(pair.task.inputs)) for pair in found}) < ENOUGH:
+    def _repeats(self, output_pairs: Sequence[OutputPair]) -> str:
+        if len({canonical(dict(pair.task.inputs)) for pair in output_pairs}) < ENOUGH:
             return ""
-        said = _commonest(bare(pair.candidate) for pair in found)
-        wanted = [pair.task.expected for pair in found if pair.task.expected is not None]
-        natural = _commonest(map(bare, wanted)) if wanted else _commonest(bare(pair.control) for pair in found)
-        if said > self.constant and said - natural > BEYOND:
-            told = "are expected to be" if wanted else "were"
-            return f"the same output at {said:.0%} of {len(found)} tasks, of which {natural:.0%} {told} the same"
+        repeated = _commonest(bare(pair.candidate) for pair in output_pairs)
+        wanted = [pair.task.expected for pair in output_pairs if pair.task.expected is not None]
+        natural = _commonest(map(bare, wanted)) if wanted else _commonest(bare(pair.control) for pair in output_pairs)
+        if repeated > self.constant and repeated - natural > BEYOND:
+            verb = "are expected to be" if wanted else "were"
+            share = f"{repeated:.0%} of {len(output_pairs)} tasks"
+            return f"the same output at {share}, of which {natural:.0%} {verb} the same"
         return ""
 
 
@@ -116,7 +117,7 @@ def _commonest(outputs: Iterable[str]) -> float:
 
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _NOT = r"(?<!not )(?<!never )(?<!n't )"
-"""Who is told not to do it is told well."""
+"""A text that says not to do it is safe."""
 
 _HAZARDS: Mapping[TextHazard, str] = {
     "an order to drop instructions": (
@@ -180,8 +181,8 @@ def hazards(text: str, before: str = "") -> Iterator[tuple[str, str]]:
         known = {_bare(match[0]) for match in pattern.finditer(before)}
         new = (match[0] for match in pattern.finditer(text) if _bare(match[0]) not in known)
         yield from ((name, words) for words in islice(new, 1))
-    if (found := FLATTERY.search(text)) and not FLATTERY.search(before):
-        yield "words to whoever gives the scores", found[0]
+    if (match := FLATTERY.search(text)) and not FLATTERY.search(before):
+        yield "words to whoever gives the scores", match[0]
 
 
 def _bare(words: str) -> str:

@@ -23,10 +23,10 @@ class Cooldown:
         if last is None or self.clock() - last >= self.wait:
             return None
         free = (last + self.wait).astimezone().strftime("%Y-%m-%d %H:%M")
-        found = f"a release at {last.astimezone():%Y-%m-%d %H:%M}"
-        return Refusal("cooldown", found, f"{_told(self.wait)} between two", f"Wait until {free}.")
+        actual = f"a release at {last.astimezone():%Y-%m-%d %H:%M}"
+        return Refusal("cooldown", actual, f"{_write_span(self.wait)} between two", f"Wait until {free}.")
 
 
-def _told(wait: timedelta) -> str:
+def _write_span(wait: timedelta) -> str:
     days, hours = wait / timedelta(days=1), wait / timedelta(hours=1)
     return f"{days:g} days" if days >= 1 else f"{hours:g} hours"

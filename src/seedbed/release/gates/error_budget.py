@@ -20,18 +20,18 @@ async def error_budget(request: ReleaseRequest) -> Refusal | None:
     assert verdict
     plan = Experiment.from_content(store.get(verdict.experiment))
     if plan.channel != request.channel:
-        found = f"one for {plan.channel}" if plan.channel else "one that nobody paid for"
-        return Refusal("error_budget", found, expected, remedy)
+        actual = f"one for {plan.channel}" if plan.channel else "one that nobody paid for"
+        return Refusal("error_budget", actual, expected, remedy)
     places = store.facts(Query(kind="reservation", subject=request.channel))
     if not any(_is_place(fact.body, verdict.experiment, verdict.candidate, verdict.alpha) for fact in places):
         return Refusal("error_budget", "one without a place in line", expected, remedy)
     for alpha in sorted({float(fact.body["alpha"]) for fact in store.facts(Query(kind="sentinel"))}):
         if (games := sentinel(store, alpha)).alarmed:
-            found = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+            actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
             remedy = "Find out why before anything is released: seedbed evidence sentinel."
-            return Refusal("error_budget", found, f"at most {alpha:g}, but for chance", remedy)
+            return Refusal("error_budget", actual, f"at most {alpha:g}, but for chance", remedy)
     return None
 
 
-def _is_place(told: dict[str, object], experiment: str, candidate: str, alpha: float) -> bool:
-    return (told["experiment"], told["candidate"], told["alpha"]) == (experiment, candidate, alpha)
+def _is_place(body: dict[str, object], experiment: str, candidate: str, alpha: float) -> bool:
+    return (body["experiment"], body["candidate"], body["alpha"]) == (experiment, candidate, alpha)

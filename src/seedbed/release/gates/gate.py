@@ -43,15 +43,15 @@ def check_verdict(request: ReleaseRequest, gate: str, expected: str) -> Refusal 
     if verdict is None:
         return Refusal(gate, "no verdict", expected, remedy)
     if (verdict.candidate, verdict.control) != (request.candidate, request.incumbent):
-        found = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
-        return Refusal(gate, found, expected, remedy)
+        actual = f"a verdict about {short(verdict.candidate)} against {short(verdict.control)}"
+        return Refusal(gate, actual, expected, remedy)
     if not _is_recorded(verdict, request.library.store):
         return Refusal(gate, "a verdict that this store does not hold", expected, remedy)
     try:
         request.library.store.get(verdict.experiment)
     except NotFound:
-        found, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
-        return Refusal(gate, found, "the one of the verdict", f"{again}, or compare again here.")
+        actual, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
+        return Refusal(gate, actual, "the one of the verdict", f"{again}, or compare again here.")
     return None
 
 

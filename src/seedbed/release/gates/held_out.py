@@ -23,6 +23,6 @@ async def held_out(request: ReleaseRequest) -> Refusal | None:
         remedy = "Copy it from the store that has it, or compare again here."
         return Refusal("held_out", str(missing), "every dataset it was evolved or judged on", remedy)
     if shared:
-        found = f"{len(shared)} of {len(judged)} tasks that were evolved on"
-        return Refusal("held_out", found, "tasks that were not evolved on", "Compare on held-out tasks.")
+        actual = f"{len(shared)} of {len(judged)} tasks that were evolved on"
+        return Refusal("held_out", actual, "tasks that were not evolved on", "Compare on held-out tasks.")
     return None

@@ -32,9 +32,9 @@ class MaxChange:
         before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
         too_much = excess(before, after, number=self.number, text=self.text) if self._limits() else []
         if too_much:
-            found = "; ".join(f"{problem.path}: {problem.found}" for problem in too_much)
+            actual = "; ".join(f"{problem.path}: {problem.found}" for problem in too_much)
             allowed = ", ".join(f"{what} by at most {limit:g}" for what, limit in self._limits().items())
-            return Refusal("max_change", found, f"the same genes, {allowed}", "Go there in smaller steps.")
+            return Refusal("max_change", actual, f"the same genes, {allowed}", "Go there in smaller steps.")
         return self._drift(request) if math.isfinite(self.since_last_review) else None
 
     def _limits(self) -> dict[str, float]:
@@ -50,10 +50,10 @@ class MaxChange:
         far = {path: size for path, size in moved.items() if size > self.since_last_review + 1e-9}
         if not far:
             return None
-        told = "; ".join(f"{path}: {size:.0%} away from {short(reviewed)}" for path, size in sorted(far.items()))
+        drifted = "; ".join(f"{path}: {size:.0%} away from {short(reviewed)}" for path, size in sorted(far.items()))
         expected = f"at most {self.since_last_review:.0%} since what was reviewed last"
         command = f"seedbed review request {channel} {short(request.candidate)} --because REASON"
-        return Refusal("max_change", told, expected, f"Have it reviewed: {command}")
+        return Refusal("max_change", drifted, expected, f"Have it reviewed: {command}")
 
 
 def drift(before: Playbook, after: Playbook) -> dict[str, float]:

@@ -77,20 +77,20 @@ class NotWorse:
 
 def scores(store: Store, playbook: Digest, models: Json, tasks: Dataset, replicates: int) -> Mapping[str, Scores]:
     """All scores of a playbook at these tasks with these models, by the names of metrics."""
-    asked = TaskTexts()
-    naming = Naming(playbook, models, [], asked)
+    inputs = TaskTexts()
+    naming = Naming(playbook, models, [], inputs)
     wanted: dict[tuple[str, str], tuple[str, int]] = {}
     for task in tasks:
         for replicate in range(replicates):
-            wanted[naming(task, replicate).run, asked(task)[1]] = task.id, replicate
-    found: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
+            wanted[naming(task, replicate).run, inputs(task)[1]] = task.id, replicate
+    by_metric: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
     for key, value, body in in_brief(store, Query(kind="cell", subject=playbook)):
         run, _, rest = key.partition("/")
         metric, _, what = rest.partition("/")
         place = wanted.get((run, what))
         if place is not None and value is not None:
-            found.setdefault(json.loads(body)["metric"], {}).setdefault(metric, {})[place] = value
-    return found
+            by_metric.setdefault(json.loads(body)["metric"], {}).setdefault(metric, {})[place] = value
+    return by_metric
 
 
 Arms = tuple[Mapping[tuple[str, int], float], Mapping[tuple[str, int], float]]
@@ -142,10 +142,10 @@ def _loss(
 
 
 def _by_task(arm: Mapping[tuple[str, int], float]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    values_of: dict[str, list[float]] = {}
     for (task, _), value in arm.items():
-        found.setdefault(task, []).append(value)
-    return {task: sum(values) / len(values) for task, values in found.items()}
+        values_of.setdefault(task, []).append(value)
+    return {task: sum(values) / len(values) for task, values in values_of.items()}
 
 
 def _command(request: ReleaseRequest, plan: Experiment, store: Store, metrics: Mapping[str, float]) -> str:

@@ -18,9 +18,9 @@ async def redundant(request: ReleaseRequest) -> Refusal | None:
     changes = diff(before, after)
     if not all(map(_is_idle, changes)):
         return None
-    told = ", ".join(each.path for each in changes)
-    found = f"nothing but white space, locks or bounds in {told}" if told else "no difference"
-    return Refusal("redundant", found, "a change that does something", "Leave what is served as it is.")
+    paths = ", ".join(each.path for each in changes)
+    actual = f"nothing but white space, locks or bounds in {paths}" if paths else "no difference"
+    return Refusal("redundant", actual, "a change that does something", "Leave what is served as it is.")
 
 
 def _is_idle(difference: Change) -> bool:

@@ -122,8 +122,8 @@ class CustomGate:
         try:
             answer: object = await self.gate(request)
         except Exception as wrong:  # noqa: BLE001  whatever it is, the candidate does not pass
-            found = f"{type(wrong).__name__}: {wrong}"
-            return Refusal(self.name, found, "an answer", "Repair the gate, or ask who offers it.")
+            actual = f"{type(wrong).__name__}: {wrong}"
+            return Refusal(self.name, actual, "an answer", "Repair the gate, or ask who offers it.")
         if answer is None or isinstance(answer, Problem):
             return answer
         remedy = "Repair the gate: it passes with None."

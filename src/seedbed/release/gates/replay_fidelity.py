@@ -41,5 +41,5 @@ class ReplayFidelity:
         rate = measured.agreement.rate
         if rate.low >= self.at_least:
             return None
-        found = f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of {rate.n}"
-        return Refusal("replay_fidelity", found, expected, f"Replay more runs. {live}")
+        actual = f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of {rate.n}"
+        return Refusal("replay_fidelity", actual, expected, f"Replay more runs. {live}")

@@ -27,12 +27,12 @@ def impact(request: ReleaseRequest) -> Impact:
     assert request.incumbent
     assert request.verdict
     before, after = library.get(request.incumbent), library.get(request.candidate)
-    found = read_output_pairs(library.store, request.verdict)
-    if not found:
+    output_pairs = read_output_pairs(library.store, request.verdict)
+    if not output_pairs:
         raise NotFound("no task at which both were scored")
     called = read_tool_calls(library.store, request.verdict)
     hazards = (*_tools(*called), *_models(before, after), *_autonomy(before, after), *_code(before, after))
-    rate = exact_rate(sum(pair.differs for pair in found), len(found))
+    rate = exact_rate(sum(pair.differs for pair in output_pairs), len(output_pairs))
     share = request.share
     return Impact(hazards, Interval(rate.mean * share, rate.low * share, rate.high * share, rate.confidence, rate.n))
 
@@ -44,12 +44,12 @@ def _tools(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterator[tu
 
 
 def _models(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
-    known = _asked(before)
-    for name in sorted(_asked(after) - known):
+    known = _models_of(before)
+    for name in sorted(_models_of(after) - known):
         yield "models", f"the new model {name}"
 
 
-def _asked(playbook: Playbook) -> set[str]:
+def _models_of(playbook: Playbook) -> set[str]:
     """The models that a playbook names."""
     roles = playbook.roles.values()
     named = {each.model for each in roles} | {each.prefer for each in roles}
@@ -98,21 +98,21 @@ class Risk:
         if refusal := check_verdict(request, "risk", "a verdict whose runs show what it does"):
             return refusal
         try:
-            found = impact(request)
+            measured = impact(request)
         except NotFound as missing:
             remedy = "Copy it from the store that has it, or compare again here."
             return Refusal("risk", str(missing), "the runs behind the verdict", remedy)
-        told = [text for kind, text in found.hazards if kind not in self.allow]
-        reach = found.affected
+        reasons = [text for kind, text in measured.hazards if kind not in self.allow]
+        reach = measured.affected
         if self.impact < 1 and not reach.high <= self.impact:
-            told.append(f"{reach.mean:.0%} of requests answered differently, perhaps {reach.high:.0%}")
-        if not told or self.panel.objection(request.library, request.channel, request.candidate) is None:
+            reasons.append(f"{reach.mean:.0%} of requests answered differently, perhaps {reach.high:.0%}")
+        if not reasons or self.panel.objection(request.library, request.channel, request.candidate) is None:
             return None
         expected = "nothing new" if self.impact >= 1 else f"nothing new, and at most {self.impact:.0%} affected"
         remedy = (
             f"Have it reviewed: seedbed review request {request.channel} {request.candidate[3:13]} --because REASON"
         )
-        return Refusal("risk", "; ".join(told), expected, remedy)
+        return Refusal("risk", "; ".join(reasons), expected, remedy)
 
 
 __all__ = ["Impact", "Risk", "impact"]

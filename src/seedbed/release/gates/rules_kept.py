@@ -30,10 +30,10 @@ class RulesKept:
             return None
         if self.panel and self.panel.objection(request.library, request.channel, request.candidate) is None:
             return None
-        found = "; ".join(f"{problem.path}: {problem.found}" for problem in (*loosened, *escaped))
+        actual = "; ".join(f"{problem.path}: {problem.found}" for problem in (*loosened, *escaped))
         expected = ["every rule of the incumbent"] * bool(loosened) + ["numbers within its bounds"] * bool(escaped)
         remedy = ["Put the rules back."] * bool(loosened) + ["Bring the numbers back."] * bool(escaped)
-        return Refusal("rules_kept", found, " and ".join(expected), " ".join(remedy))
+        return Refusal("rules_kept", actual, " and ".join(expected), " ".join(remedy))
 
 
 rules_kept = RulesKept()
@@ -48,5 +48,5 @@ def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
         below = was.low is not None and now.value < was.low
         above = was.high is not None and now.value > was.high
         if below or above:
-            found = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
-            yield Problem(f"parameters.{name}", found, "a number within its bounds")
+            actual = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
+            yield Problem(f"parameters.{name}", actual, "a number within its bounds")

@@ -12,20 +12,22 @@ async def schema(request: ReleaseRequest) -> Refusal | None:
     """The candidate reads as a valid playbook with the digest it is asked for by, and needs no input that is new."""
     expected, store = "a valid playbook", request.library.store
     try:
-        found = Playbook.from_document(store.get(request.candidate))
+        playbook = Playbook.from_document(store.get(request.candidate))
     except NotFound:
         remedy = "Keep it: seedbed playbook keep FILE --because REASON"
         return Refusal("schema", f"no playbook {short(request.candidate)} in this store", expected, remedy)
     except PlaybookError as wrong:
-        told = "; ".join(map(str, wrong.problems))
-        return Refusal("schema", told, expected, "Correct it, and keep it anew.")
-    if found.digest != request.candidate:
+        reason = "; ".join(map(str, wrong.problems))
+        return Refusal("schema", reason, expected, "Correct it, and keep it anew.")
+    if playbook.digest != request.candidate:
         remedy = "Look for damage: seedbed store verify"
-        return Refusal("schema", f"the playbook {short(found.digest)} in its place", short(request.candidate), remedy)
+        return Refusal(
+            "schema", f"the playbook {short(playbook.digest)} in its place", short(request.candidate), remedy
+        )
     if request.incumbent is None:
         return None
     known = request.library.get(request.incumbent).needed_inputs
-    if new := sorted(found.needed_inputs - known):
-        told = f"inputs that callers do not give: {', '.join(new)}"
-        return Refusal("schema", told, f"no others than {', '.join(sorted(known)) or 'none'}", "Take them out.")
+    if new := sorted(playbook.needed_inputs - known):
+        reason = f"inputs that callers do not give: {', '.join(new)}"
+        return Refusal("schema", reason, f"no others than {', '.join(sorted(known)) or 'none'}", "Take them out.")
     return None

@@ -37,26 +37,26 @@ async def drill(
 ) -> Drill:
     """Serve each unit the next task, and rate what comes of it; tasks come again when they have all been.
 
-    `watch` is told how many are through.
+    `watch` receives the number of units served.
     """
-    told, door, through = Drill(), asyncio.Semaphore(AT_ONCE), count(1)
+    result, limit, through = Drill(), asyncio.Semaphore(AT_ONCE), count(1)
 
     async def one(unit: int, task: Task) -> None:
-        async with door:
+        async with limit:
             try:
                 run = await serve(f"unit {unit}", task.inputs)
             except RunError:
-                told.failed += 1
+                result.failed += 1
                 return
             finally:
                 watch(next(through))
-            told.met[run.playbook] += 1
+            result.met[run.playbook] += 1
             score = await metric(run, task)
             if score.value is not None:
                 value = min(max(score.value, 0.0), 1.0)
                 rate(run, value)
-                told.good[run.playbook] += int(value >= 0.5)
+                result.good[run.playbook] += int(value >= 0.5)
 
     listed = list(tasks)
     await asyncio.gather(*(one(unit, listed[unit % len(listed)]) for unit in units))
-    return told
+    return result

@@ -86,7 +86,7 @@ class ExposureFeed:
             if fact.kind == "exposure":
                 yield from self._met(fact)
             elif fact.kind == "feedback":
-                yield from self._told(fact.subject, {fact.body["metric"]: fact.value})
+                yield from self._read_values(fact.subject, {fact.body["metric"]: fact.value})
             elif fact.kind == "decision":
                 self._decided(fact)
             else:
@@ -96,7 +96,7 @@ class ExposureFeed:
         run = fact.key.partition("@")[0]
         if run not in self._open:
             return
-        readings = list(self._told(run, _of_run(fact, self._open[run].denied)))
+        readings = list(self._read_values(run, _of_run(fact, self._open[run].denied)))
         if run in self._ended:
             self._ended[run] = self._ended[run] or readings
             yield from self._next(fact.subject, fact.at)
@@ -110,28 +110,28 @@ class ExposureFeed:
             yield from self._ended.pop(line.popleft()[0]) or ()
 
     def _met(self, fact: Fact) -> Iterator[ExposureEvent]:
-        told = fact.body
-        if told["playbook"] not in self._playbooks or (self._until is not None and fact.number >= self._until):
+        body = fact.body
+        if body["playbook"] not in self._playbooks or (self._until is not None and fact.number >= self._until):
             return
-        compared = bool(told.get("compared")) and told["unit"] not in self._units
+        compared = bool(body.get("compared")) and body["unit"] not in self._units
         if compared:
-            self._units.add(told["unit"])
-        met = Exposure(told["playbook"], fact.at, compared)
+            self._units.add(body["unit"])
+        met = Exposure(body["playbook"], fact.at, compared)
         self._open[fact.key] = _Open(met, set(self._metrics))
         if len(self._open) > WAITING:
             del self._open[next(iter(self._open))]
         yield met
-        if told.get("run") and self._runs:
+        if body.get("run") and self._runs:
             self._lines[met.playbook].append((fact.key, fact.at))
             self._ended[fact.key] = None
             yield from self._next(met.playbook, fact.at)
 
     def _decided(self, fact: Fact) -> None:
         if fact.subject in self._open:
-            told = (fact.body["point"].partition(" ")[0], fact.body["action"])
-            self._open[fact.subject].denied |= told in {("may", "forbidden"), ("confirm", "no")}
+            body = (fact.body["point"].partition(" ")[0], fact.body["action"])
+            self._open[fact.subject].denied |= body in {("may", "forbidden"), ("confirm", "no")}
 
-    def _told(self, exposure: str, values: dict[str, float | None]) -> Iterator[ExposureOutcome]:
+    def _read_values(self, exposure: str, values: dict[str, float | None]) -> Iterator[ExposureOutcome]:
         if (waiting := self._open.get(exposure)) is None:
             return
         for metric, value in values.items():
@@ -143,10 +143,10 @@ class ExposureFeed:
 
 
 def _of_run(fact: Fact, denied: bool) -> dict[str, float | None]:
-    told = fact.body
+    body = fact.body
     return {
-        "error_rate": float(told["status"] == "failed"),
+        "error_rate": float(body["status"] == "failed"),
         "violation_rate": float(denied),
-        "latency_seconds": told["latency_seconds"],
-        "cost_usd": told["cost_usd"],
+        "latency_seconds": body["latency_seconds"],
+        "cost_usd": body["cost_usd"],
     }

@@ -94,7 +94,7 @@ class GuardEvidence:
         """How it stands. What rolls back stays breached; what only holds recovers when newer outcomes are good."""
         guard, read = self.guard, self._pairs
         low, high = sorted(map(guard.change, interval(self._differences, bets()))) if read else (None, None)
-        found = self._most if guard.action == "roll back" else self.evidence
+        strength = self._most if guard.action == "roll back" else self.evidence
         return GuardStatus(
             guard,
             pairs=read,
@@ -104,7 +104,7 @@ class GuardEvidence:
             low=low,
             high=high,
             evidence=self.evidence,
-            breached=found >= 1,
+            breached=strength >= 1,
         )
 
     def _level(self, side: PairSide) -> float | None:

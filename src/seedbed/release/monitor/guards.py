@@ -69,7 +69,7 @@ class Watch:
     keep_back: float = 0.0
     keep_back_for: timedelta = timedelta(days=7)
 
-    def kept_back(self, at: datetime) -> KeepBack | None:
+    def keep_back_from(self, at: datetime) -> KeepBack | None:
         """Who is to be kept back when something is for all from then on."""
         return KeepBack(self.keep_back, at + self.keep_back_for) if self.keep_back else None
 

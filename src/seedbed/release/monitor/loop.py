@@ -47,9 +47,9 @@ def no_alarm_gate(health: Health) -> Gate:
     """A gate that lets nothing go further while there is an alarm."""
 
     async def watch(request: ReleaseRequest) -> Refusal | None:
-        told = [alarm.told for alarm in health.alarms if alarm.reaction != "tell"]
+        messages = [alarm.message for alarm in health.alarms if alarm.reaction != "tell"]
         remedy = "Roll it back, or find out why; it may go on when the alarm is over."
-        return Refusal("watch", "; ".join(told), "no alarm", remedy) if told else None
+        return Refusal("watch", "; ".join(messages), "no alarm", remedy) if messages else None
 
     return watch
 
@@ -64,10 +64,10 @@ def _alerts(store: Store, health: Health) -> list[Alert]:
 
 def _taken_back(health: Health, known: Sequence[Alert], past: Sequence[Fact]) -> Iterator[Alert]:
     """Our moves of which nobody knows: whoever made one may have died before anybody was told."""
-    told = {alert.key for alert in known}
+    sent = {alert.key for alert in known}
     for move in past:
         key = f"{health.channel}/{move.number}/rolled back"
-        if move.by == MONITOR and key not in told:
+        if move.by == MONITOR and key not in sent:
             details = {"from": move.body["from"], "to": move.body["to"]}
             yield _alert(health, "rolled back", "critical", f"rolled back: {move.body['because']}", key, details)
 
@@ -81,7 +81,7 @@ def _begun(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
         times = sum(_without_count(alert.key) == key and not alert.resolved for alert in known)
         urgent = alarm.reaction == "roll back" or alarm.kind not in WARNINGS
         severity: Severity = "critical" if urgent else "warning"
-        yield _alert(health, alarm.kind, severity, alarm.told, f"{key}/{times + 1}", _figures(health, alarm))
+        yield _alert(health, alarm.kind, severity, alarm.message, f"{key}/{times + 1}", _figures(health, alarm))
 
 
 def _over(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:

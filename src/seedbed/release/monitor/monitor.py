@@ -44,7 +44,7 @@ class Alarm:
 
     kind: str
     reaction: Reaction
-    told: str
+    message: str
     metric: str = ""
 
 
@@ -84,7 +84,7 @@ class Health:
             for row in self.rows
         ]
         alarms = [
-            {"kind": each.kind, "reaction": each.reaction, "told": each.told, "metric": each.metric}
+            {"kind": each.kind, "reaction": each.reaction, "told": each.message, "metric": each.metric}
             for each in self.alarms
         ]
         return {
@@ -129,7 +129,7 @@ class Monitor:
         if cause is None or not all(serves(move.body["to"], health.newer) for move in self.store.facts(since)):
             return None
         with suppress(RefMoved, ReleaseRefused):  # somebody was quicker, or there is nothing before it
-            return rollback(Library(self.store, MONITOR), self.channel, because=cause.told, of=health.newer)
+            return rollback(Library(self.store, MONITOR), self.channel, because=cause.message, of=health.newer)
         return None
 
 
@@ -151,8 +151,8 @@ def _case(state: State, past: Sequence[Fact], at: datetime) -> _Case:
         return _Case("canary", name, state.stable, began)
     began = _since(past, lambda target: stable_of(target) == state.stable)
     before = state.standing[-2] if len(state.standing) > 1 else None
-    kept = state.held is not None and at < state.held.until
-    return _Case("kept back" if kept else "settled", state.stable, before, began)
+    is_kept_back = state.held is not None and at < state.held.until
+    return _Case("kept back" if is_kept_back else "settled", state.stable, before, began)
 
 
 def _since(past: Sequence[Fact], so: Callable[[Json], bool]) -> Fact:
@@ -251,31 +251,31 @@ class _Watched:
 
     def _alarms(self, at: datetime, share: float, rows: Sequence[GuardStatus]) -> list[Alarm]:
         phase, concurrent = self.case.phase, self.case.phase != "settled"
-        found = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
+        alarms = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
         if concurrent:
             hold: Reaction = "hold" if phase == "canary" else "tell"
-            found += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
+            alarms += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
             for metric, ratio in self._answers.items():
                 if ratio.evidence >= -math.log(ratio.alpha):  # now: what comes later of one of the two may yet come
-                    told = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
-                    found.append(replace(told, metric=metric))
+                    uneven = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
+                    alarms.append(replace(uneven, metric=metric))
         if phase == "canary":
-            found += self._overdue(at, share)
+            alarms += self._overdue(at, share)
         else:
-            found += [alarm for level in self._levels.values() if (alarm := level.alarm(self.case.newer))]
-        return found
+            alarms += [alarm for level in self._levels.values() if (alarm := level.alarm(self.case.newer))]
+        return alarms
 
     def _overdue(self, at: datetime, share: float) -> list[Alarm]:
-        watch, found = self._watch, []
+        watch, alarms = self._watch, []
         quiet = at - (self._last_met or self.case.since.at)
         if watch.no_traffic and quiet > watch.no_traffic:
-            told = f"nobody met the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
-            found.append(Alarm("no traffic", "hold", told))
+            message = f"nobody met the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
+            alarms.append(Alarm("no traffic", "hold", message))
         age = at - self.case.since.at
         if watch.deadline and age > watch.deadline:
-            told = f"the canary {short(self.case.newer)} is {_span(age)} old, and should be settled within "
-            found.append(Alarm("deadline", "roll back", told + _span(watch.deadline)))
-        return found
+            message = f"the canary {short(self.case.newer)} is {_span(age)} old, and should be settled within "
+            alarms.append(Alarm("deadline", "roll back", message + _span(watch.deadline)))
+        return alarms
 
 
 class _Level:
@@ -303,31 +303,31 @@ class _Level:
         if self._drift is None or not self._drift.alarm:
             return None
         guard = self._guard
-        told = (
+        message = (
             f"{guard.metric} of {short(playbook)} has become worse than the {guard.value(self._normal):.3g} that is "
             f"normal for it, by more than {abs(guard.by):g}"
         )
-        return Alarm("drift", "tell", told, guard.metric)
+        return Alarm("drift", "tell", message, guard.metric)
 
 
 def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
     guard, reaction = row.guard, row.guard.action
     beside = {"canary": "its control", "kept back": "what was served before", "settled": "the one before it"}[phase]
-    told = (
+    message = (
         f"{guard.metric} of {short(newer)} is {row.change:+.3g} beside {beside} "
-        f"(95% {row.low:+.3g} to {row.high:+.3g}, {row.pairs} pairs); {guard.by:+g} would be borne"
+        f"(95% {row.low:+.3g} to {row.high:+.3g}, {row.pairs} pairs); the limit is {guard.by:+g}"
     )
     if phase == "canary":
-        return Alarm("worse", reaction, told, guard.metric)
+        return Alarm("worse", reaction, message, guard.metric)
     if phase == "kept back":
-        return Alarm("worse", reaction if reaction == "roll back" else "tell", told, guard.metric)
-    return Alarm("regression", "tell", told, guard.metric)
+        return Alarm("worse", reaction if reaction == "roll back" else "tell", message, guard.metric)
+    return Alarm("regression", "tell", message, guard.metric)
 
 
 def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) -> Alarm:
     counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
-    told = f"{counts}; as many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
-    return Alarm(kind, reaction, told)
+    message = f"{counts}; as many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
+    return Alarm(kind, reaction, message)
 
 
 def _span(time: timedelta) -> str:

@@ -15,7 +15,7 @@ from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay.coverage import ARMS
 from seedbed.experiments.verdict import Verdict
-from seedbed.storage.store import Digest, Query, Store, canonical, short
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ def read_output_pairs(store: Store, verdict: Verdict) -> list[OutputPair]:
     tasks, arms = _read(store, verdict)
     runs = [[arm.run(task, 0) for task in tasks] for arm in arms]
     ended = ends(store, [run for arm_runs in runs for run in arm_runs if run])
-    found = []
+    output_pairs = []
     for task, control, candidate in zip(tasks, *runs, strict=True):
         if not control or not candidate:
             continue
         if control not in ended or candidate not in ended:
             raise NotFound(f"no run {(control if control not in ended else candidate)[:10]} in this store")
         before, after = (ended[run][-1].body["output"] for run in (control, candidate))
-        found.append(OutputPair(task, before, after))
-    return found
+        output_pairs.append(OutputPair(task, before, after))
+    return output_pairs
 
 
 def read_tool_calls(store: Store, verdict: Verdict) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -95,16 +95,16 @@ def _read(store: Store, verdict: Verdict) -> tuple[list[Task], list[_Arm]]:
 
 
 def _called(store: Store, runs: Sequence[str]) -> dict[str, bool]:
-    found: dict[str, bool] = {}
+    called: dict[str, bool] = {}
     if not any(store.facts(Query(kind="call", limit=1))):
-        return found
-    asked = list(dict.fromkeys(runs))
-    for run in asked:
+        return called
+    pending = list(dict.fromkeys(runs))
+    for run in pending:
         for fact in store.facts(Query(kind="call", subject=run)):
-            found[fact.body["tool"]] = found.get(fact.body["tool"], False) or bool(fact.body["changes"])
+            called[fact.body["tool"]] = called.get(fact.body["tool"], False) or bool(fact.body["changes"])
         opened = (fact.body["run"] for fact in store.facts(Query(kind="child", subject=run)))
-        asked += [child for child in opened if child not in asked]
-    return found
+        pending += [child for child in opened if child not in pending]
+    return called
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,23 @@ class OutputSample:
     swapped: bool
     """Whether the candidate is on the left."""
 
+    def document(self, reveal: bool) -> Json:
+        """The sample as JSON. `reveal` says which side is the candidate's."""
+        return {
+            "task": self.task.id,
+            "inputs": dict(self.task.inputs),
+            "left": self.left,
+            "right": self.right,
+            "candidate": ("left" if self.swapped else "right") if reveal else None,
+        }
 
-def draw_samples(found: Sequence[OutputPair], candidate: Digest, reviewer: str, count: int = 5) -> list[OutputSample]:
+
+def draw_samples(
+    output_pairs: Sequence[OutputPair], candidate: Digest, reviewer: str, count: int = 5
+) -> list[OutputSample]:
     """Some tasks at which the outputs differ, drawn and swapped by chance: for one reviewer always the same."""
     chance = random.Random(f"{reviewer} {candidate}")
-    differing = [pair for pair in found if pair.differs]
+    differing = [pair for pair in output_pairs if pair.differs]
     chosen = chance.sample(differing, min(count, len(differing)))
     return list(_swapped(chosen, chance))
 

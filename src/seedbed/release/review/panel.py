@@ -78,20 +78,20 @@ class Panel:
 
     def objection(self, library: Library, channel: str, candidate: Digest) -> Problem | None:
         """Why a candidate does not count as reviewed, and what to do; None if it does."""
-        told = self.opinion(library, channel, candidate)
+        opinion = self.opinion(library, channel, candidate)
         command = f"seedbed review approve {channel} {short(candidate)} --because REASON"
-        if told.refusals:
-            found = "; ".join(f"a refusal by {fact.by}: {fact.body['because']}" for fact in told.refusals)
-            return Problem("review", found, "none", "Change what they object to; only they can take it back.")
-        if told.approved:
+        if opinion.refusals:
+            refusals = "; ".join(f"a refusal by {fact.by}: {fact.body['because']}" for fact in opinion.refusals)
+            return Problem("review", refusals, "none", "Change what they object to; only they can take it back.")
+        if opinion.approved:
             return None
         barred = involved(library, channel, candidate)
         expected = f"one by {self._others(barred)}"
-        if told.approvals:
-            roles = ", ".join(told.missing)
+        if opinion.approvals:
+            roles = ", ".join(opinion.missing)
             return Problem("review", f"no approval for {roles}", self._holders(barred), f"Have them run: {command}")
-        said = "; ".join(f"an approval by {fact.by}, {why}" for fact, why in told.void)
-        return Problem("review", said or "no approval", expected, f"Have them run: {command}")
+        void = "; ".join(f"an approval by {fact.by}, {why}" for fact, why in opinion.void)
+        return Problem("review", void or "no approval", expected, f"Have them run: {command}")
 
     def _others(self, barred: Mapping[str, str]) -> str:
         if not self.reviewers and not self.roles:
@@ -110,8 +110,8 @@ class Panel:
 
 def answers(library: Library, channel: str, candidate: Digest) -> list[Fact]:
     """All approvals and refusals of a candidate for a channel, oldest first."""
-    found = [fact for kind in ("approval", "refusal") for fact in _about(library, kind, channel, candidate)]
-    return sorted(found, key=lambda fact: fact.number)
+    facts = [fact for kind in ("approval", "refusal") for fact in _about(library, kind, channel, candidate)]
+    return sorted(facts, key=lambda fact: fact.number)
 
 
 def requests(library: Library, channel: str, candidate: Digest) -> list[Fact]:
@@ -126,9 +126,9 @@ def _about(library: Library, kind: str, channel: str, candidate: Digest) -> Iter
 
 def involved(library: Library, channel: str, candidate: Digest) -> dict[str, str]:
     """Who may not approve a candidate, and what they did."""
-    asked = {fact.by: "asked for its review" for fact in requests(library, channel, candidate)}
+    requesters = {fact.by: "asked for its review" for fact in requests(library, channel, candidate)}
     author = library.entry(candidate).by
-    return {**asked, author: "made it"}
+    return {**requesters, author: "made it"}
 
 
 def last_reviewed(library: Library, channel: str, panel: Panel) -> Digest | None:

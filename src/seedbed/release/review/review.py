@@ -11,7 +11,7 @@ from seedbed.errors import ReleaseRefused
 from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.playbooks.library import Library
 from seedbed.release.review.panel import Opinion, Panel, answers, involved, requests
-from seedbed.storage.store import Digest, Fact, Query
+from seedbed.storage.store import Digest, Fact, Json, Query
 
 ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
 
@@ -22,7 +22,7 @@ ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "
 def request(library: Library, channel: str, candidate: Digest, *, because: str) -> Fact:
     """Ask for a review of a candidate. Whoever asks cannot approve it."""
     library.entry(candidate)
-    return _said(library, "request", channel, candidate, because)
+    return _record(library, "request", channel, candidate, because)
 
 
 def approve(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
@@ -32,10 +32,10 @@ def approve(library: Library, channel: str, candidate: Digest, *, because: str, 
     """
     barred = involved(library, channel, candidate)
     if library.by in barred:
-        found, remedy = f"{library.by}, who {barred[library.by]}", "Ask somebody else to approve it."
-        raise ReleaseRefused([Refusal("review", found, "another person", remedy)])
+        actual, remedy = f"{library.by}, who {barred[library.by]}", "Ask somebody else to approve it."
+        raise ReleaseRefused([Refusal("review", actual, "another person", remedy)])
     _expect_member(library.by, panel)
-    return _said(library, "approval", channel, candidate, because)
+    return _record(library, "approval", channel, candidate, because)
 
 
 def refuse(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
@@ -45,7 +45,7 @@ def refuse(library: Library, channel: str, candidate: Digest, *, because: str, p
     """
     library.entry(candidate)
     _expect_member(library.by, panel)
-    return _said(library, "refusal", channel, candidate, because)
+    return _record(library, "refusal", channel, candidate, because)
 
 
 def _expect_member(person: str, panel: Panel | None) -> None:
@@ -55,7 +55,7 @@ def _expect_member(person: str, panel: Panel | None) -> None:
         raise ReleaseRefused([Refusal("review", f"{person}, who is no reviewer of this channel", may, remedy)])
 
 
-def _said(library: Library, kind: str, channel: str, candidate: Digest, because: str) -> Fact:
+def _record(library: Library, kind: str, channel: str, candidate: Digest, because: str) -> Fact:
     if not because.strip():
         raise ReleaseRefused([Refusal("review", "no reason", "why", "Say what you looked at.")])
     store, key = library.store, f"{channel}/{candidate}/{library.by}"
@@ -72,21 +72,30 @@ def _said(library: Library, kind: str, channel: str, candidate: Digest, because:
     return fact
 
 
-# What stands in the way
-
-
 # What waits
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewItem:
-    """A candidate whose review was asked for, and how that stands."""
+    """A candidate whose review was requested, and the answers so far."""
 
     channel: str
     candidate: Digest
     request: Fact
     status: ReviewStatus
     opinion: Opinion
+
+    def document(self) -> Json:
+        return {
+            "channel": self.channel,
+            "playbook": self.candidate,
+            "status": self.status,
+            "because": self.request.body["because"],
+            "by": self.request.by,
+            "at": self.request.at,
+            "approved_by": [fact.by for fact in self.opinion.approvals],
+            "refused_by": [fact.by for fact in self.opinion.refusals],
+        }
 
 
 def queue(library: Library, panels: dict[str, Panel]) -> Iterator[ReviewItem]:

@@ -116,7 +116,7 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
     health = seen.health
     parts: list[RenderableType] = [_title(health), _guards(health)]
     for alarm in health.alarms:
-        parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.told))
+        parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.message))
     if moved := seen.moved or stepped:
         verb = "rolled back; " if seen.moved else "promoted; "
         parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target(moved.target)}"))

@@ -51,11 +51,11 @@ class EmailSender:
             again = all(400 <= code < 500 for code, _ in refused.values())
             raise NotDelivered(f"found {self._refusal(refused)}; expected recipients", again) from None
         except smtplib.SMTPResponseException as error:
-            found = f"found {type(error).__name__} ({error.smtp_code}); expected a letter taken"
-            raise NotDelivered(f"{found}. Check server, user and password", 400 <= error.smtp_code < 500) from None
+            reason = f"found {type(error).__name__} ({error.smtp_code}); expected a letter taken"
+            raise NotDelivered(f"{reason}. Check server, user and password", 400 <= error.smtp_code < 500) from None
         except (smtplib.SMTPException, OSError, ValueError) as error:
-            found = f"found {type(error).__name__}; expected an answer of the server"
-            raise NotDelivered(f"{found}. Check server and the network", isinstance(error, OSError)) from None
+            reason = f"found {type(error).__name__}; expected an answer of the server"
+            raise NotDelivered(f"{reason}. Check server and the network", isinstance(error, OSError)) from None
         return self._refusal(refused) if refused else ""
 
     def _refusal(self, refused: Mapping[str, tuple[int, bytes]]) -> str:
@@ -78,8 +78,8 @@ class EmailSender:
                 encrypted = True
             if self.user:
                 if not encrypted and host not in ("localhost", "127.0.0.1", "::1"):
-                    found = "found a server that offers no encryption; expected it before a password is sent"
-                    raise NotDelivered(f"{found}. Use smtps://", again=False)
+                    reason = "found a server that offers no encryption; expected it before a password is sent"
+                    raise NotDelivered(f"{reason}. Use smtps://", again=False)
                 server.login(self.user, self.password)
         except BaseException:
             server.close()

@@ -22,8 +22,8 @@ async def post(url: str, body: bytes, headers: Mapping[str, str] | None = None) 
                 )
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         # Without its words and its cause: either may quote the URL.
-        found = f"found {type(error).__name__}; expected an answer. Check url and the network"
-        raise NotDelivered(found, again=not isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)) from None
+        reason = f"found {type(error).__name__}; expected an answer. Check url and the network"
+        raise NotDelivered(reason, again=not isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)) from None
     if not answer.is_success:
         status = answer.status_code
         remedy = "Try again" if _passes(status) else "Check url, and key or secret"

@@ -29,8 +29,8 @@ class LogSender:
         try:
             await asyncio.to_thread(_append, self.file, line)
         except OSError as error:
-            found = f"found {error.strerror or type(error).__name__}; expected a file that can be written"
-            raise NotDelivered(f"{found}. Check log", again=False) from None
+            reason = f"found {error.strerror or type(error).__name__}; expected a file that can be written"
+            raise NotDelivered(f"{reason}. Check log", again=False) from None
         return ""
 
 

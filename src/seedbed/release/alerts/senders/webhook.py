@@ -42,8 +42,8 @@ def signed_by(
     secret: str, headers: Mapping[str, str], body: bytes, now: datetime, tolerance_seconds: float = 300
 ) -> bool:
     """Whether whoever knows the secret signed exactly this body, not long ago. For those who receive a webhook."""
-    given = next((value for name, value in headers.items() if name.lower() == SIGNATURE.lower()), "")
-    match = re.fullmatch(r"t=(\d{1,12}),v1=([0-9a-f]{64})", given, re.ASCII)
+    header = next((value for name, value in headers.items() if name.lower() == SIGNATURE.lower()), "")
+    match = re.fullmatch(r"t=(\d{1,12}),v1=([0-9a-f]{64})", header, re.ASCII)
     if not secret or not match:
         return False
     at = int(match[1])
