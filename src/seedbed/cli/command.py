@@ -127,8 +127,8 @@ def command(
 
     def declare(function: Function) -> Function:
         parameters, groups = _parameters(function)
+        options = {f"--{each.name.replace('_', '-')}" for each in parameters} | {*(aliases or {}).values()}
         parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
-        options = {f"--{each.name.replace('_', '-')}" for each in parameters}
 
         def called(**values: Any) -> None:
             call = Call(**{each: values.pop(each) for each in shared})

@@ -78,9 +78,16 @@ class Scorecards:
         metrics = self._execution.metrics(metric)
         self._resources.library.keep(chosen, because="evaluated")
         self._resources.store.put("dataset", dataset.content())
-        context = self._execution.context(options.parallel, options.max_cost_usd)
-        context = replace(context, timeout_seconds=options.timeout_seconds)
-        return await evaluate(chosen, dataset, metrics, context, replicates=options.replicates, watch=on_event)
+        context = replace(self._execution.context(options.parallel), timeout_seconds=options.timeout_seconds)
+        return await evaluate(
+            chosen,
+            dataset,
+            metrics,
+            context,
+            replicates=options.replicates,
+            max_cost_usd=options.max_cost_usd,
+            watch=on_event,
+        )
 
     def called(self, names: Iterable[str]) -> dict[str, Playbook]:
         """Playbooks by what people call them: a file by its name, without its folder where that is enough."""

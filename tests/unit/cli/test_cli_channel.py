@@ -173,7 +173,7 @@ def test_assign_shows_whom_somebody_meets_and_writes_nothing_down(ramped: list[s
     done = seedbed("channel", "assign", "production", key, "--json")
     assert keeps_promise(done.json, "channel", "assign")
     assert (done.json["arm"], done.json["playbook"], done.json["propensity"]) == ("canary", ramped[2], 0.05)
-    assert f"{key} meets {ramped[2][3:13]}, as canary" in seedbed("channel", "assign", "production", key).out
+    assert f"{key} gets {ramped[2][3:13]}, as canary" in seedbed("channel", "assign", "production", key).out
     assert held() == before
 
 

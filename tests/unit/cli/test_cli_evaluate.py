@@ -128,7 +128,7 @@ def test_who_interrupts_is_told_how_to_go_on_and_pays_nothing_twice(space: Path,
     write(space, interrupted_agent__py=AGENT, agent__yaml="program: interrupted_agent:handle\n")
     done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
     assert done.code == 130
-    assert "the same command goes on from there" in done.err
+    assert "Run the same command again to continue" in done.err
     write(space, calm="")
     rest = seedbed("evaluate", "agent.yaml", "tasks.jsonl", "--json").json
     assert (rest["tasks"], rest["mean"]) == (12, 0.5)

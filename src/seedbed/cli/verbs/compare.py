@@ -21,6 +21,7 @@ from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.workspace import Workspace
+from seedbed.workspace.execution import dataset_file
 
 app = typer.Typer()
 
@@ -209,8 +210,11 @@ def compare(
         _expect_unused(replay, "without --replay")
         if on is None:
             raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
+    if plan and len(candidates) > 1:
+        raise typer.BadParameter("expected none with several candidates", param_hint="--plan")
     names, metric, how = (control, candidates[0]), metric or "exact_match", decision.options()
     call.expect_metrics([metric])
+    tasks = dataset_file(on) if on else None
     with call.open() as space, _budget(call):
         values = options.assignments(changes)
         new = [space.playbooks.get(each, values) for each in candidates]
@@ -218,7 +222,7 @@ def compare(
             forecast = space.experiments.forecast(control, new[0], on=str(on), metric=metric, options=how)
             call.show(forecast.document(), views.forecast_view(forecast))
             return
-        source: Any = on if replay.replay is None else _past_runs(space, replay, on)
+        source: Any = (tasks or on) if replay.replay is None else _past_runs(space, replay, on)
         if replay.live_runs is not None:
             _estimate(call, space, (control, new[0]), names, source, replay.live_runs, metric, decision, max_cost)
         alpha = space.experiments.next_level(how.channel) if how.channel else how.alpha or USUAL_ALPHA

@@ -28,6 +28,7 @@ from seedbed.reports import specialisation as specialisation_reports
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace
+from seedbed.workspace.execution import dataset_file
 from seedbed.workspace.scorecards import Evaluating
 
 app = typer.Typer()
@@ -148,9 +149,13 @@ def evaluate(
     _expect_fitting(work, kind, on, form)
     arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
     call.expect_metrics(work.metric or ())
+    # What cannot be read is refused before a store is made.
+    suite = Suite.load(kind.suite) if kind.suite else None
+    if suite is None and kind.across is None and arguments:
+        dataset_file(on or arguments[-1])
     with call.open() as space:
-        if kind.suite:
-            result = _suite(space, kind, arguments, work)
+        if suite:
+            result = _suite(space, suite, arguments, work, accept=kind.accept)
         elif kind.across is not None:
             result = _across(space, kind.across, arguments, work)
         else:
@@ -216,16 +221,14 @@ def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _suite(space: Workspace, kind: Kind, names: list[str], work: Work) -> Evaluated:
-    assert kind.suite
-    suite = Suite.load(kind.suite)
+def _suite(space: Workspace, suite: Suite, names: list[str], work: Work, *, accept: bool) -> Evaluated:
     playbooks = _chosen(space, names, work)
     total = space.scorecards.suite_size(suite, len({**suite.baselines, **playbooks}))
     with watched(total) as watch:
         measured = wait_for(
-            space.scorecards.suite(suite, playbooks, options=work.options, accept=kind.accept, on_event=watch)
+            space.scorecards.suite(suite, playbooks, options=work.options, accept=accept, on_event=watch)
         )
-    report = suite_views.report_of(measured, kind.accept)
+    report = suite_views.report_of(measured, accept)
     view, document = suite_views.view(measured, report), suite_views.document(measured)
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
