@@ -32,7 +32,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from seedbed.errors import Problem, shown
 from seedbed.settings.gates import DEFAULT_GATES, BetterOptions, GateSettings, ReviewOptions
 from seedbed.settings.section import Expected, Missing, Section, refusal
-from seedbed.settings.values import Half, Period, Rate, RunCount, Share, Words
+from seedbed.settings.values import HalfShare, Period, Rate, RunCount, Share, Words
 
 Reviewers: TypeAlias = Annotated[
     dict[str, Annotated[tuple[Words, ...], Field(strict=False)]],
@@ -150,7 +150,7 @@ class CanarySettings(Section):
     error: Annotated[Rate, Expected("a chance above 0 and below 0.5, such as 0.05")] = 0.05
     no_traffic: Period | None = None
     deadline: Period | None = None
-    keep_back: Half | None = None
+    keep_back: HalfShare | None = None
     keep_back_for: Period = timedelta(days=7)
 
     @model_validator(mode="after")
