@@ -17,7 +17,7 @@ from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
+from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
 from seedbed.evolution.evaluators import Evaluator, Work
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
@@ -244,8 +244,8 @@ class _SearchLoop:
     def _expect_room(self, confirming: int) -> None:
         if self.account.runs_left(confirming) == 0:
             raise BudgetSpent(
-                f"found a budget of {self.plan.budget}; expected more than the {confirming} runs that confirm what is "
-                f"found on {len(self.plan.confirm)} tasks. Raise it, or keep fewer tasks for that"
+                f"found a budget of {self.plan.budget}; expected more than the {confirming} runs that confirm the "
+                f"result on {len(self.plan.confirm)} tasks. Raise the budget, or confirm with fewer tasks"
             )
 
     # Steps
@@ -407,7 +407,7 @@ class _SearchLoop:
         }
         named = None if sampled is None else self.pool.playbooks[sampled].digest
         sign = 1.0 if better(first) == "higher" else -1.0
-        return confirmation(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
+        return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
 
     def _record(self, evolution: Evolution) -> None:
         standing = self.pool.standing(self.pool.place(evolution.best))
