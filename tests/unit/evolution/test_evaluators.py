@@ -25,7 +25,7 @@ from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
-from seedbed.testing.optimizer import told
+from seedbed.testing.optimizer import outcome_of
 from seedbed.workspace import Workspace
 
 ITEMS: list[TaskReplicate] = [(task, 0) for task in tasks(4, "t")]
@@ -140,7 +140,7 @@ async def test_a_search_by_other_processes_is_the_same_as_one_in_this_loop(tmp_p
             found = await space.evolve(
                 START, FORTY, metric=ExactMatch(), optimizer=BestOf(CANDIDATES), budget="200 runs", parallel=parallel
             )
-            searches.append((told(found), found.search, found.confirmed, found.spent["usd"], found.optimism))
+            searches.append((outcome_of(found), found.search, found.confirmed, found.spent["usd"], found.optimism))
             facts = space.store.facts(Query(kind="cell"))
             cells.append(sorted((fact.key, fact.value, fact.body["answer"], fact.body["cost_usd"]) for fact in facts))
             assert count(space.store, "run") == found.spent["runs"] == len(cells[-1])

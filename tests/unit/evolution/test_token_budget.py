@@ -31,7 +31,7 @@ from seedbed.spending.quota import Spending
 from seedbed.stage.runner import Runner
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Store
-from seedbed.testing.optimizer import told
+from seedbed.testing.optimizer import outcome_of
 
 ORACLE = {"use": "scripted", "args": {"replies": {".": "hm hm"}}}
 START = agent("[0-4]")
@@ -102,7 +102,7 @@ async def test_a_search_that_is_taken_up_again_has_spent_the_tokens_of_its_earli
     assert count(store, "run") == calls
     for _ in range(2):
         found = await searched(START, numbers(12), BestOf(BOOKS), bench(store, oracle=ORACLE), budget=budget)
-        assert told(found) == told(expected)
+        assert outcome_of(found) == outcome_of(expected)
         assert found.spent["tokens"] == expected.spent["tokens"] == used(store)
 
 
