@@ -180,9 +180,7 @@ class OpenAIChat(BaseChatModel):
             "url": f"{self.base_url.rstrip('/')}/chat/completions",
             "content": json.dumps(content, ensure_ascii=False).encode(errors="replace"),
             "headers": {"Content-Type": "application/json", **headers},
-            "timeout": httpx.Timeout(
-                self.timeout, pool=None
-            ),  # waiting for a free connection is no failure
+            "timeout": httpx.Timeout(self.timeout, pool=None),  # waiting for a free connection is no failure
         }
 
     # Answers
