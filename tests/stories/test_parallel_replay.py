@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from model_server import Answer, ModelServer, Request, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
@@ -37,7 +38,7 @@ def parity(request: Request) -> Answer:
 @contextmanager
 def opened(folder: Path, server: ModelServer, name: str = "seedbed") -> Iterator[Workspace]:
     card = {"use": "openai", "args": {"model": "m", "base_url": server.url}, "usd_per_million": [0, 1_000_000]}
-    space = Workspace.at(Settings(store=f"sqlite:///{folder}/{name}.db", by="ada", models={"m": card}))
+    space = seedbed.open(Settings(store=f"sqlite:///{folder}/{name}.db", by="ada", models={"m": card}))
     try:
         yield space
     finally:

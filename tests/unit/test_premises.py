@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from seedbed.premises import Premises, opened_by, store_url
 
 from seedbed.errors import SettingsError
-from seedbed.premises import Premises, opened_by, store_url
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 

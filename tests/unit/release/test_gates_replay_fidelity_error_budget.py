@@ -132,7 +132,7 @@ async def test_replays_count_as_far_as_they_are_known_to_agree() -> None:
     known = [Task(str(n), {"n": n}, "no" if n % 2 else "yes") for n in range(16)]
     past = draw_history(find_past_runs(space.store, playbook=before.digest), known=known)
     verdict, *_ = await space.compare_replayed(before, after, metric=ExactMatch(), past=past)
-    asked = change(space.library, verdict, candidate=after.digest, incumbent=before.digest)
+    asked = change(space.resources.library, verdict, candidate=after.digest, incumbent=before.digest)
     refusal = await ReplayFidelity(0.9)(asked)
     assert refusal
     assert refusal.found == "100% [79%, 100%] of 16"
