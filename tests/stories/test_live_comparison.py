@@ -36,7 +36,8 @@ async def test_what_people_say_of_a_canary_decides_once_for_all_who_look(url: st
     for channel in CHANNELS:
         await space.release(OLD, to=channel, because="the first one")
     await space.release(NEW, to="pilot", because="shorter answers", share=0.3)
-    assert (await space.compare_live("pilot")).verdict is None
+    (looked,) = space.experiments.compare_live(seedbed.live("pilot"))
+    assert looked.verdict is None
     chance = random.Random(3)
     for number in range(200):
         choice = await space.channels.choose("pilot", key=f"user {number}")
@@ -49,10 +50,9 @@ async def test_what_people_say_of_a_canary_decides_once_for_all_who_look(url: st
     assert told[0] == told[1]
     assert len(list(space.store.facts(Query(kind="verdict")))) == 1
 
-    found = await space.compare_live("pilot")
-    assert found.verdict
-    assert found.verdict.finding == "superior"
-    await space.release(NEW, to="production", because=found.verdict)
+    verdict = await space.compare(None, None, on=seedbed.live("pilot"), metric="rating")
+    assert verdict.finding == "superior"
+    await space.release(NEW, to="production", because=verdict)
     assert space.playbooks.get("production") == NEW
     space.close()
     checked = subprocess.run(

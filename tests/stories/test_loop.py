@@ -160,8 +160,8 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     words = list(reword(START, world.gene, world.bank))
     shown = demonstrate(words[-1], "demos.label", train.tasks, count=2, seed=1)
     search = BestOf([*words, shown])
-    about: Any = {"metric": metric, "optimizer": search, "confirm": NO_TASKS, "because": "other words"}
-    found = await space.evolve(START, train, budget="60 runs", **about)
+    options = seedbed.SearchOptions(confirm=NO_TASKS)
+    found = await space.evolve(START, train, metric=metric, optimizer=search, budget="60 runs", options=options)
     assert found.best != START.digest
     assert 0 < found.spent["runs"] <= 60
     better = space.playbooks.get(found.best)

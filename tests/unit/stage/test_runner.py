@@ -169,7 +169,7 @@ from seedbed.workspace import Workspace
 
 async def main():
     space = Workspace(Settings(by="ada"), open_store({url!r}))
-    asyncio.ensure_future(space.runner.perform_once(ID, COUNTING, {{"n": "wait"}}, 1))
+    asyncio.ensure_future(space.resources.runner.perform_once(ID, COUNTING, {{"n": "wait"}}, 1))
     while not COUNTED:
         await asyncio.sleep(0)
     print("there", flush=True)
