@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
@@ -104,6 +104,12 @@ class Evolution:
         write = load("seedbed.reports.search.report:export", "export")
         report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
+
+    def figures(self) -> Mapping[str, Any]:
+        """The figures of its report by their titles. Each shows itself in a notebook, and `save(path)` writes it to a
+        file: .svg, .png or .pdf."""
+        drawn: Mapping[str, Any] = load("seedbed.reports.search.report:figures", "figures")(self)
+        return drawn
 
     def to_json(self) -> str:
         return str(self.export("json"))
