@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
-from seedbed.premises import AT_ONCE
 
 import seedbed
 from seedbed.errors import (
@@ -31,6 +31,7 @@ from seedbed.errors import (
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.sources import live
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
@@ -41,7 +42,7 @@ from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import Execution
+from seedbed.workspace.execution import AT_ONCE, Execution
 
 
 class KeyedChat(ScriptedChat):
@@ -241,20 +242,21 @@ async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
 
 async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budget_and_no_other() -> None:
     its = space(channels={"production": {"error_budget": {"rate": 0.2, "control": "e-lond"}}})
-    given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch(), "channel": "production"}
+    given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch()}
+    paid = Comparing(channel="production")
     old, new = agent("x"), agent(".*")
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none .* channels\.production\.error_budget"):
-        await its.compare(old, new, options=Comparing(alpha=0.1), **given)
+        await its.compare(old, new, options=replace(paid, alpha=0.1), **given)
     with pytest.raises(SettingsError, match=r"channels\.production\.error_budget"):
-        its.experiments.forecast(old, new, options=Comparing(alpha=0.1), **given)
+        its.experiments.forecast(old, new, options=replace(paid, alpha=0.1), **given)
     assert list(its.store.facts(Query(kind="derivation"))) == []
     level = its.experiments.next_level("production")
-    planned = its.experiments.forecast(old, new, **given)
+    planned = its.experiments.forecast(old, new, options=paid, **given)
     assert (planned.rule, planned.alpha) == ("betting", level)
-    verdict = await its.compare(old, new, **given)
+    verdict = await its.compare(old, new, options=paid, **given)
     assert (verdict.rule, verdict.alpha) == ("betting", level)
     assert its.experiments.next_level("production") != level
-    planned = its.experiments.forecast(old, new, options=Comparing(rule="exact"), **given)
+    planned = its.experiments.forecast(old, new, options=replace(paid, rule="exact"), **given)
     assert planned.alpha == pytest.approx((its.experiments.next_level("production") / 2) ** 2)
 
 
@@ -297,18 +299,18 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
     for number in range(240):
         choice = await its.channels.choose(*names, key=f"user {number}")
         its.feedback(choice, 1.0 if choice.arm == "live/warm" else number % 2)
-    short, warm = await its.compare_channels(*names)
+    short, warm = its.experiments.compare_live(live(*names))
     assert [(each.channel, each.finding, each.alpha) for each in (short, warm)] == [
         ("live/short", "inconclusive", 0.025),
         ("live/warm", "superior", 0.025),
     ]
     assert warm.canary.playbook == agent("c").digest
     assert (short.verdict, warm.verdict and warm.verdict.finding) == (None, "superior")
-    assert await its.compare_channels(*names) == [short, warm]
+    assert its.experiments.compare_live(live(*names)) == [short, warm]
     await its.release(agent("d"), to="live/short", because="another")
-    assert [each.pairs for each in await its.compare_channels(*names)] == [0, 0]
+    assert [each.pairs for each in its.experiments.compare_live(live(*names))] == [0, 0]
     with pytest.raises(NotFound, match='no channel "nowhere"'):
-        await its.compare_channels("live", "nowhere")
+        its.experiments.compare_live(live("live", "nowhere"))
 
 
 async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
@@ -324,7 +326,7 @@ async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
 
 async def test_only_a_channel_chooses_by_a_key() -> None:
     its = space()
-    with pytest.raises(SettingsError, match="key: found a playbook; expected a channel"):
+    with pytest.raises(SettingsError, match="key: found a Playbook; expected a channel"):
         await its.run(agent("x"), key="anna", n=7)
     with pytest.raises(NotFound, match='no channel "nowhere"'):
         await its.channels.choose("nowhere", key="anna")
@@ -432,7 +434,7 @@ models = {
 space = Workspace(Settings(models=models), MemoryStore())
 roles = {name: {"model": name} for name in models}
 steps = [{"name": f"say_{name}", "role": name, "prompt": "{q}"} for name in models]
-print(json.dumps(space.runner.model_identities(Playbook.from_document({"roles": roles, "steps": steps}))))
+print(json.dumps(space.resources.runner.model_identities(Playbook.from_document({"roles": roles, "steps": steps}))))
 print(*sys.modules)
 """
 
