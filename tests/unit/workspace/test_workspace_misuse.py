@@ -69,7 +69,7 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
     ),
     "an unknown channel to compare on": (
         lambda space: space.compare(agent("x"), agent("y"), on=live("nowhere"), metric="rating"),
-        'no channel "nowhere"',
+        'no canary on channel "nowhere". Release a playbook',
     ),
     "tasks to evaluate without what was expected": (lambda space: space.evaluate(agent("x"), UNKNOWN), "expected"),
     "tasks to compare on without what was expected": (
