@@ -14,8 +14,8 @@ from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, c
 
 @dataclass(frozen=True, slots=True)
 class ReplayFidelity:
-    """Enough of the replayed runs behind a verdict came out as the originals: `at_least` this share, at the lower end of
-    its interval. A verdict about live runs needs no such proof."""
+    """Enough of the replayed runs behind a verdict came out as the originals: `at_least` this share, at the lower end
+    of its interval. A verdict about live runs needs no such proof."""
 
     at_least: float = 0.9
 
