@@ -37,7 +37,7 @@ from seedbed.settings.section import Expected, Missing, Section, refusal
 from seedbed.settings.values import Secret, SecretReference, Words
 
 Severity: TypeAlias = Literal["info", "warning", "critical"]
-"""From news for tomorrow to a reason to wake somebody up."""
+"""From news that can wait until tomorrow to a reason to wake somebody up."""
 
 A_URL = "a URL such as https://HOST/PATH"
 A_SERVER = "smtp://HOST:PORT or smtps://HOST:PORT"
@@ -59,7 +59,7 @@ def is_mail_server(text: str) -> bool:
 def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # which is looked at only now
+        _ = parts.port  # which is parsed only now
     except ValueError:
         return None
     return parts if url.isprintable() and " " not in url else None
@@ -189,7 +189,9 @@ class AlertSettings(Section):
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None}  # an empty log is one, too
+        return {
+            key: value for key, value in handler(self).items() if value is not None
+        }  # an empty log means the error stream
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ BudgetControl: TypeAlias = Literal["lord", "e-lond"]
 
 
 class ErrorBudgetSettings(Section):
-    """The share of playbooks called better that may not be, and the method that keeps to it. A number is the rate."""
+    """The false discovery rate of a channel, and the method that keeps to it. A number alone is the rate."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}
 
@@ -65,7 +65,7 @@ class ErrorBudgetSettings(Section):
 # Guards
 
 RUN_METRICS = ("error_rate", "violation_rate", "latency_seconds", "cost_usd")
-"""Known of every run that seedbed performs, and better when low. Feedback of the same name gives all others."""
+"""Metrics that seedbed measures for every run; lower is better. All others come from feedback of that name."""
 _UNBOUNDED = ("latency_seconds", "cost_usd")
 _A_GUARD = "a change such as -0.05 (for what should be high) or +0.02 (for what should be low)"
 _BOUNDED = "{by: +1, most: 20}: more than the most counts as the most"
@@ -81,7 +81,7 @@ class GuardSettings(Section):
 
 
 def _read_guards(value: object) -> object:
-    """Each guard is read by its metric: that says which changes make sense."""
+    """Which changes a guard allows depends on its metric."""
     if not isinstance(value, dict):
         example = "a mapping of metrics such as {rating: -0.05, error_rate: +0.02}"
         raise refusal(Problem("", shown(value), example))

@@ -83,7 +83,7 @@ class Card(Section):
 
 
 def check_fallbacks(fallbacks: Mapping[str, Iterable[str]], names: Iterable[str]) -> Iterator[Problem]:
-    """Every fallback that is no model, and every circle of fallbacks once."""
+    """Every fallback that is not a model, and every cycle of fallbacks once."""
     known = list(map(str, names))
     for name, then in fallbacks.items():
         for other in then:
