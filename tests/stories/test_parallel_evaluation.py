@@ -179,13 +179,13 @@ TWICE = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
-    space = Workspace.at(Settings.model_validate_json(sys.argv[2]))
+    space = seedbed.open(Settings.model_validate_json(sys.argv[2]))
     print("ready", flush=True)
     sys.stdin.readline()
-    card = await space.evaluate(ECHO, numbers(80), ExactMatch(), parallel=sys.argv[3])
+    card = await space.evaluate(ECHO, numbers(80), metric=ExactMatch(), parallel=sys.argv[3])
     print(len(card.scored), flush=True)
 
 asyncio.run(main())
@@ -281,11 +281,11 @@ async def test_when_redis_is_killed_the_evaluation_goes_on(remote: str, postgres
 
 ALONE = """
 import asyncio, sys
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
-    space = Workspace.at(Settings.model_validate_json(sys.argv[1]))
-    await space.evaluate(ECHO, numbers(200), ExactMatch(), parallel=sys.argv[2])
+    space = seedbed.open(Settings.model_validate_json(sys.argv[1]))
+    await space.evaluate(ECHO, numbers(200), metric=ExactMatch(), parallel=sys.argv[2])
 
 asyncio.run(main())
 """
