@@ -29,7 +29,7 @@ from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
-from seedbed.evolution.plan import Plan
+from seedbed.evolution.plan import Plan, SearchOptions
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.variation.operators import operators, reword
 from seedbed.playbooks.library import Library
@@ -165,8 +165,9 @@ async def by_price(number: int) -> tuple[str, float, float, float]:
     card = {"use": "scripted", "args": {"replies": replies}, "usd_per_million": [100, 1_000]}
     space = Workspace(Settings(by="ann", models={"m": card}), MemoryStore())
     budget = Budget(**{unit: limit, "runs": chance.choice([None, 60])})
-    given = {"metric": ExactMatch(), "optimizer": _optimizer(chance), "budget": budget, "seed": number}
-    found = await space.evolve(START, tasks(chance.randint(4, 24), "s"), patience=3, **given)
+    given = {"metric": ExactMatch(), "optimizer": _optimizer(chance), "budget": budget}
+    options = SearchOptions(patience=3, seed=number)
+    found = await space.evolve(START, tasks(chance.randint(4, 24), "s"), options=options, **given)
     turns = [fact.body for fact in space.store.facts(Query(kind="turn"))]
     counted = ("cost_usd",) if unit == "usd" else ("prompt_tokens", "completion_tokens")
     paid = sum(turn[each] for turn in turns for each in counted)

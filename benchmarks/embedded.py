@@ -59,6 +59,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
+from seedbed.workspace.execution import Execution
 
 SYSTEM, PROMPT, TEMPLATE, DEMOS = GENES = (
     "roles.worker.system",
@@ -197,8 +198,8 @@ def searched(world: World, chosen: Optimizer, allocation: Allocation | None = No
         **({"allocation": allocation} if allocation else {}),  # type: ignore[arg-type]
     )
     space = Workspace(Settings(by="bench", models=models), MemoryStore())
-    arena = RunEvaluator(replace(space.context_on("loop"), at_once=AT_ONCE), [metric])
-    found = asyncio.run(evolve(plan, arena, space.library, because="benchmark"))
+    arena = RunEvaluator(replace(Execution(space.resources).context("loop"), at_once=AT_ONCE), [metric])
+    found = asyncio.run(evolve(plan, arena, space.resources.library, because="benchmark"))
     best = found.pool.place(found.best)
     dev = float(np.nanmean(found.pool.row(best)))
     return Outcome(found.pool.playbooks[best], dev, found.spent["runs"], len(found.pool) - 1)

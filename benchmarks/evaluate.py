@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
 
-from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
+import seedbed
+from seedbed import Dataset, ExactMatch, Playbook, Task
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.evaluate import evaluate
@@ -91,8 +92,8 @@ def _bench(store: Store) -> EvaluationContext:
 
 
 async def runs(size: int) -> None:
-    space = Workspace.at(settings("memory:"))
-    await timed("whole runs, in memory", size, space.evaluate(PLAYBOOK, tasks(size), METRIC))
+    space = seedbed.open(settings("memory:"))
+    await timed("whole runs, in memory", size, space.evaluate(PLAYBOOK, tasks(size), metric=METRIC))
     space.close()
 
 
@@ -153,9 +154,9 @@ async def stall(size: int) -> None:
             waits.append(time.perf_counter() - began - 0.001)
 
     with tempfile.TemporaryDirectory() as folder:
-        space = Workspace.at(settings(f"sqlite:///{folder}/seedbed.db"))
+        space = seedbed.open(settings(f"sqlite:///{folder}/seedbed.db"))
         looking = asyncio.ensure_future(look())
-        await timed("whole runs, on SQLite", size, space.evaluate(PLAYBOOK, tasks(size), METRIC))
+        await timed("whole runs, on SQLite", size, space.evaluate(PLAYBOOK, tasks(size), metric=METRIC))
         looking.cancel()
         waits.sort()
         p99, most = (1000 * waits[round(share * (len(waits) - 1))] for share in (0.99, 1.0))
@@ -165,13 +166,13 @@ async def stall(size: int) -> None:
 
 async def processes(size: int, url: str = "", parallel: str = "2", cache: str = "") -> None:
     with tempfile.TemporaryDirectory() as folder:
-        space = Workspace.at(settings(url or f"sqlite:///{folder}/seedbed.db", cache))
+        space = seedbed.open(settings(url or f"sqlite:///{folder}/seedbed.db", cache))
         where = ("PostgreSQL and Redis" if cache else "PostgreSQL") if url else "SQLite"
         # Playbooks of their own, so that what another row paid for is not known: once to start the workers, then timed.
         first, second = (_another(f"{os.getpid()} {parallel} {each}") for each in range(2))
-        await space.evaluate(first, tasks(64), METRIC, parallel=parallel)
+        await space.evaluate(first, tasks(64), metric=METRIC, parallel=parallel)
         name = "Ray" if parallel == "ray" else "2 processes"
-        work = space.evaluate(second, tasks(size), METRIC, parallel=parallel)
+        work = space.evaluate(second, tasks(size), metric=METRIC, parallel=parallel)
         await timed(f"whole runs, {name}, on {where}", size, work, here=False)
         space.close()
 

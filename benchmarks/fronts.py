@@ -25,7 +25,7 @@ import numpy as np
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers import selection
 from seedbed.evolution.optimizers.map_elites import Archive
-from seedbed.evolution.optimizers.nsga2 import NSGA2, standing
+from seedbed.evolution.optimizers.nsga2 import NSGA2, rank_points
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.variation.numbers import polynomial, sbx
@@ -177,7 +177,7 @@ def nsga2(number: int, generations: int, seed: int, size: int = 100) -> Floats:
     x = low + (high - low) * rng.random((size, len(low)))
     y = zdt(number, x)
     for _ in range(generations - 1):
-        parents = selection.tournament(standing(-y), 2 * size, rng)
+        parents = selection.tournament(rank_points(-y), 2 * size, rng)
         children = polynomial(np.concatenate(sbx(x[parents[::2]], x[parents[1::2]], low, high, rng)), low, high, rng)
         sources = x[np.concatenate([parents[::2], parents[1::2]])]
         children = children[(children != sources).any(axis=1)][:size]

@@ -44,13 +44,13 @@ def proposed(
 
 SEARCHES = """
 import asyncio, sys
-from seedbed.evolution.optimizers.registry import optimizer
+from seedbed.evolution.optimizers.registry import make_optimizer
 from seedbed.storage.store import digest
-from seedbed.testing.optimizer import OptimizerContract, World, told
+from seedbed.testing.optimizer import OptimizerContract, World, outcome_of
 
 for name in sys.argv[1:]:
-    found = asyncio.run(OptimizerContract().search(lambda means: optimizer(name, means), World()))
-    print(name, digest("search", repr(told(found))))
+    found = asyncio.run(OptimizerContract().search(lambda inputs: make_optimizer(name, inputs), World()))
+    print(name, digest("search", repr(outcome_of(found))))
 """
 
 

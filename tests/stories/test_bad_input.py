@@ -44,7 +44,7 @@ class Spaces:
 
     def __call__(self, **models: Json) -> Workspace:
         space = Workspace(Settings.model_validate({"by": "ada", "models": models}), open_store(self.url))
-        space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+        space.resources.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
         self.opened.append(space)
         return space
 
@@ -80,7 +80,7 @@ async def fails(space: Workspace, error: type[Exception], match: str) -> Run:
 
 async def goes_on(space: Workspace, run: Run, output: str) -> None:
     """Put right, the run goes on where it was: the first step is not asked again."""
-    again = await space.resume(run.id)
+    again = await space.runs.resume(run.id)
     assert (again.status, again.output) == ("completed", output)
     assert again.turns[0] == run.turns[0]
 

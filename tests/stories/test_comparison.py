@@ -25,7 +25,7 @@ from typing import Any
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.certificate import verify
-from seedbed.experiments.verdict import Verdict, standings
+from seedbed.experiments.verdict import Verdict, experiments
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
@@ -96,7 +96,7 @@ for number in range(kills):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     store = open_store(url)
-    told["interrupted"] += any(each.status == "running" for each in standings(store))
+    told["interrupted"] += any(each.status == "running" for each in experiments(store))
     store.close()
     _, status = os.waitpid(in_child(number), 0)
     told["not resumable"] += status != 0

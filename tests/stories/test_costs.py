@@ -167,7 +167,7 @@ def playbook(chance: random.Random) -> Playbook:
 def workspace(models: dict[str, Any], store: MemoryStore | None = None) -> Workspace:
     space = Workspace(Settings.model_validate({"models": models, "by": "ada"}), store or MemoryStore())
     patient = Tolerance(failures=1_000_000, share=1.1)
-    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
+    space.resources.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=patient)
     return space
 
 
@@ -263,7 +263,7 @@ async def one_interrupted(number: int) -> bool:
     await asyncio.gather(running, return_exceptions=True)
     after = workspace(models, before.store)
     (top,) = [fact for fact in after.store.facts(Query(kind="start")) if not fact.body["parent"]]
-    run, _ = await outcome(after, after.resume(top.key, max_cost_usd=limit))
+    run, _ = await outcome(after, after.runs.resume(top.key, max_cost_usd=limit))
     paid = paid_usd(after)
     assert paid <= limit + A_TRIFLE
     assert run.cost_usd == pytest.approx(paid, abs=A_TRIFLE)
@@ -307,7 +307,7 @@ async def test_what_was_paid_before_an_interruption_counts_before_anything_is_as
 
     after = workspace(models(9), before.store)
     (top,) = after.store.facts(Query(kind="start"))
-    run = await after.resume(top.key, max_cost_usd=0.5)
+    run = await after.runs.resume(top.key, max_cost_usd=0.5)
     assert run.status == "cost_limited"
     assert run.cost_usd <= 0.5
 
@@ -326,7 +326,9 @@ def late(**quota: Any) -> Workspace:
     args = {"habits": "late", "usd_per_million": (0.0, 10.0)}
     model = {"use": f"{__name__}.Late", "args": args, "usd_per_million": (0.0, 10.0)}
     space = Workspace(Settings.model_validate({"models": {"one": model}, "by": "ada", "quota": quota}), MemoryStore())
-    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000))
+    space.resources.runner.limits = ModelLimits(
+        retry=Retry(tries=3, first_seconds=0.0), tolerance=Tolerance(failures=1_000_000)
+    )
     return space
 
 
@@ -362,11 +364,11 @@ async def test_a_run_that_is_taken_up_again_may_cost_what_it_might_when_it_start
     space = late()
     run, _ = await outcome(space, space.run(ASKS, q="why", seed=1, max_cost_usd=0.0045))
     assert run.max_cost_usd == 0.0045
-    again, wrong = await outcome(space, space.resume(run.id))
+    again, wrong = await outcome(space, space.runs.resume(run.id))
     assert isinstance(wrong, BudgetSpent | ModelUnavailable)
     assert charged_usd(space) == pytest.approx(again.cost_usd)
     assert 0.003 < again.cost_usd <= 0.0045
-    more, _ = await outcome(space, space.resume(run.id, max_cost_usd=0.1))
+    more, _ = await outcome(space, space.runs.resume(run.id, max_cost_usd=0.1))
     assert 0.0045 < more.cost_usd == pytest.approx(charged_usd(space))
 
 

@@ -221,7 +221,7 @@ async def test_each_goes_on_from_half_of_its_turns_to_the_same_output(name: str)
     assert begun.status == "running"
 
     space = workspace(playbook, store, says=says)
-    run = await space.resume(begun.id)
+    run = await space.runs.resume(begun.id)
     assert (run.status, run.output) == ("completed", whole.output)
     assert said(everywhere(store)) == said(turns)
     assert len(asked(space)) == len(turns) - half

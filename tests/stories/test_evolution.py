@@ -120,7 +120,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.spending.account import Budget
 from seedbed.evolution.evolve import evolve
-from seedbed.evolution.evaluators import Measured
+from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
@@ -129,7 +129,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage import open_store
 from seedbed.storage.store import Query
-from seedbed.testing.optimizer import told
+from seedbed.testing.optimizer import outcome_of
 
 what, url, folder, times = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 AT_ONCE = 4
@@ -169,7 +169,8 @@ async def searched(store, score, seed):
         start=START, select=tasks(12, "s"), reflect=tasks(3, "r"), confirm=tasks(6, "c"),
         optimizer=Portfolio(arms), budget=Budget(runs=150), seed=seed,
     )
-    return await evolve(plan, Measured(score, store, "ann", at_once=AT_ONCE), Library(store, "ann"), because="x")
+    evaluator = FunctionEvaluator(score, store, "ann", at_once=AT_ONCE)
+    return await evolve(plan, evaluator, Library(store, "ann"), because="x")
 
 
 def all_of(store, found):
@@ -177,7 +178,7 @@ def all_of(store, found):
     lapses = sorted(fact.key for fact in store.facts(Query(kind="lapse")))
     ends = [(fact.key, fact.subject, fact.value, fact.body["runs"]) for fact in store.facts(Query(kind="evolution"))]
     confirmed = found.confirmed and found.confirmed.body()
-    return json.dumps([told(found), found.ended, found.optimism, confirmed, cells, lapses, ends], default=str)
+    return json.dumps([outcome_of(found), found.ended, found.optimism, confirmed, cells, lapses, ends], default=str)
 
 
 def in_child(work):

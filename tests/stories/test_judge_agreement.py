@@ -35,7 +35,7 @@ def space(**card: Any) -> Workspace:
 
 
 def reference(space: Workspace) -> Reference:
-    return Reference(perform=space.runner.perform, identify=space.runner.model_identities)
+    return Reference(perform=space.resources.runner.perform, identify=space.resources.runner.model_identities)
 
 
 def test_the_labels_are_half_and_half() -> None:
@@ -69,7 +69,7 @@ class FewWords(Reference):
 @pytest.mark.xdist_group("embedded model")
 async def test_so_small_a_model_as_the_embedded_one_is_no_judge_and_is_refused() -> None:
     here = space(use="embedded", args={"template": "raw"})
-    judge = FewWords(perform=here.runner.perform, identify=here.runner.model_identities)
+    judge = FewWords(perform=here.resources.runner.perform, identify=here.resources.runner.model_identities)
     agreement = (await calibrate(judge, labelled())).record(here.store, here.by)
     assert agreement.n + agreement.unscored == 40
     assert agreement.kappa is not None

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import seedbed
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.store import Query
-from seedbed.workspace import Workspace
 
 SEEDBED = Path(sys.executable).with_name("seedbed")
 OLD, NEW = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Answer.", "Answer briefly."))
@@ -32,14 +32,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 async def test_what_people_say_of_a_canary_decides_once_for_all_who_look(url: str, tmp_path: Path) -> None:
     file = tmp_path / "seedbed.yaml"
     file.write_text(json.dumps({"store": url, "by": "anna", "channels": CHANNELS}), encoding="utf-8")
-    space = Workspace.at(Settings(store=url, by="anna", channels=CHANNELS))
+    space = seedbed.open(Settings(store=url, by="anna", channels=CHANNELS))
     for channel in CHANNELS:
         await space.release(OLD, to=channel, because="the first one")
     await space.release(NEW, to="pilot", because="shorter answers", share=0.3)
-    assert (await space.compare_live("pilot")).verdict is None
+    (looked,) = space.experiments.compare_live(seedbed.live("pilot"))
+    assert looked.verdict is None
     chance = random.Random(3)
     for number in range(200):
-        choice = await space.choose("pilot", key=f"user {number}")
+        choice = await space.channels.choose("pilot", key=f"user {number}")
         space.feedback(choice, float(chance.random() < (0.95 if choice.arm == "canary" else 0.4)))
 
     command = [SEEDBED, "compare", "--live", "pilot", "-w", str(file), "--json"]
@@ -49,11 +50,10 @@ async def test_what_people_say_of_a_canary_decides_once_for_all_who_look(url: st
     assert told[0] == told[1]
     assert len(list(space.store.facts(Query(kind="verdict")))) == 1
 
-    found = await space.compare_live("pilot")
-    assert found.verdict
-    assert found.verdict.finding == "superior"
-    await space.release(NEW, to="production", verdict=found.verdict)
-    assert space.playbook("production") == NEW
+    verdict = await space.compare(None, None, on=seedbed.live("pilot"), metric="rating")
+    assert verdict.finding == "superior"
+    await space.release(NEW, to="production", because=verdict)
+    assert space.playbooks.get("production") == NEW
     space.close()
     checked = subprocess.run(
         [SEEDBED, "evidence", "verify", "-w", str(file)],

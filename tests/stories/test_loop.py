@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.variation.operators import demonstrate, reword
 from seedbed.experiments import certificate
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import Reader, assign
@@ -132,7 +134,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 async def space(world: World) -> AsyncIterator[Workspace]:
-    async with Workspace.open("seedbed.yaml") as space:
+    async with seedbed.open("seedbed.yaml") as space:
         yield space
 
 
@@ -150,7 +152,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert recall(space.store, run.id) == run
 
     # Evaluate
-    card = await space.evaluate(START, train, metric)
+    card = await space.evaluate(START, train, metric=metric)
     assert len(card.scored) == len(train) == 11
     assert len(facts(space, "cell", subject=START.digest)) == 11
 
@@ -158,13 +160,15 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     words = list(reword(START, world.gene, world.bank))
     shown = demonstrate(words[-1], "demos.label", train.tasks, count=2, seed=1)
     search = BestOf([*words, shown])
-    about: Any = {"metric": metric, "optimizer": search, "confirm": NO_TASKS, "because": "other words"}
-    found = await space.evolve(START, train, budget="60 runs", **about)
+    options = seedbed.SearchOptions(confirm=NO_TASKS)
+    found = await space.evolve(START, train, metric=metric, optimizer=search, budget="60 runs", options=options)
     assert found.best != START.digest
     assert 0 < found.spent["runs"] <= 60
-    better = space.playbook(found.best)
+    better = space.playbooks.get(found.best)
     assert better.rules == START.rules
-    assert [entry.digest for entry in space.library.children(START.digest)] == [each.digest for each in (*words, shown)]
+    assert [entry.digest for entry in space.resources.library.children(START.digest)] == [
+        each.digest for each in (*words, shown)
+    ]
     (evolution,) = facts(space, "evolution", subject=found.best)
     assert evolution.body["start"] == START.digest
 
@@ -185,20 +189,20 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert list(told) == ["better", "held_out", "review"]
     assert f"seedbed review approve production {found.best[3:13]}" in told["review"].remedy
     with pytest.raises(DatasetError, match="11 of 11 that the candidate was evolved on"):
-        await space.compare(START, better, on=train, metric=metric, alpha=0.2)
+        await space.compare(START, better, on=train, metric=metric, options=Comparing(alpha=0.2))
     with pytest.raises(ReleaseRefused, match="ada, who made it"):
-        approve(space.library, "production", found.best, because="I wrote it, I should know")
+        approve(space.resources.library, "production", found.best, because="I wrote it, I should know")
     approve(ben, "production", found.best, because="read it, and its answers")
-    await space.release(better, to="production", verdict=verdict)
+    await space.release(better, to="production", because=verdict)
     assert state(space.store, "production") == State((START.digest,), Canary(found.best, 0.05))
 
     # Step by step, as people come
     for share in (0.25, 1.0):
         with pytest.raises(ReleaseRefused, match="hold: found 0 runs"):
-            await space.promote("production", because="too soon")
+            await space.channels.promote("production", because="too soon")
         await come(space, test, 8)
-        assert (await space.watch("production")).health.alarms == ()
-        await space.promote("production", because=f"nothing speaks against {share:.0%}")
+        assert (await space.channels.watch("production")).health.alarms == ()
+        await space.channels.promote("production", because=f"nothing speaks against {share:.0%}")
     assert state(space.store, "production") == State((START.digest, found.best))
     assert (await space.run("production", seed=1, text=ANGRY[0])).playbook == found.best
 
@@ -207,7 +211,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     hasty, worse = Workspace(space.settings.model_copy(update=ungated), space.store), muddled(better)
     await hasty.release(worse, to="production", because="trust me", share=0.5)
     await come(space, test, 80)
-    seen = await space.watch("production")
+    seen = await space.channels.watch("production")
     assert seen.moved is not None, seen.health.rows
     assert [alert.kind for alert in seen.alerts] == ["rolled back"]
     assert state(space.store, "production") == State((START.digest, found.best))
@@ -237,7 +241,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
 
 async def come(space: Workspace, tasks: Dataset, count: int) -> None:
     """So many people come who are compared with others, and each says whether the answer was right."""
-    serving = await Reader(space.library, "production").read()
+    serving = await Reader(space.resources.library, "production").read()
     keys = (f"{serving.version}/{number}" for number in itertools.count())
     compared = (key for key in keys if assign(serving, key).compared)
     for key, task in zip(itertools.islice(compared, count), itertools.cycle(tasks), strict=False):
@@ -258,7 +262,7 @@ async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspac
     words = list(reword(START, world.gene, world.bank))
 
     async def around(space: Workspace) -> tuple[Any, ...]:
-        card = await space.evaluate(START, train, ExactMatch())
+        card = await space.evaluate(START, train, metric=ExactMatch())
         found = await space.evolve(START, train, metric=ExactMatch(), optimizer=BestOf(words))
         tried = found.pool.table().tolist()
         verdict = await space.compare(START, words[-1], on=test, metric=ExactMatch())
@@ -269,7 +273,7 @@ async def test_the_loop_once_more_pays_nothing_and_says_the_same(space: Workspac
     if space.settings.store == "memory:":
         again = await around(Workspace(space.settings, space.store))
     else:
-        async with Workspace.open("seedbed.yaml") as reopened:
+        async with seedbed.open("seedbed.yaml") as reopened:
             again = await around(reopened)
     assert again == first
     assert len(facts(space, "run")) == runs

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from model_server import Answer, ModelServer, echo, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import SettingsError
@@ -53,7 +54,7 @@ def settings(url: str, server: ModelServer, **more: Any) -> Settings:
 
 @contextmanager
 def opened(url: str, server: ModelServer, **more: Any) -> Iterator[Workspace]:
-    space = Workspace.at(settings(url, server, **more))
+    space = seedbed.open(settings(url, server, **more))
     try:
         yield space
     finally:
@@ -112,18 +113,18 @@ async def until(true: Callable[[], object]) -> None:
 async def test_the_scorecard_is_the_same_wherever_it_is_made(where: str, url: str, tmp_path: Path) -> None:
     with serving() as server:
         with opened("memory:", server) as space:
-            expected = await space.evaluate(ECHO, numbers(30), [ExactMatch(), length], replicates=2)
+            expected = await space.evaluate(ECHO, numbers(30), metric=[ExactMatch(), length], replicates=2)
         server.requests.clear()
         with opened(url, server) as space:
             seen: list[Cell] = []
             card = await space.evaluate(
-                ECHO, numbers(30), [ExactMatch(), length], replicates=2, watch=seen.append, parallel=where
+                ECHO, numbers(30), metric=[ExactMatch(), length], replicates=2, on_event=seen.append, parallel=where
             )
             assert told(card) == told(expected)
             assert [cell.task for cell in seen] == [f"t{n}" for n in range(30) for _ in range(2)]
             assert set(asked(server).values()) == {2}
             assert count(space.store, "cell") == 120
-            again = await space.evaluate(ECHO, numbers(30), [ExactMatch(), length], replicates=2, parallel=where)
+            again = await space.evaluate(ECHO, numbers(30), metric=[ExactMatch(), length], replicates=2, parallel=where)
         assert told(again) == told(expected)
         assert all(cell.reused for cell in again.cells)
         assert len(server.requests) == 60
@@ -135,7 +136,7 @@ async def test_when_workers_are_killed_nothing_that_was_paid_is_lost_or_paid_aga
     safe: Counter[str] = Counter()
 
     with serving(script=lambda request: Answer(echo(request).text, delay=0.03)) as server, opened(url, server) as space:
-        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote))
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), metric=ExactMatch(), parallel=remote))
         for paid in sorted(chance.sample(range(1, size // 2), 3)):
             await until(lambda paid=paid: doing.done() or (count(space.store, "turn") >= paid and workers(space.store)))
             assert not doing.done()
@@ -159,14 +160,14 @@ async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was
         return Answer(echo(request).text, delay=600.0 if late else 0.0)
 
     with serving(script=script) as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
-        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(60), ExactMatch(), parallel=remote))
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(60), metric=ExactMatch(), parallel=remote))
         await until(lambda: count(space.store, "cell") == 20 and len(server.requests) > 20)
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
         assert [start for start in space.store.facts(Query(kind="start")) if worker_at(space.store, start.key)] == []
         hold.set()
-        card = await space.evaluate(ECHO, numbers(60), ExactMatch(), parallel=remote)
+        card = await space.evaluate(ECHO, numbers(60), metric=ExactMatch(), parallel=remote)
         assert {asked(server)[f"say {n}"] for n in range(20)} == {1}
         # What a worker has paid for before it is lost is found by the one that does its chunk again.
         reused = [cell.task for cell in card.cells if cell.reused]
@@ -178,13 +179,13 @@ TWICE = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
-    space = Workspace.at(Settings.model_validate_json(sys.argv[2]))
+    space = seedbed.open(Settings.model_validate_json(sys.argv[2]))
     print("ready", flush=True)
     sys.stdin.readline()
-    card = await space.evaluate(ECHO, numbers(80), ExactMatch(), parallel=sys.argv[3])
+    card = await space.evaluate(ECHO, numbers(80), metric=ExactMatch(), parallel=sys.argv[3])
     print(len(card.scored), flush=True)
 
 asyncio.run(main())
@@ -196,7 +197,7 @@ def test_two_processes_that_evaluate_the_same_pay_each_cell_once(url: str, paral
     path = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
     with serving(script=lambda request: Answer(echo(request).text, delay=0.01)) as server:
         document = settings(url, server).model_dump_json()
-        Workspace.at(settings(url, server)).close()
+        seedbed.open(settings(url, server)).close()
         both = [
             subprocess.Popen(
                 [sys.executable, "-c", TWICE, path[0], document, parallel],
@@ -223,12 +224,12 @@ def test_two_processes_that_evaluate_the_same_pay_each_cell_once(url: str, paral
 async def test_the_money_is_never_exceeded_and_all_of_it_can_be_spent(remote: str, tmp_path: Path) -> None:
     with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
         # Each answer has two words, at a dollar each.
-        card = await space.evaluate(ECHO, numbers(60), ExactMatch(), max_cost_usd=70.0, parallel=remote)
+        card = await space.evaluate(ECHO, numbers(60), metric=ExactMatch(), max_cost_usd=70.0, parallel=remote)
         paid = sum(fact.body["cost_usd"] for fact in space.store.facts(Query(kind="turn")))
         assert 2 * len(card.scored) <= paid <= 70.0
         assert len(card.scored) >= 20
         assert all("left of $" in cell.reason or "was spent" in cell.reason for cell in card.unscored), card.unscored
-        rest = await space.evaluate(ECHO, numbers(60), ExactMatch(), max_cost_usd=1000.0, parallel=remote)
+        rest = await space.evaluate(ECHO, numbers(60), metric=ExactMatch(), max_cost_usd=1000.0, parallel=remote)
         assert len(rest.scored) == 60
 
 
@@ -244,7 +245,7 @@ async def test_a_restart_of_the_database_is_waited_for(postgres: Any, postgres_u
     slow = Answer("", delay=0.03)
     with serving(script=lambda request: replace(slow, text=echo(request).text)) as server:
         with opened(postgres_url, server) as space:
-            doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(150), ExactMatch(), parallel=2))
+            doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(150), metric=ExactMatch(), parallel=2))
             await until(lambda: count(space.store, "cell") >= 30 or doing.done())
             assert not doing.done()
             await asyncio.to_thread(restart)
@@ -262,7 +263,7 @@ async def test_when_redis_is_killed_the_evaluation_goes_on(remote: str, postgres
         serving(script=lambda request: replace(slow, text=echo(request).text)) as server,
         opened(postgres_url, server, cache=redis_server.url) as space,
     ):
-        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote))
+        doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), metric=ExactMatch(), parallel=remote))
         await until(lambda: count(space.store, "turn") >= killed or doing.done())
         assert any(b"limit" in key for key in redis_server.client.scan_iter())  # it is used
         await asyncio.to_thread(redis_server.kill)
@@ -273,18 +274,18 @@ async def test_when_redis_is_killed_the_evaluation_goes_on(remote: str, postgres
         assert [cell.task for cell in card.cells] == [f"t{n}" for n in range(size)]
         assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == size
         assert set(asked(server).values()) == {1}
-        again = await space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=remote)
+        again = await space.evaluate(ECHO, numbers(size), metric=ExactMatch(), parallel=remote)
         assert told(again) == told(card)
         assert len(server.requests) == size
 
 
 ALONE = """
 import asyncio, sys
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, Workspace, numbers
+from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
-    space = Workspace.at(Settings.model_validate_json(sys.argv[1]))
-    await space.evaluate(ECHO, numbers(200), ExactMatch(), parallel=sys.argv[2])
+    space = seedbed.open(Settings.model_validate_json(sys.argv[1]))
+    await space.evaluate(ECHO, numbers(200), metric=ExactMatch(), parallel=sys.argv[2])
 
 asyncio.run(main())
 """
@@ -310,14 +311,14 @@ async def test_when_the_process_that_evaluates_is_killed_another_goes_on(url: st
             await until(lambda: not workers(space.store))  # those it had end with it
             paid_for = {fact.body["text"] for fact in space.store.facts(Query(kind="turn"))}
             safe |= Counter({prompt: times for prompt, times in asked(server).items() if prompt in paid_for - {*safe}})
-        card = await space.evaluate(ECHO, numbers(size), ExactMatch(), parallel=parallel)
+        card = await space.evaluate(ECHO, numbers(size), metric=ExactMatch(), parallel=parallel)
         assert len(card.scored) == count(space.store, "cell") == count(space.store, "turn") == size
         assert {prompt: times for prompt, times in asked(server).items() if prompt in safe} == safe
 
 
 def test_a_store_in_memory_cannot_be_shared() -> None:
     with serving() as server, opened("memory:", server) as space:
-        work = space.evaluate(ECHO, numbers(3), ExactMatch(), parallel=2)
+        work = space.evaluate(ECHO, numbers(3), metric=ExactMatch(), parallel=2)
         with pytest.raises(SettingsError, match="store: found memory:; expected a store that other"):
             asyncio.run(work)
 
@@ -329,13 +330,13 @@ async def test_a_metric_that_cannot_travel_is_named(tmp_path: Path) -> None:
 
     with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
         with pytest.raises(SettingsError, match="metrics: found what no other process can be given"):
-            await space.evaluate(ECHO, numbers(3), inner, parallel=2)
+            await space.evaluate(ECHO, numbers(3), metric=inner, parallel=2)
         assert server.requests == []
 
 
 async def test_the_workspace_file_says_where_it_is_done(tmp_path: Path) -> None:
     with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server, parallel=2) as space:
-        card = await space.evaluate(ECHO, numbers(8), ExactMatch())
+        card = await space.evaluate(ECHO, numbers(8), metric=ExactMatch())
         assert len(card.scored) == 8
         assert os.getpid() not in {
             int(fact.body["worker"].split("/")[1]) for fact in space.store.facts(Query(kind="start"))

@@ -6,16 +6,18 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import seedbed
 from model_server import Answer, ModelServer, Request, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
 from seedbed.experiments.certificate import certificate, verify
-from seedbed.experiments.replay.history import History, draw_history, find_past_runs
+from seedbed.experiments.sources import PastRuns, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store
 
@@ -37,7 +39,7 @@ def parity(request: Request) -> Answer:
 @contextmanager
 def opened(folder: Path, server: ModelServer, name: str = "seedbed") -> Iterator[Workspace]:
     card = {"use": "openai", "args": {"model": "m", "base_url": server.url}, "usd_per_million": [0, 1_000_000]}
-    space = Workspace.at(Settings(store=f"sqlite:///{folder}/{name}.db", by="ada", models={"m": card}))
+    space = seedbed.open(Settings(store=f"sqlite:///{folder}/{name}.db", by="ada", models={"m": card}))
     try:
         yield space
     finally:
@@ -56,11 +58,11 @@ def known(size: int) -> Dataset:
     return Dataset(tuple(Task(f"t{n}", {"question": f"Is it {n}"}, "odd" if n % 2 else "even") for n in range(size)))
 
 
-async def lived(space: Workspace, size: int = 40) -> History:
-    """Past runs of the old playbook, as tasks."""
+async def lived(space: Workspace, size: int = 40) -> PastRuns:
+    """Past runs of the old playbook, with the answers that were expected."""
     for task in known(size):
         await space.run(OLD, seed=1, **task.inputs)
-    return draw_history(find_past_runs(space.store, playbook=OLD.digest), size, by=(), known=known(size))
+    return past_runs(expected=known(size))
 
 
 def paid(store: Store, tag: str | None = None) -> float:
@@ -80,10 +82,13 @@ async def test_past_runs_replayed_by_other_processes_come_to_the_same_verdict(re
         for where in ("loop", remote):
             server.requests.clear()
             with opened(tmp_path, server, where) as space:
-                verdict, trusted, found = await space.compare_replayed(
-                    OLD, NEW, metric=ExactMatch(), past=past, mode="fork:1", parallel=where
+                verdict = await space.compare(
+                    OLD, NEW, on=replace(past, mode="fork:1"), metric=ExactMatch(), parallel=where
                 )
-                assert (len(found.tasks), found.missed, trusted.agreement.rate.n) == (40, {}, 40)
+                replays = verdict.replays
+                assert replays
+                assert (len(replays.tasks), replays.replayable.missed) == (40, {})
+                assert replays.fidelity.agreement.rate.n == 40
                 assert not verify(space.store, [verdict.experiment])[verdict.experiment]
                 assert certificate(space.store, verdict.experiment).flags["replay_coverage"]
                 starts = [fact for fact in space.store.facts(Query(kind="start")) if "replay" in fact.body]
@@ -99,22 +104,23 @@ async def test_recordings_that_cannot_answer_are_told_of_by_the_process_that_fou
     with serving(script=parity) as server, opened(tmp_path, server) as space:
         past = await lived(space, 6)
         odd = Playbook.from_document({**OLD.document(), "parameters": {"x": {"value": 1, "low": 0, "high": 2}}})
-        verdict, trusted, found = await space.compare_replayed(OLD, odd, metric=ExactMatch(), past=past, parallel=2)
-        assert (trusted.agreement.agreed, len(found.tasks), verdict.ties) == (6, 6, 6)
+        verdict = await space.compare(OLD, odd, on=past, metric=ExactMatch(), parallel=2)
+        assert verdict.replays
+        assert (verdict.replays.fidelity.agreement.agreed, len(verdict.replays.tasks), verdict.ties) == (6, 6, 6)
         with pytest.raises(Exception, match=r'messages.0.text: found "Even or odd\? Think."'):
-            await space.compare_replayed(OLD, NEW, metric=ExactMatch(), past=past, parallel=2)
+            await space.compare(OLD, NEW, on=past, metric=ExactMatch(), parallel=2)
 
 
 async def test_replays_by_other_processes_never_cost_more_than_was_said_and_go_on(remote: str, tmp_path: Path) -> None:
     with serving(script=parity) as server, opened(tmp_path, server) as space:
         past = await lived(space)
         before = paid(space.store)
-        how: dict[str, Any] = {"metric": ExactMatch(), "past": past, "mode": "fork:1", "parallel": remote}
+        how: dict[str, Any] = {"metric": ExactMatch(), "on": replace(past, mode="fork:1"), "parallel": remote}
         with pytest.raises(BudgetSpent, match="higher limit"):
-            await space.compare_replayed(OLD, NEW, max_cost_usd=30.0, **how)
+            await space.compare(OLD, NEW, max_cost_usd=30.0, **how)
         assert 0 < paid(space.store) - before <= 30.0
         assert "comparison" not in space.store.kinds()
-        verdict, *_ = await space.compare_replayed(OLD, NEW, max_cost_usd=80.0, **how)
+        verdict = await space.compare(OLD, NEW, max_cost_usd=80.0, **how)
         assert verdict.finding == "superior"
         assert paid(space.store) - before == 80.0  # each replay once, whoever paid for it
 

@@ -62,7 +62,7 @@ def killed_at(write, before, name, run, mode):
             os.kill(os.getpid(), signal.SIGKILL)
         return added
 
-    space.runner.journal.store.append = appended
+    space.resources.runner.journal.store.append = appended
     asyncio.run(space.runner.replay(name, book, run, mode))
     os._exit(0)
 

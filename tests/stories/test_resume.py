@@ -165,7 +165,7 @@ for _ in range(kills):
     told["interrupted"] += 1
 
     async def go_on(space: Workspace) -> None:
-        assert (await space.resume(new[0])).status == "completed"
+        assert (await space.runs.resume(new[0])).status == "completed"
 
     _, status = os.waitpid(in_child(go_on), 0)
     told["not resumable"] += status != 0

@@ -138,7 +138,7 @@ async def test_nothing_that_a_model_says_passes_a_never_rule(said: list[Any], ch
     clerk = {"use": "scripted", "args": {"replies": {"(?s).": json.dumps(said)}}}
     space = Workspace(Settings(by="ada", models={"m": clerk}), MemoryStore())
     space.tools = [forbidden(changes=changes), *map(harmless, LOOK_ALIKES)]
-    space.confirm = yes
+    space.resources.confirm = yes
     book = {"roles": {"clerk": {"model": "m"}}, "program": f"{__name__}:obedient", "rules": {"never": ["send_money"]}}
     run = await space.run(Playbook.from_document(book))
     assert sent == []
@@ -230,7 +230,7 @@ async def test_what_a_run_opens_is_bound_by_its_rules(
     space = Workspace(Settings(by="ada"), MemoryStore())
     space.tools = [forbidden(changes=True)]
     loose = Playbook.from_document({"program": f"{__name__}:spends", "parameters": {"loose": 1}})
-    opens = space.library.keep(loose, because="to be opened")
+    opens = space.resources.library.keep(loose, because="to be opened")
     work = space.run(spender(**above), opens=opens, deeper=deeper, sure=sure)
     if passes:
         assert (await work).output == "sent"
@@ -239,14 +239,14 @@ async def test_what_a_run_opens_is_bound_by_its_rules(
             await work
         child = next(run for run in recent(space.store, 10) if run.playbook == opens and run.status == "failed")
         with pytest.raises(ActionForbidden, match="send_\\*"):  # also if it goes on by itself
-            await space.resume(child.id)
+            await space.runs.resume(child.id)
     assert len(sent) == passes
 
 
 async def test_a_run_that_opens_another_does_not_loosen_what_that_forbids() -> None:
     space = Workspace(Settings(by="ada"), MemoryStore())
-    space.tools, space.confirm = [forbidden(changes=False)], yes
-    opens = space.library.keep(spender(never=["send_money"]), because="to be opened")
+    space.tools, space.resources.confirm = [forbidden(changes=False)], yes
+    opens = space.resources.library.keep(spender(never=["send_money"]), because="to be opened")
     with pytest.raises(ActionForbidden):
         await space.run(spender(), opens=opens, deeper=1)
 

@@ -42,14 +42,14 @@ def workspace(url: str) -> Workspace:
 
 
 def edit(space: Workspace, name: str, values: dict[str, Any]) -> str:
-    digest = space.library.derive(space.library.find(name), values, because="edited")
-    space.library.name(name, digest, because="edited")
+    digest = space.resources.library.derive(space.resources.library.find(name), values, because="edited")
+    space.resources.library.name(name, digest, because="edited")
     return digest
 
 
 def begun(url: str) -> Workspace:
     space = workspace(url)
-    library = space.library
+    library = space.resources.library
     library.name("main", library.keep(BASE, because="the first"), because="the first")
     for corpus in ("law", "mail"):
         specialise(library, corpus, "qa", "main", because=f"{corpus} asks otherwise")
@@ -58,7 +58,7 @@ def begun(url: str) -> Workspace:
 
 async def test_a_specialised_playbook_from_its_beginning_back_to_its_base(tmp_path: Path) -> None:
     space = begun(f"sqlite:///{tmp_path}/seedbed.db")
-    library = space.library
+    library = space.resources.library
 
     # It runs like any other playbook, and a corpus without one of its own gets the base.
     edit(space, "corpora/law/qa", {PROMPT: "Statute: {text}"})
@@ -81,7 +81,7 @@ async def test_a_specialised_playbook_from_its_beginning_back_to_its_base(tmp_pa
 
     # Over all corpora it shows what was gained, and what was lost elsewhere.
     async def evaluate(name: str, playbook: Playbook, corpus: str, tasks: Dataset) -> Scorecard:
-        return await space.evaluate(playbook, tasks, ExactMatch())
+        return await space.evaluate(playbook, tasks, metric=ExactMatch())
 
     def specialist(known: Specialised) -> Specialist:
         return Specialist(known.name, known.corpus, known.base, library.get(known.playbook))
@@ -101,7 +101,7 @@ async def test_a_specialised_playbook_from_its_beginning_back_to_its_base(tmp_pa
     gc(space.store, dry_run=False)
     space.close()
     space = workspace(f"sqlite:///{tmp_path}/seedbed.db")
-    library = space.library
+    library = space.resources.library
     assert find(library, "law/qa") == done.after
     back_to_base(library, "law/qa", because="lawyers left")
     assert library.find("corpora/law/qa") == library.find("main")
@@ -123,7 +123,7 @@ def test_many_who_rebase_at_once_leave_one_that_holds_everything(postgres_url: s
         space = workspace(postgres_url)
         try:
             ready.wait()
-            rebase(space.library, "law/qa")
+            rebase(space.resources.library, "law/qa")
             outcomes.append("done")
         except RefMoved:
             outcomes.append("somebody was quicker")
@@ -137,10 +137,10 @@ def test_many_who_rebase_at_once_leave_one_that_holds_everything(postgres_url: s
         thread.join()
     assert len(outcomes) == 6
     assert "done" in outcomes
-    law = first.library.get("corpora/law/qa")
+    law = first.resources.library.get("corpora/law/qa")
     assert law.steps[0].prompt == "Statute: {text}"  # type: ignore[union-attr]
     assert law.roles["reader"].temperature == 0.2
-    assert not find(first.library, "law/qa").behind
+    assert not find(first.resources.library, "law/qa").behind
     remembered = list(first.store.facts(Query(kind="specialisation", subject="corpora/law/qa")))
     assert len(remembered) <= 1 + outcomes.count("done")
     first.close()

@@ -26,7 +26,7 @@ def workspace(server: ModelServer, store: MemoryStore | None = None, **cards: An
     main = {"use": "openai", "args": args, "usd_per_million": [1, 1], "then": list(cards)}
     settings = Settings.model_validate({"by": "ada", "models": {"main": main, **cards}})
     space = Workspace(settings, store or MemoryStore())
-    space.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
+    space.resources.runner.limits = ModelLimits(retry=Retry(tries=3, first_seconds=0.01))
     return space
 
 
@@ -158,7 +158,7 @@ async def test_what_was_said_before_an_interruption_is_heard_as_turns_and_only_t
             await workspace(server, store).run(plan)
         (start,) = store.facts(Query(kind="start"))
         heard: list[RunEvent] = []
-        run = await workspace(server, store).resume(start.key, on_event=heard.append)
+        run = await workspace(server, store).runs.resume(start.key, on_event=heard.append)
     assert kinds(heard, "one") == ["turn"]
     assert kinds(heard, "two") == ["piece", "turn"]
     assert run.output == "then this first"

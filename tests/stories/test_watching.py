@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from model_server import Answer, serving
 from seedbed.playbooks.playbook import Playbook
 from seedbed.telemetry import listeners, place
-from seedbed.workspace import Workspace
 
 SAID = "the-patient-is-ill"
 KEY = "key-of-the-tests"
@@ -55,8 +55,8 @@ async def test_the_log_tells_how_a_run_went_and_nothing_that_was_said(
     monkeypatch.setenv("WATCHED_KEY", KEY)
     with serving(Answer(status=402, message=f"no credit for {KEY} to say {SAID}")) as server:
         async with (
-            Workspace.open(workspace(tmp_path, server.url)) as space,
-            space.recording(PLAYBOOK, complaint="none") as stage,
+            seedbed.open(workspace(tmp_path, server.url)) as space,
+            space.runs.recording(PLAYBOOK, complaint="none") as stage,
         ):
             outer = stage.recorder.id
             run = await space.run(PLAYBOOK, complaint=SAID)
@@ -92,7 +92,7 @@ async def test_a_run_that_is_cancelled_is_told_to_be_interrupted(
         return Answer(delay=30)
 
     with serving(script=hang) as server:
-        async with Workspace.open(workspace(tmp_path, server.url)) as space:
+        async with seedbed.open(workspace(tmp_path, server.url)) as space:
             running = asyncio.create_task(space.run(PLAYBOOK, complaint=SAID))
             await asked.wait()
             running.cancel()

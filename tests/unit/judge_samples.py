@@ -29,7 +29,7 @@ class Court:
         self.runs: list[Run] = []
 
     async def perform(self, playbook: Playbook, inputs: Json, seed: int) -> Run:
-        self.runs.append(await self.space.runner.perform(playbook, inputs, seed))
+        self.runs.append(await self.space.resources.runner.perform(playbook, inputs, seed))
         return self.runs[-1]
 
     @property

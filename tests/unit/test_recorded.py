@@ -31,7 +31,7 @@ def runs(space: Workspace) -> list[Run]:
 
 
 async def test_each_call_is_a_run_with_its_arguments_and_its_result(space: Workspace) -> None:
-    @space.recorded(EMAIL, seed=5)
+    @space.runs.recorded(EMAIL, seed=5)
     async def handle(mail: str, stage: Stage, *, urgent: bool = False) -> str:
         """Sort one mail."""
         return (await stage.ask("sorter", mail)).text + ("!" if urgent else "")
@@ -48,12 +48,12 @@ async def test_each_call_is_a_run_with_its_arguments_and_its_result(space: Works
 
 
 async def test_the_stage_may_stand_anywhere_or_be_left_out(space: Workspace) -> None:
-    @space.recorded(EMAIL)
+    @space.runs.recorded(EMAIL)
     async def first(stage: Stage, mail: str) -> str:
         await stage.log("seen")
         return mail
 
-    @space.recorded(EMAIL)
+    @space.runs.recorded(EMAIL)
     async def without(mail: str) -> str:
         return mail
 
@@ -62,7 +62,7 @@ async def test_the_stage_may_stand_anywhere_or_be_left_out(space: Workspace) -> 
 
 
 async def test_what_is_raised_is_recorded_and_raised_again(space: Workspace) -> None:
-    @space.recorded(EMAIL)
+    @space.runs.recorded(EMAIL)
     async def handle(mail: str) -> None:
         raise KeyError(mail)
 
@@ -73,7 +73,7 @@ async def test_what_is_raised_is_recorded_and_raised_again(space: Workspace) -> 
 
 
 async def test_a_call_spends_no_more_than_it_may(space: Workspace) -> None:
-    @space.recorded(EMAIL, max_cost_usd=0.001)
+    @space.runs.recorded(EMAIL, max_cost_usd=0.001)
     async def handle(mail: str, stage: Stage) -> str:
         return (await stage.ask("sorter", mail)).text
 
@@ -84,7 +84,7 @@ async def test_a_call_spends_no_more_than_it_may(space: Workspace) -> None:
 
 
 async def test_arguments_that_do_not_fit_are_told_as_ever_and_are_no_run(space: Workspace) -> None:
-    @space.recorded(EMAIL)
+    @space.runs.recorded(EMAIL)
     async def handle(mail: str, stage: Stage) -> str:
         return mail
 
@@ -108,11 +108,11 @@ async def whatever(**mails: str) -> None: ...
 @pytest.mark.parametrize("function", [plain, several, whatever])
 async def test_a_function_that_cannot_be_recorded_is_told_at_once(space: Workspace, function: Any) -> None:
     with pytest.raises(RunError, match=rf"found {function.__name__}\(.*expected an async function"):
-        space.recorded(EMAIL)(function)
+        space.runs.recorded(EMAIL)(function)
 
 
 async def test_an_argument_is_never_taken_for_a_wish_about_the_run(space: Workspace) -> None:
-    @space.recorded(EMAIL, seed=5)
+    @space.runs.recorded(EMAIL, seed=5)
     async def handle(seed: int) -> int:
         return seed
 

@@ -228,6 +228,12 @@ class Scorecard:
         report: str | bytes | Path = load("seedbed.reports.scorecard:export", "export")(self, to, name=name)
         return report
 
+    def figures(self, *, name: str = "") -> Mapping[str, Any]:
+        """The figures of its report by their titles. Each shows itself in a notebook, and `save(path)` writes it to a
+        file: .svg, .png or .pdf."""
+        drawn: Mapping[str, Any] = load("seedbed.reports.scorecard:figures", "figures")(self, name)
+        return drawn
+
     def to_json(self) -> str:
         return str(self.export("json"))
 

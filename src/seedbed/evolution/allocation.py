@@ -1,7 +1,7 @@
 """Allocation: which cells to pay for next.
 
-Candidates of one step race on the same tasks in the same order, beside the best playbook so far, whose cells are
-mostly known. After each round the worse of them are dropped, so that most of the money goes to the promising.
+The candidates of one step race on the same tasks in the same order, beside the best playbook so far, whose cells are
+mostly known. After each round the worse ones are dropped, so that most of the money goes to promising candidates.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from seedbed.stats import pareto
 from seedbed.storage.store import Json
 
 Wanted: TypeAlias = "list[tuple[int, list[tuple[str, int]]]]"
-"""For each place of the pool the (task, replicate) to be scored. What is known already is free."""
+"""The (task, replicate) pairs to score, for each place of the pool. Known cells are free."""
 
 
 class Allocation(Protocol):
-    """Says what to pay for, round by round; after each round the pool has its scores."""
+    """Decides what to pay for, round by round; after each round the pool has its scores."""
 
     @property
     def identity(self) -> Json: ...
 
     def race(self, offered: Sequence[int], pool: Pool, room: int | None) -> Iterator[Wanted]:
-        """Rounds for what was offered in one step; there is room for so many runs, if that is limited."""
+        """Rounds for the offers of one step; `room` is how many runs the budget allows, None for no limit."""
 
     def best(self, pool: Pool) -> int:
-        """The place that is believed to be best by what was paid for so far."""
+        """The place of the estimated best so far."""
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
-        """Rounds at the end of a search, to be sure of the best."""
+        """Rounds at the end of a search, to make sure of the best."""
 
     def final_runs(self, pool: Pool) -> int:
         """How many runs to reserve for the final rounds."""
@@ -48,9 +48,9 @@ class Allocation(Protocol):
 class Halving:
     """Successive halving: each round has `growth` times as many tasks, and the best 1/`growth` of the candidates.
 
-    The first round has `first` tasks, or fewer if there is no room for all rounds: then each gets an equal share of it.
-    The start takes part in each, since the others are seen from it. A candidate that is surely worse than the best so
-    far is dropped whatever its rank: by more than `patience` standard errors of their differences.
+    The first round has `first` tasks, or fewer if the budget does not allow all rounds: then each round gets an equal
+    share. The start takes part in each, since the others are compared with it. A candidate is dropped whatever its rank
+    if it is worse than the best so far by more than `patience` standard errors of their differences.
     """
 
     first: int = 6
@@ -83,7 +83,7 @@ class Halving:
             tasks = [(task, 0) for task in pool.select[:size]]
             yield [(place, tasks) for place in dict.fromkeys((0, incumbent, *rivals))]
             ahead = [place for place in rivals if place == incumbent or not self._is_behind(place, incumbent, pool)]
-            rivals = best_of(ahead, pool)[: max(1, math.ceil(len(rivals) / self.growth))]
+            rivals = rank_places(ahead, pool)[: max(1, math.ceil(len(rivals) / self.growth))]
             if not rivals:
                 return
 
@@ -91,15 +91,15 @@ class Halving:
         return pool.best()
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
-        return _finals(lambda: best_of(range(len(pool)), pool)[: self.finalists], self.first, pool)
+        return _finals(lambda: rank_places(range(len(pool)), pool)[: self.finalists], self.first, pool)
 
     def final_runs(self, pool: Pool) -> int:
-        finalists = best_of(range(len(pool)), pool)[: self.finalists]
+        finalists = rank_places(range(len(pool)), pool)[: self.finalists]
         missing = sum(int((pool.counts()[place] == 0).sum()) for place in finalists)
         return missing + 2 * min(self.first, len(pool.select))
 
     def sizes(self, candidates: int, tasks: int, room: int | None = None) -> list[int]:
-        """How many tasks there are in each round."""
+        """The number of tasks in each round."""
         sizes, size = [], float(self.first)
         while size < tasks / math.sqrt(self.growth):
             sizes.append(int(size))
@@ -124,7 +124,7 @@ class Halving:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Everything on every task: what halving has to beat."""
+    """Every candidate on every task: the baseline for halving."""
 
     @property
     def identity(self) -> Json:
@@ -146,11 +146,11 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Pooling:
-    """Few tasks for each of many candidates, for what they have in common says more of each than its own scores.
+    """Few tasks for each of many candidates: what candidates have in common says more about each than its own scores.
 
-    Candidates of one step meet the same `first` tasks, those that were tried least; fewer if there is not much room.
-    Where there are more than `few`, the best third of them goes on, with three times as many tasks. Which is best is
-    told by all scores together (see Effects).
+    The candidates of one step are tried on the same `first` tasks, the least tried ones, or on fewer if the budget is
+    small. Of more than `few` candidates the best third goes on, with three times as many tasks. All scores together
+    decide which is best (see Effects).
     """
 
     first: int = 12
@@ -177,7 +177,7 @@ class Pooling:
             order = [(pool.select[place], 0) for place in np.argsort(tried, kind="stable").tolist()]
             known = set(tasks)
             tasks = tasks + [task for task in order if task not in known][: size - len(tasks)]
-            # The start is what others are seen from; it need not be known any better than they are.
+            # The others are compared with the start; it needs no more tasks than they have.
             with_start = [0] if not pool.counts()[0].any() or len(pool) <= self.first else []
             yield [(place, tasks) for place in dict.fromkeys((*with_start, *rivals))]
             if len(rivals) <= self.few or size >= len(pool.select):
@@ -204,19 +204,19 @@ class Pooling:
 
 
 def _finals(finalists: Callable[[], list[int]], first: int, pool: Pool) -> Iterator[Wanted]:
-    """The best few on all tasks; then, where replicates differ, again until each is tried three times."""
+    """The best few on all tasks; where replicates differ, two more replicates of each."""
     chosen = finalists()
     yield [(place, [(task, 0) for task in pool.select]) for place in chosen]
-    chosen = best_of(chosen, pool)[:2]
+    chosen = rank_places(chosen, pool)[:2]
     yield [(place, [(task, 1) for task in pool.select[:first]]) for place in chosen]
     if pool.is_noisy(chosen):
         for replicate in (1, 2):
             yield [(place, [(task, replicate) for task in pool.select]) for place in chosen]
 
 
-def best_of(places: Sequence[int], pool: Pool) -> list[int]:
-    """Places, best first: by what is believed of their first score, or by fronts where there are several metrics. Those
-    that have no score come last."""
+def rank_places(places: Sequence[int], pool: Pool) -> list[int]:
+    """Places, best first: by the estimate of the first metric, or by fronts where there are several metrics. Places
+    without a score come last."""
     chosen = [place for place in places if len(pool)]
     if not chosen:
         return []

@@ -1,4 +1,4 @@
-"""Confirmation: what a search has found, on tasks that it has not seen."""
+"""Confirmation: the result of a search on tasks that it has not seen."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ RESAMPLES = 200
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Scores on tasks that were opened once, after the choice was made: nothing was chosen by them.
+    """Scores on the confirm tasks, which are used once, after the search has chosen: they are free of selection bias.
 
-    `gain` is that of the best over the start, `over_best_of_n` that over the best of the variations of the start which
-    were made without learning anything. Scores are as the metric gives them; gains are positive where it is better.
+    `gain` is that of the best over the start. `over_best_of_n` is the gain over the best of the variations of the start
+    that were made without learning. Scores are as the metric gives them; a positive gain is an improvement.
     """
 
     tasks: int
@@ -33,7 +33,7 @@ class Confirmation:
     over_best_of_n: Interval | None = None
 
     def body(self) -> Json:
-        """As JSON: an interval that has no end, as that of a single task, ends at None."""
+        """As JSON. An infinite end of an interval, as that of a single task, is None."""
         return {name: _bounded(value) if isinstance(value, dict) else value for name, value in asdict(self).items()}
 
 
@@ -41,7 +41,7 @@ def _bounded(interval: Json) -> Json:
     return {name: value if math.isfinite(value) else None for name, value in interval.items()}
 
 
-def confirmation(
+def confirm(
     cells: Mapping[Digest, Sequence[Cell]],
     tasks: Dataset,
     start: Digest,
@@ -49,10 +49,10 @@ def confirmation(
     sampled: Digest | None,
     sign: float,
 ) -> Confirmation:
-    """What the cells of the start, the best and the best of N say by the first metric, on the tasks that all have.
+    """Compare the start, the best and the best of N by the first metric, on the tasks for which all have a score.
 
-    A run that failed is worth 0 where higher is better; where lower is, that would be a prize, so its task tells
-    nothing.
+    A failed run counts as 0 where higher is better. Where lower is better that would reward it, so its task is left
+    out.
     """
     values = {each: _values(own, sign) for each, own in cells.items()}
     scored = [task for task in tasks if all(task.id in own for own in values.values())]
@@ -76,10 +76,10 @@ def _values(cells: Sequence[Cell], sign: float) -> dict[str, float]:
 
 
 def optimism(pool: Pool, chance: np.random.Generator) -> float:
-    """How much the score of the best owes to having been chosen by it, by drawing the tasks again and again.
+    """The selection bias of the best score, estimated by resampling the tasks.
 
-    In each draw the best of those that were tried on all tasks is chosen anew: what it scores in the draw, less what it
-    scores over all tasks, is what choosing by these tasks makes of chance.
+    Each resample chooses the best of the candidates that were tried on all tasks: its score in the resample, less its
+    score over all tasks, is what selection adds by chance.
     """
     table = pool.table()
     whole = table[~np.isnan(table).any(axis=1)]
@@ -95,7 +95,7 @@ def optimism(pool: Pool, chance: np.random.Generator) -> float:
 
 
 def best_of_n(pool: Pool) -> int | None:
-    """The best of those that were made from the start without learning, if there are some."""
+    """The best of the candidates that were made from the start without learning, if there are any."""
     means, _, tried = pool.standings()
     sampled = [place for place, arm in enumerate(pool.arms) if arm == "best_of" and tried[place]]
     if not sampled:

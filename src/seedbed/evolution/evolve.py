@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.confirmation import Confirmation, best_of_n, confirmation, optimism
+from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
 from seedbed.evolution.evaluators import Evaluator, Work
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
@@ -104,6 +104,12 @@ class Evolution:
         write = load("seedbed.reports.search.report:export", "export")
         report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
+
+    def figures(self) -> Mapping[str, Any]:
+        """The figures of its report by their titles. Each shows itself in a notebook, and `save(path)` writes it to a
+        file: .svg, .png or .pdf."""
+        drawn: Mapping[str, Any] = load("seedbed.reports.search.report:figures", "figures")(self)
+        return drawn
 
     def to_json(self) -> str:
         return str(self.export("json"))
@@ -244,8 +250,8 @@ class _SearchLoop:
     def _expect_room(self, confirming: int) -> None:
         if self.account.runs_left(confirming) == 0:
             raise BudgetSpent(
-                f"found a budget of {self.plan.budget}; expected more than the {confirming} runs that confirm what is "
-                f"found on {len(self.plan.confirm)} tasks. Raise it, or keep fewer tasks for that"
+                f"found a budget of {self.plan.budget}; expected more than the {confirming} runs that confirm the "
+                f"result on {len(self.plan.confirm)} tasks. Raise the budget, or confirm with fewer tasks"
             )
 
     # Steps
@@ -407,7 +413,7 @@ class _SearchLoop:
         }
         named = None if sampled is None else self.pool.playbooks[sampled].digest
         sign = 1.0 if better(first) == "higher" else -1.0
-        return confirmation(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
+        return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
 
     def _record(self, evolution: Evolution) -> None:
         standing = self.pool.standing(self.pool.place(evolution.best))

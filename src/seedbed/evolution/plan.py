@@ -144,7 +144,7 @@ class SearchOptions:
     dataset: str = ""
     optimizer: str | Optimizer = "portfolio"
     budget: str | Budget = "500 runs"
-    confirm: str | None = None
+    confirm: str | Dataset | None = None
     instructions: tuple[str, ...] = ()
     gene: str | None = None
     demos: int = 0

@@ -1,6 +1,6 @@
-"""Pool: all that a search has tried, and how good it was: playbooks by tasks, as one table for each metric.
+"""Pool: all candidates of a search and their scores, one table of playbooks by tasks for each metric.
 
-Fronts, elites and averages are views over it. Scores are turned so that higher is better for every metric.
+Fronts, elites and averages are views of it. Scores are turned so that higher is better for every metric.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seedbed.stats.arrays import Floats, Integers
 from seedbed.storage.store import Digest
 
 DOUBT = 2.0
-"""So many tasks of prior belief that a playbook is as good as the start: a lucky few weigh little."""
+"""The weight, in tasks, of the prior that a playbook is as good as the start: a few lucky scores count little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class PoolStanding:
 
 
 class Pool:
-    """Playbooks in the order in which they came, and their scores on tasks, the mean over replicates.
+    """Playbooks in the order in which they were added, and their scores on tasks, the mean over replicates.
 
-    The first playbook is the start. Every number of a playbook here is its place.
+    The first playbook is the start. Methods refer to a playbook by its place in this order.
     """
 
     def __init__(self, metrics: Sequence[Metric], select: Sequence[str], reflect: Sequence[str] = ()) -> None:
@@ -64,9 +64,9 @@ class Pool:
         self.signs = [1.0 if better(metric) == "higher" else -1.0 for metric in metrics]
         self._places: dict[Digest, int] = {}
         self._noisy: set[int] = set()
-        self._lapsed: set[tuple[int, int]] = set()  # metrics and tasks at which the start failed, telling nothing
-        self._log: list[int] = []  # of which places something was told, in that order
-        self._beliefs: dict[int, _Beliefs] = {}
+        self._unscored: set[tuple[int, int]] = set()  # metrics and tasks at which the start failed without a score
+        self._log: list[int] = []  # the places whose scores changed, in that order
+        self._estimates: dict[int, _Estimates] = {}
         self._tasks = {task: place for place, task in enumerate((*select, *reflect))}
         self._metrics = {name: place for place, name in enumerate(self.metrics)}
         self._sums = np.zeros((len(metrics), 16, len(self._tasks)))
@@ -87,23 +87,22 @@ class Pool:
         return self._places[playbook]
 
     def add(self, offer: Offer) -> int:
-        """The place of what is offered. What is there already stays as it is."""
-        named = offer.playbook.digest
-        if named in self._places:
-            return self._places[named]
-        place = self._places[named] = len(self.playbooks)
+        """Add a playbook and return its place. A playbook that is there already stays as it is."""
+        digest = offer.playbook.digest
+        if digest in self._places:
+            return self._places[digest]
+        place = self._places[digest] = len(self.playbooks)
         self.playbooks.append(offer.playbook)
         self.parents.append(offer.parents)
         self.how.append(offer.how)
         self.arms.append(offer.arm)
         self.cost_usd.append(0.0)
         if place >= self._sums.shape[1]:
-            self._sums, self._counts = _doubled(self._sums), _doubled(self._counts)
+            self._sums, self._counts = _double(self._sums), _double(self._counts)
         return place
 
     def tell(self, cells: Iterable[Cell]) -> None:
-        """Add scores. A run that failed counts as nothing scored by a metric of which higher is better; where lower is
-        better it tells nothing."""
+        """Add scores. A failed run counts as 0 where higher is better; where lower is better it is ignored."""
         touched: set[int] = set()
         for cell in cells:
             row, task, metric = self._places[cell.playbook], self._tasks[cell.task], self._metrics[cell.metric]
@@ -115,7 +114,7 @@ class Pool:
                 self._sums[metric, row, task] += self.signs[metric] * value
                 self._counts[metric, row, task] += 1
             elif not row:
-                self._lapsed.add((metric, task))
+                self._unscored.add((metric, task))
             self.cost_usd[row] += cell.cost_usd
             touched.add(row)
         self._log += sorted(touched)
@@ -145,60 +144,59 @@ class Pool:
         return self._counts[metric, : len(self), : len(self.select)]
 
     def standing(self, place: int, metric: int = 0) -> PoolStanding:
-        """What is believed of a playbook, as `standings` says."""
+        """The estimate for one playbook (see `standings`)."""
         means, deviations, tasks = self.standings(metric, [place])
         return PoolStanding(float(means[0]), float(deviations[0]), int(tasks[0]))
 
     def standings(self, metric: int = 0, places: Sequence[int] | None = None) -> tuple[Floats, Floats, Integers]:
-        """Believed mean scores, how unsure each is, and on how many tasks it was tried.
+        """Estimated mean scores, their standard deviations, and on how many tasks each playbook was tried.
 
-        Playbooks tried on different tasks are comparable, since each is seen as its difference from the start on tasks
-        that both know; `DOUBT` draws differences on few tasks towards none. Where the start has no scores, the plain
-        mean counts.
+        Playbooks tried on different tasks are comparable, since each is estimated by its difference from the start on
+        the tasks that both have; `DOUBT` shrinks differences on few tasks. Where the start has no scores, the estimate
+        is the plain mean.
         """
-        if metric not in self._beliefs:
-            self._beliefs[metric] = _Beliefs()
-        believed = self._beliefs[metric]
-        stale = self._stale(believed)
+        if metric not in self._estimates:
+            self._estimates[metric] = _Estimates()
+        estimates = self._estimates[metric]
+        stale = self._stale(estimates)
         if len(stale):
-            believed.update(stale, self._sums[metric], self._counts[metric], len(self.select))
+            estimates.update(stale, self._sums[metric], self._counts[metric], len(self.select))
         chosen = slice(0, len(self)) if places is None else list(places)
-        return believed.means[chosen], believed.deviations[chosen], believed.tasks[chosen]
+        return estimates.means[chosen], estimates.deviations[chosen], estimates.tasks[chosen]
 
-    def _stale(self, believed: _Beliefs) -> list[int]:
-        """Places of which something was told since; all of them if it was of the start, which the others are seen
-        from."""
-        believed.grow(len(self))
-        changed = self._log[believed.read :]
-        fresh = range(believed.known, len(self))
-        believed.read, believed.known = len(self._log), len(self)
+    def _stale(self, estimates: _Estimates) -> list[int]:
+        """Places with new scores; all places if the start has new ones, since the others are compared with it."""
+        estimates.grow(len(self))
+        changed = self._log[estimates.read :]
+        fresh = range(estimates.known, len(self))
+        estimates.read, estimates.known = len(self._log), len(self)
         return list(range(len(self))) if 0 in changed else sorted({*changed, *fresh})
 
     def is_noisy(self, places: Sequence[int]) -> bool:
-        """Whether replicates of a cell of these playbooks differed."""
+        """Whether replicates of a cell of these playbooks differ."""
         return any(place in self._noisy for place in places)
 
     def best(self, metric: int = 0) -> int:
-        """The playbook believed to be best of those that were tried on the most tasks; of equals the earliest.
+        """The estimated best of the playbooks that were tried on the most tasks; of equals the earliest.
 
-        Where a failure tells nothing it does not rule out the start either: nobody takes its place by being worse.
+        The start stays in the comparison if only failed runs without a score keep it from having as many tasks.
         """
         means, _, n = self.standings(metric)
         tried = np.flatnonzero(n == n.max())
-        if self._lapsed and 0 < n[0] < n.max() <= n[0] + self._failures(metric):
+        if self._unscored and 0 < n[0] < n.max() <= n[0] + self._failures(metric):
             tried = np.concatenate([[0], tried])
         return int(tried[np.argmax(np.round(means[tried], 12))])
 
     def _failures(self, metric: int) -> int:
-        """At how many select tasks the start has failed, and has no score."""
+        """At how many select tasks the start failed and has no score."""
         return sum(
             failed == metric and task < len(self.select) and not self._counts[metric, 0, task]
-            for failed, task in self._lapsed
+            for failed, task in self._unscored
         )
 
 
-class _Beliefs:
-    """What is believed of every place by one metric, computed again only where something was told."""
+class _Estimates:
+    """The estimates for every place by one metric, computed again only where scores changed."""
 
     def __init__(self) -> None:
         self.means, self.deviations, self.tasks = np.zeros(16), np.zeros(16), np.zeros(16, np.int64)
@@ -223,10 +221,10 @@ class _Beliefs:
         base = float(start[start_known].mean()) if start_known.any() else 0.0
         plain = np.where(known, values, 0.0).sum(axis=1) / np.maximum(tasks, 1)
         self.means[places] = np.where(shared > 0, base + difference, plain)
-        # Even if all tasks said the same so far, the next one may not: as if one of them was half wrong.
+        # Even if all tasks agree so far the next one may not: as if one of them was half wrong.
         self.deviations[places] = np.sqrt(np.maximum(spread, 0.25 / weight) / weight)
         self.tasks[places] = tasks
 
 
-def _doubled(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _double(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([table, np.zeros_like(table)], axis=1)

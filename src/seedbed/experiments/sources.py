@@ -24,14 +24,16 @@ class PastRuns:
     """Past runs of the control, replayed by both playbooks; nothing in the world is done.
 
     `where` chooses among them, as in `score >= 0.2 and status = 'completed'`, the score being that of the metric of
-    the comparison. `sample` of them are drawn so that they stand for all; default: all. `mode` is strict, lenient, or
-    fork:K, which asks live from step K on. `expected` has tasks with the expected answers of the same inputs.
+    the comparison; `since` and `until` bound when they ended. `sample` of them are drawn so that they stand for all;
+    default: all. `mode` is strict, lenient, or fork:K, which asks live from step K on. `expected` has tasks with the
+    expected answers of the same inputs.
     """
 
     where: str = ""
     sample: int | None = None
     mode: str = "strict"
     since: datetime | None = None
+    until: datetime | None = None
     expected: Dataset | None = None
 
     def __post_init__(self) -> None:
@@ -44,7 +46,7 @@ class PastRuns:
         """The past runs of a playbook that are chosen, as tasks. Raises DatasetError if there are none."""
         conditions = _conditions(self.where)
         scored = metric if any(name == "score" for name, _, _ in conditions) else None
-        every = find_past_runs(store, playbook=playbook, since=self.since, metric=scored)
+        every = find_past_runs(store, playbook=playbook, since=self.since, until=self.until, metric=scored)
         runs = [run for run in every if all(_holds(run, *each) for each in conditions)]
         count = len(runs) if self.sample is None else min(self.sample, len(runs))
         try:
@@ -75,10 +77,11 @@ def past_runs(
     sample: int | None = None,
     mode: str = "strict",
     since: datetime | None = None,
+    until: datetime | None = None,
     expected: Dataset | None = None,
 ) -> PastRuns:
     """Compare on past runs of the control, replayed: `compare(a, b, on=past_runs("score >= 0.2", sample=200))`."""
-    return PastRuns(where=where, sample=sample, mode=mode, since=since, expected=expected)
+    return PastRuns(where=where, sample=sample, mode=mode, since=since, until=until, expected=expected)
 
 
 def live(channel: str, *others: str, conclude: bool = False) -> LiveTraffic:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
@@ -146,6 +146,12 @@ class Verdict:
         write = load("seedbed.reports.experiment.report:export", "export")
         report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
+
+    def figures(self, *, store: Store | None = None) -> Mapping[str, Any]:
+        """The figures of its report by their titles. Each shows itself in a notebook, and `save(path)` writes it to a
+        file: .svg, .png or .pdf."""
+        drawn: Mapping[str, Any] = load("seedbed.reports.experiment.report:figures", "figures")(self, store=store)
+        return drawn
 
     def to_json(self) -> str:
         return str(self.export("json"))

@@ -120,8 +120,8 @@ class Model:
             raise self._error("use", path, "a LangChain chat model class")
         return kind
 
-    def _error(self, key: str, found: str, expected: str, remedy: str = "") -> SettingsError:
-        return SettingsError([Problem(f"models.{self.name}.{key}", found, expected, remedy)])
+    def _error(self, key: str, *problem: str) -> SettingsError:
+        return SettingsError([Problem(f"models.{self.name}.{key}", *problem)])
 
 
 class Registry:
@@ -234,8 +234,8 @@ def _describe(error: Exception) -> str:
     """What an error says about arguments, without quoting them."""
     if isinstance(error, ValidationError):
         details = error.errors(include_input=False, include_url=False)
-        lines = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in details)
-        return "; ".join(line.removeprefix(": ") for line in lines)
+        texts = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in details)
+        return "; ".join(text.removeprefix(": ") for text in texts)
     return f"{type(error).__name__}: {shown(str(error), 300)}"
 
 

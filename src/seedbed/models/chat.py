@@ -180,11 +180,11 @@ def _explained(model: Model) -> Iterator[None]:
         raise
     except Exception as error:
         why, wait_seconds = explain(error)
-        found = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
+        text = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
         if isinstance(error, TimeoutError):
-            found += f", with timeout_seconds: {model.card.timeout_seconds:g}"
+            text += f", with timeout_seconds: {model.card.timeout_seconds:g}"
         raise ModelUnavailable(
-            f"model {shown(model.name)} gave no answer: found {found}. "
+            f"model {shown(model.name)} gave no answer: found {text}. "
             f"Check its key, its network and models.{model.name} in the settings, or use another model",
             why,
             wait_seconds,

@@ -1,10 +1,10 @@
-"""Assignment: who meets which playbook, decided by a hash and written down before anything happens.
+"""Assignment: which playbook a unit gets, decided by a hash and recorded before anything happens.
 
-A unit is whoever or whatever should always meet the same playbook: a user, a session, a conversation. Its place in
-[0, 1) depends on the channel, the candidate and its key, and on nothing else: not on the process, the machine or the
-time. Those below the share meet the canary, so that nobody leaves it when the share grows; and another candidate is
-tried on others. As many at the other end, who meet what is stable, are the control. Some of them may be kept back when
-the canary is settled: they still meet what was there before.
+A unit is a user, a session or a conversation that should always get the same playbook. Its place in [0, 1) depends on
+the channel, the candidate and its key, and on nothing else: not on the process, the machine or the time. Units below
+the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. As
+many units at the other end are the control: they get the stable playbook. When the canary is settled, some of them can
+be kept back: they still get the playbook before it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Arm = Literal["stable", "control", "canary", "held"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The playbook that a unit meets. `exposure` names what was written down: feedback is given on it.
+    """The playbook that a unit gets. `exposure` is the id of the recorded fact: feedback refers to it.
 
-    If the store could not be reached, it is `stale`, and nothing was written down.
+    If the store could not be reached, the choice is `stale`, and nothing was recorded.
     """
 
     exposure: str
@@ -42,7 +42,7 @@ class Choice:
     propensity: float
     version: int
     compared: bool = False
-    """Whether it is set against what others meet: as many of the one side are as there are on the other."""
+    """Whether the unit is compared with units of the other arm. Both arms have equally many such units."""
     stale: bool = False
 
 
@@ -50,12 +50,12 @@ class Choice:
 
 
 PATIENCE_SECONDS = 1.0
-"""How long a store may take to say what a channel serves. Its own attempts to be reached again go on meanwhile."""
+"""How long a read of the store may take. Its own retries go on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a channel serves: the version of its ref, since when, and the playbooks themselves."""
+    """What a channel serves: the version of its ref, since when, and the playbooks."""
 
     channel: str
     version: int
@@ -69,13 +69,17 @@ class Serving:
 
 
 class Reader:
-    """Reads one channel, again and again. Many may; none waits for another."""
+    """Reads one channel, again and again. Many readers can do so at once; none waits for another.
+
+    When the store does not answer, it serves the last stable playbook that it read to everybody, marked as stale: a
+    canary that can be neither logged nor taken back is stopped.
+    """
 
     def __init__(self, library: Library, channel: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self.library = library
         self.channel = channel.removeprefix("channels/")
         self.held: Serving | None = None
-        """The last that was read in full."""
+        """The last complete read."""
         self._patience = patience_seconds
         self._late: asyncio.Future[Serving | None] | None = None
 
@@ -102,7 +106,7 @@ class Reader:
         return self.held
 
     def stale(self, why: str, wrong: Exception | None = None) -> Serving:
-        """What was held, for when the store does not answer. Raises StoreError if that is nothing."""
+        """The last complete read, for when the store does not answer. Raises StoreError if there is none."""
         if self.held is None:
             reason = f"a store that cannot be read ({why}), and nothing read before"
             raise StoreError(f"channel {shown(self.channel)}: found {reason}; expected what to serve") from wrong
@@ -124,22 +128,22 @@ class Reader:
 
 
 async def _within(look: Awaitable[Any], seconds: float) -> Any:
-    """Wait for a look as long as there is patience. It goes on by itself: a thread cannot be stopped."""
+    """Wait for a read for so many seconds. It goes on afterwards: a thread cannot be stopped."""
     return await asyncio.wait_for(asyncio.shield(look), seconds)
 
 
-# Who meets it
+# Which playbook a unit gets
 
 
 def place(channel: str, candidate: Digest, key: str) -> float:
-    """Where a unit stands in [0, 1), among all that may meet this candidate on this channel."""
+    """The place of a unit in [0, 1), for this candidate on this channel."""
     text = "\0".join((channel, candidate, key)).encode()  # neither of the first two can hold a NUL
     return (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 11) / 2**53  # as many bits as a float has
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Two playbooks on one channel: which share of units meets the newer one, and what the arms are called."""
+    """Two playbooks on one channel: the share of units that get the newer one, and the names of the arms."""
 
     newer: Digest
     older: Digest
@@ -148,11 +152,11 @@ class Split:
 
     @property
     def compared(self) -> float:
-        """The share of units on each side that is set against the other side: as many here as there."""
+        """The share of units in each arm that is compared with the other arm."""
         return min(self.share, 1 - self.share)
 
     def arm(self, at: float) -> Arm:
-        """The arm of whoever stands there. Those between the two meet the older one, and are not compared."""
+        """The arm of a unit at that place. Units between the two arms get the older playbook, and are not compared."""
         newer, control = self.arms
         return newer if at < self.share else control if at >= 1 - self.compared else "stable"
 
@@ -164,7 +168,7 @@ class Split:
 
 
 def split_of(serving: Serving, at: datetime) -> Split | None:
-    """What a channel parts its units by, if it does: a canary, or what some are kept back with."""
+    """How a channel splits its units, if it does: by a canary, or by keeping some back."""
     if canary := serving.canary:
         return Split(canary.playbook, serving.stable, canary.share)
     if (held := serving.held) and at < held.until:
@@ -173,22 +177,23 @@ def split_of(serving: Serving, at: datetime) -> Split | None:
 
 
 async def choose(reader: Reader, key: str, *, run: str = "") -> Choice:
-    """What a unit meets. That it does, and how likely that was, is in the store before this returns.
+    """The playbook that a unit gets. The exposure and its probability are in the store before this returns.
 
-    Without the store it is what was stable when that last answered. `run` is what will be done with it, if known.
+    Without the store it is the playbook that was stable at the last read. `run` is the id of the coming run, if known.
     """
     _check(key)
     exposure = run or uuid.uuid4().hex
     choice = assign(await reader.read(), key, exposure)
-    if choice.stale or await _written(choice, f"channels/{reader.channel}", reader.library, is_run=bool(run)):
+    if choice.stale or await _record_exposure(choice, f"channels/{reader.channel}", reader.library, is_run=bool(run)):
         return choice
     return assign(reader.stale("it takes no exposure"), key, exposure)
 
 
 async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
-    """What a unit meets of what several channels serve, each with the same chance. The first of them is the control.
+    """The playbook of one of several channels, each with the same probability. The first channel is the control.
 
-    What is on a channel passed its gates. It is written down as `choose` does; without the store it is the first.
+    Each playbook has passed the gates of its channel. The exposure is recorded as `choose` does; without the store the
+    unit gets the playbook of the first channel.
     """
     _check(key)
     servings = [await reader.read() for reader in readers]
@@ -202,13 +207,13 @@ async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
             propensity=1 / len(servings),
             compared=True,
         )
-        if await _written(choice, name, first.library):
+        if await _record_exposure(choice, name, first.library):
             return choice
     return assign(first.stale("it takes no exposure"), key, exposure)
 
 
 def split_name(channels: Sequence[str]) -> str:
-    """What the exposures to several channels are kept under."""
+    """The subject under which exposures to several channels are recorded."""
     return f"splits/{','.join(channels)}"
 
 
@@ -217,8 +222,8 @@ def _check(key: str) -> None:
         raise SeedbedError(f"key: found {shown(key)}; expected {A_NAME}, such as the name of a user")
 
 
-async def _written(choice: Choice, subject: str, library: Library, *, is_run: bool = False) -> bool:
-    """Whether an exposure could be written down: if not, it does not take place."""
+async def _record_exposure(choice: Choice, subject: str, library: Library, *, is_run: bool = False) -> bool:
+    """Record an exposure. Returns whether that worked: if not, it does not take place."""
     fact = _exposed(choice, subject, library.by, is_run)
     try:
         await asyncio.get_running_loop().run_in_executor(None, library.store.append, [fact])
@@ -228,7 +233,7 @@ async def _written(choice: Choice, subject: str, library: Library, *, is_run: bo
 
 
 def assign(serving: Serving, key: str, exposure: str = "") -> Choice:
-    """What a unit meets of what is served. Nothing is written down."""
+    """The playbook that a unit gets. Nothing is recorded."""
     split = split_of(serving, now())
     at = place(serving.channel, split.newer, key) if split else 0.0
     arm = split.arm(at) if split else "stable"
@@ -270,7 +275,7 @@ def _exposed(choice: Choice, subject: str, by: str, is_run: bool) -> Fact:
 
 
 def feedback(library: Library, on: str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
-    """Attach what came of a run or an exposure, from 0 to 1, to it. Of several, the newest counts.
+    """Record feedback on a run or an exposure, from 0 to 1. The newest one counts.
 
     Raises NotFound if there is no such run or exposure.
     """

@@ -1,6 +1,6 @@
-"""Move a channel: release a playbook through its gates, to a share first or to all; promote it; take it back; stop.
+"""Channels: release a playbook through its gates, promote it, roll it back, freeze the channel.
 
-What may happen is decided in `states`; here it is read, and moved if nobody was quicker.
+`states` decides what may happen. This module reads the state and moves the ref, unless another process was quicker.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ NO_RAMP = Ramp()
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a playbook reaches those who are served.
+    """How a playbook reaches the users of a channel.
 
-    `share` is the wanted share of them; by default it is the next step of the `ramp`. When the playbook is for all,
-    those in `keep_back` still meet what was there before. `require` is how the settings write the gates: the move
-    records which gates let the playbook pass.
+    `share` is the share of users that get it; by default it is the next step of the `ramp`. When it is for all, the
+    users in `keep_back` still get the playbook before it. `require` holds the gates as the settings write them: the
+    move records which gates the playbook has passed.
     """
 
     share: float | None = None
@@ -63,12 +63,12 @@ def stable(store: Store, channel: str) -> Digest | None:
 
 
 def state(store: Store, channel: str) -> State:
-    """What a channel serves, what is tried beside it, and what it could return to."""
+    """The stable playbook of a channel, its canary, and the releases that it can return to."""
     return replay_moves(moves(store, channel))
 
 
 def settled(store: Store, channel: str) -> list[Digest]:
-    """The releases that still stand, oldest first: a rollback takes the newest of them away."""
+    """The releases that still stand, oldest first. A rollback removes the newest."""
     return list(state(store, channel).standing)
 
 
@@ -114,7 +114,7 @@ async def promote(
 ) -> Ref:
     """Give the canary of a channel its next share; after the last step it is what the channel serves.
 
-    The gates are those that look at how many it is for. Each step takes as many runs of the canary as the ramp says. If
+    The gates are those that depend on the share. Each step takes as many runs of the canary as the ramp says. If
     the ramp wants an approval, only a person who neither released nor wrote the canary can take the step to everybody.
     That is checked last, so that nobody approves a canary before its figures are known.
     """
@@ -127,7 +127,7 @@ async def promote(
     then = step if isinstance(step, Problem) else apply_event(now, event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
-    assert canary  # or it had been refused
+    assert canary  # without a canary it was refused above
     came, grew = _began(past, canary)
     request = ReleaseRequest(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
     refusals = [refusal for gate in gates if (refusal := await gate(request))]
@@ -148,9 +148,9 @@ async def promote(
 
 
 def rollback(library: Library, channel: str, *, because: str, of: Digest | None = None) -> Ref:
-    """Return a channel to what was settled last, and again to the one before that. No gate can forbid it.
+    """Return a channel to the last settled release, and again to the one before that. No gate can forbid it.
 
-    With `of` it is only for taking back that playbook: raises RefMoved if something else would be.
+    With `of`, raises RefMoved if that would take back any other playbook.
     """
     current = _known(library.store, channel)
     canary, stable = canary_of(current.target), stable_of(current.target)
@@ -161,17 +161,17 @@ def rollback(library: Library, channel: str, *, because: str, of: Digest | None 
 
 
 def freeze(library: Library, channel: str, *, because: str) -> Ref:
-    """Let a channel move no more, but back: the emergency stop."""
+    """Allow nothing but rollbacks on a channel: the emergency stop."""
     return _happen(library, channel, Freeze(), because)
 
 
 def unfreeze(library: Library, channel: str, *, because: str) -> Ref:
-    """Let a frozen channel move again."""
+    """Allow a frozen channel to move again."""
     return _happen(library, channel, Unfreeze(), because)
 
 
 def seen_by_canary(store: Store, channel: str) -> int:
-    """How many were given the canary since it has the share that it has now."""
+    """The number of exposures to the canary since it got its current share."""
     past = moves(store, channel)
     canary = replay_moves(past).canary
     return _exposed(store, channel, canary, _began(past, canary)[1], None) if canary else 0
@@ -193,7 +193,7 @@ def _move(library: Library, current: Ref, then: State, event: Event, because: st
 
 
 def _known(store: Store, channel: str) -> Ref:
-    # Read before the moves are: whoever moves in between makes the compare-and-swap fail, and nothing is lost.
+    # Read before the moves: a move in between makes the compare-and-swap fail, and nothing is lost.
     ref = store.ref(f"channels/{channel}")
     if ref is None:
         known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
@@ -207,7 +207,7 @@ def moves(store: Store, channel: str) -> list[Fact]:
 
 
 def _began(past: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
-    """The moves with which the canary came, and with which it got the share it has."""
+    """The moves with which the canary came and with which it got its current share."""
     canaries = [(move, canary_of(move.body["to"] or {})) for move in reversed(past)]
     since = list(takewhile(lambda each: each[1] is not None and each[1].playbook == canary.playbook, canaries))
     return since[-1][0], [move for move, was in since if was == canary][-1]
@@ -216,7 +216,7 @@ def _began(past: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:
 def _evidence(store: Store, channel: Ref) -> Verdict | None:
     """The verdict that a channel's canary was released with."""
     named = channel.target.get("verdict") if isinstance(channel.target, dict) else None
-    with suppress(NotFound):  # for the gates to tell
+    with suppress(NotFound):  # the gates report it
         return Verdict.recall(store, named) if named else None
     return None
 

@@ -1,8 +1,8 @@
-"""Live: how a canary does beside its control, or several channels beside the first, by what came of those who met them.
+"""Live comparison: a canary beside its control, or several channels beside the first, by the feedback of users.
 
-The first look registers an experiment, and each look reads what arrived, as `experiments.live` says. When that decides
-it, there is a verdict like that of any comparison; what comes later is not read. It may be looked at as often as one
-likes.
+The first look registers an experiment. Each look reads the feedback that has arrived, as `experiments.live` describes.
+When it decides the experiment there is a verdict as of any comparison, and later feedback is not read. You may look as
+often as you like.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store
 
 @dataclass(frozen=True, slots=True)
 class LiveArm:
-    """One of the two: how many units met it, of how many an outcome is known, and the mean of those."""
+    """One arm: the number of units, of how many the outcome is known, and the mean of those outcomes."""
 
     playbook: Digest
     units: int
@@ -35,7 +35,7 @@ class LiveArm:
 
 @dataclass(frozen=True, slots=True)
 class LiveComparison:
-    """How it stands. The difference lies between `low` and `high` with 95 % confidence, however often one looks."""
+    """The comparison so far. The difference is between `low` and `high` with 95 % confidence at every look."""
 
     channel: str
     metric: str
@@ -55,7 +55,7 @@ class LiveComparison:
     because: str = ""
     """Why it is invalid, if it is."""
     verdict: Verdict | None = None
-    """That of the experiment, once it is decided or somebody wanted no more of it."""
+    """The verdict of the experiment, once it is decided or was concluded early."""
     so_far: Verdict | None = None
     """What the feedback says so far; the same as the verdict once there is one."""
 
@@ -66,7 +66,7 @@ class LiveComparison:
 
 @dataclass(frozen=True, slots=True)
 class _Rollout:
-    """The newest canary of a channel: with which move it came, beside what, and whether it is still there."""
+    """The newest canary of a channel: its control, the move with which it came, and whether it is over."""
 
     control: Digest
     candidate: Digest
@@ -76,24 +76,24 @@ class _Rollout:
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What is asked of a live experiment: which feedback counts, and how often luck may win.
+    """Which feedback counts, and the error rate.
 
-    Without an `alpha` it is the one that was registered, or else 0.05. With `terms` it is paid from an error budget,
-    that of the channel or of the first of several, which says the error rate.
+    The default `alpha` is the registered one, or else 0.05. With `terms` the experiment is paid from the error budget
+    of the channel, or of the first of several, which sets the error rate.
     """
 
     metric: str = "rating"
     alpha: float | None = None
     terms: BudgetTerms | None = None
     conclude: bool = False
-    """Whether there is to be a verdict now, decided or not."""
+    """Whether to give a verdict now, decided or not."""
 
 
 DEFAULTS = LiveOptions()
 
 
 def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAULTS) -> LiveComparison:
-    """How the canary of a channel does, or did if it is gone. Raises NotFound if none was, or nobody looked in time."""
+    """Compare the canary of a channel, or the last one, with its control. Raises NotFound if nobody looked in time."""
     rollout = _rollout(library.store, channel)
     plan = rollout and _begun(library.store, rollout.source, rollout.candidate, options, 1)
     if rollout is None or (plan is None and rollout.is_over):
@@ -105,10 +105,10 @@ def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAUL
 def compare_channels(
     library: Library, channels: Sequence[str], options: LiveOptions = DEFAULTS
 ) -> list[LiveComparison]:
-    """How what each other channel serves does beside what the first does, by those who were sent to one of them.
+    """Compare what each other channel serves with what the first serves, by the users that were split between them.
 
-    All together are wrong with a chance of at most `alpha`. When any of them comes to serve something else, it begins
-    anew.
+    The probability that any of the comparisons is wrong is at most `alpha`. When a channel serves another playbook, a
+    new comparison begins.
     """
     moves = [_serves_since(library.store, channel) for channel in channels]
     served = [stable_of(move.body["to"]) for move in moves]
@@ -123,7 +123,7 @@ def compare_channels(
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:
-    """The live verdict about the canary that is on a channel, if there is one: that it is worse before all else."""
+    """The live verdict about the canary on a channel, if there is one. A verdict that it is worse comes first."""
     rollout = _rollout(store, channel)
     if rollout is None or rollout.is_over:
         return None
@@ -148,7 +148,7 @@ def _rollout(store: Store, channel: str) -> _Rollout | None:
 
 
 def _serves_since(store: Store, channel: str) -> Fact:
-    """The move with which a channel came to serve what it does."""
+    """The move since which a channel serves its stable playbook."""
     came: Fact | None = None
     for move in store.facts(Query(kind="move", subject=f"channels/{channel}", newest=True)):
         target = move.body["to"]
@@ -166,7 +166,7 @@ def _comparisons(store: Store, source: LiveSource, candidate: Digest) -> list[Fa
 
 
 def _begun(store: Store, source: LiveSource, candidate: Digest, options: LiveOptions, arms: int) -> Experiment | None:
-    """What was registered first of what is asked, if it was. Several arms share the error rate."""
+    """The first registered experiment that fits the options, if there is one. Several arms share the error rate."""
     for fact in _comparisons(store, source, candidate):
         plan = Experiment.from_content(store.get(fact.key))
         same = options.alpha is None or plan.rule["alpha"] == options.alpha / arms
@@ -185,7 +185,7 @@ def _register(
     channel: str,
     arms: int,
 ) -> Experiment:
-    """Fix what is going to be read, before it is."""
+    """Register the experiment before any feedback is read."""
     store = library.store
     draft = partial(plan_live, source, control, candidate, options.metric)
     if options.terms:

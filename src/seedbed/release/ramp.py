@@ -1,11 +1,4 @@
-"""Ramp: in which steps a candidate reaches everybody. It stands under `channels.<name>.canary` in seedbed.yaml.
-
-```yaml
-canary: {shares: [5%, 25%, 100%], hold: 500 runs, approval: true}
-```
-
-What is watched meanwhile stands there too: see `guards`.
-"""
+"""Ramp: the steps in which a candidate reaches everybody, as `channels.<name>.canary` in seedbed.yaml declares them."""
 
 from __future__ import annotations
 
@@ -18,7 +11,7 @@ from seedbed.settings.channels import ChannelSettings
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """The shares to go through, how many of the canary's runs each takes, and whether another person ends it.
+    """The shares of the steps, the runs of the canary that each step takes, and whether the last needs another person.
 
     Without shares a release reaches everybody at once, unless it asks for less.
     """
@@ -28,11 +21,11 @@ class Ramp:
     approval: bool = False
 
     def first(self, wanted: float | None) -> float | Problem:
-        """The share that a release begins with, or why not with the one asked for."""
+        """The share that a release begins with, or why not the wanted one."""
         return self._at_most(self.shares[0] if self.shares else 1.0, wanted, "its first step")
 
     def after(self, now: float, wanted: float | None) -> float | Problem:
-        """The share that follows, or why not the one asked for."""
+        """The next share, or why not the wanted one."""
         return self._at_most(next((share for share in self.shares if share > now), 1.0), wanted, "its next step")
 
     def _at_most(self, step: float, wanted: float | None, which: str) -> float | Problem:

@@ -4,8 +4,8 @@
                             ▲                                │
                             └────────────rollback────────────┘     and once more: the one settled before
 
-Each of them can be frozen: nothing then moves but back. Of those who are served something new, some may be kept back
-for a while: they meet what was there before, so that the two can be compared.
+Each state can be frozen: then only a rollback is possible. When a release is for all, some users can be kept back for a
+while: they still get the playbook before it, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seedbed.storage.store import Digest, Fact, Json, Target, short
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A candidate that a share of those who are served meets."""
+    """A candidate that a share of the users gets."""
 
     playbook: Digest
     share: float
@@ -30,7 +30,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What was served before, and a share of people still meets, until then."""
+    """The playbook before, which a share of the users still gets until then."""
 
     playbook: Digest
     share: float
@@ -39,7 +39,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What stands of all that was ever settled, oldest first: the last is served. And what is being tried beside it."""
+    """The settled releases that still stand, oldest first; the last is served. And the canary beside it."""
 
     standing: tuple[Digest, ...] = ()
     canary: Canary | None = None
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class KeepBack:
-    """How many shall still meet what was served before, and until when."""
+    """The share of users that still get the playbook before, and until when."""
 
     share: float
     until: datetime
@@ -88,7 +88,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """The canary gets a larger share; with all of it, it is settled."""
+    """The canary gets a larger share; at 100 % it is settled."""
 
     share: float = 1.0
     keep_back: KeepBack | None = None
@@ -162,7 +162,7 @@ def _promoted(state: State, event: Promote) -> State | Problem:
 
 
 def _settled(state: State, playbook: Digest, keep_back: KeepBack | None, left: float = 1.0) -> State:
-    """Of those who are left: whoever has met what is new is not taken back to what is old."""
+    """Keep back only users who have not met the canary: nobody returns to the old playbook."""
     held = Held(state.stable, min(keep_back.share, left), keep_back.until) if keep_back and state.stable else None
     return State((*state.standing, playbook), held=held)
 
@@ -171,7 +171,7 @@ def _settled(state: State, playbook: Digest, keep_back: KeepBack | None, left: f
 
 
 def document(state: State, event: Event) -> Json:
-    """What the ref of a channel points at. Only what is so is said: no canary, no key."""
+    """The target of a channel's ref. Keys without a value are left out."""
     target: Json = {"stable": state.stable, "how": type(event).__name__.lower()}
     if state.canary:
         target["canary"] = {"playbook": state.canary.playbook, "share": state.canary.share}
@@ -197,7 +197,7 @@ def stable_of(target: Target) -> Digest:
 
 
 def serves(target: Target | None, playbook: Digest) -> bool:
-    """Whether it is there to be met: as what is stable, or as the canary."""
+    """Whether a channel serves a playbook, as the stable one or as the canary."""
     if not target:
         return False
     canary = canary_of(target)
@@ -209,7 +209,7 @@ def replay_moves(moves: Iterable[Fact]) -> State:
     state = State()
     for move in moves:
         target: Any = move.body["to"]
-        if not target:  # the channel was removed, and begins anew
+        if not target:  # the channel was removed, and starts again
             state = State()
             continue
         standing, stable = state.standing, stable_of(target)
@@ -222,7 +222,7 @@ def replay_moves(moves: Iterable[Fact]) -> State:
 
 
 def _until(standing: tuple[Digest, ...], stable: Digest) -> tuple[Digest, ...]:
-    """What stands up to where something was settled for the last time."""
+    """The releases up to the last time that this one was settled."""
     return standing[: len(standing) - standing[::-1].index(stable)]
 
 

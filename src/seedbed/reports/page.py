@@ -6,7 +6,7 @@ Every module of this package describes its report with the classes here, once; t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -149,6 +149,20 @@ def picture(
 def section(heading: str, *parts: PagePart) -> list[PageSection]:
     """A section of these parts; nothing if there are none."""
     return [PageSection(heading, parts)] if parts else []
+
+
+def figures(page: ReportPage) -> dict[str, Figure]:
+    """The figures of a report by their titles, to show or to save one by one."""
+    return {figure.title: figure for figure in _figures(page.parts)}
+
+
+def _figures(parts: Iterable[PagePart]) -> Iterator[Figure]:
+    for part in parts:
+        match part:
+            case Picture():
+                yield part.figure
+            case SideBySide(inner) | Fold(_, inner) | PageSection(_, inner):
+                yield from _figures(inner)
 
 
 def to_html(page: ReportPage) -> str:

@@ -51,6 +51,14 @@ class Figure:
         paper = f'<rect width="{self.width:g}" height="{self.height:.0f}" fill="#fff"/>'
         return self._element(size, f"<style>{_file_style()}</style>{paper}") + "\n"
 
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.to_svg()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure to a file; its ending says how: .svg, .png or .pdf."""
+        return save(self, path)
+
     def _element(self, attributes: str, before: str = "") -> str:
         title, description = html.escape(self.title), html.escape(self.description)
         return (

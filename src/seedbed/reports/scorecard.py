@@ -27,7 +27,7 @@ from seedbed.reports.page import (
     picture,
     section,
 )
-from seedbed.reports.plots import ForestRow, forest, histogram
+from seedbed.reports.plots import Figure, ForestRow, forest, histogram
 from seedbed.storage.store import Digest, Json, canonical, short
 
 NO_CLAIM = (
@@ -84,6 +84,11 @@ def export(card: Scorecard, to: str | Path, name: str = "") -> str | bytes | Pat
 def export_report(report: Report, to: str | Path) -> str | bytes | Path:
     """Several scorecards, in the same formats."""
     return formats.export(report, {"json": to_json, "csv": to_csv, "md": to_markdown, "html": to_html}, to)
+
+
+def figures(card: Scorecard, name: str = "") -> dict[str, Figure]:
+    """The figures of a scorecard by their titles."""
+    return page.figures(page_of(Report({name or short(card.playbook): card})))
 
 
 # JSON and CSV

@@ -89,7 +89,7 @@ class Difference:
     """Where two requests differ first, with the value now and the recorded one."""
 
     path: str
-    found: str
+    now: str
     recorded: str
 
 

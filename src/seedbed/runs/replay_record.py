@@ -261,4 +261,4 @@ def _explain_miss(
     if nearest is None:
         return f"{what}: found nothing recorded; expected one of: {cassette.summary()}. {remedy}"
     at = difference or Difference("it", "something else", "the same")
-    return f"{what}: {at.path}: found {at.found}; expected {at.recorded}, as in number {nearest.place}. {remedy}"
+    return f"{what}: {at.path}: found {at.now}; expected {at.recorded}, as in number {nearest.place}. {remedy}"

@@ -34,10 +34,10 @@ from pydantic import (
 from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
 from seedbed.settings.section import Expected, Missing, Section, refusal
-from seedbed.settings.values import Reference, Secret, Words
+from seedbed.settings.values import Secret, SecretReference, Words
 
 Severity: TypeAlias = Literal["info", "warning", "critical"]
-"""From news for tomorrow to a reason to wake somebody up."""
+"""From news that can wait until tomorrow to a reason to wake somebody up."""
 
 A_URL = "a URL such as https://HOST/PATH"
 A_SERVER = "smtp://HOST:PORT or smtps://HOST:PORT"
@@ -59,7 +59,7 @@ def is_mail_server(text: str) -> bool:
 def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # which is looked at only now
+        _ = parts.port  # which is parsed only now
     except ValueError:
         return None
     return parts if url.isprintable() and " " not in url else None
@@ -89,7 +89,7 @@ def _check_people(value: Any) -> Any:
     return value
 
 
-_Url: TypeAlias = Annotated[str | Reference, AfterValidator(_check_url), Expected(A_URL, "hidden")]
+_Url: TypeAlias = Annotated[str | SecretReference, AfterValidator(_check_url), Expected(A_URL, "hidden")]
 _Address: TypeAlias = Annotated[str, AfterValidator(_check_address)]
 
 
@@ -107,7 +107,7 @@ class SlackSettings(Section):
 
     example = "{url: {env: NAME}}"
 
-    url: Annotated[Reference, Expected(A_REFERENCE, "secret")]
+    url: Annotated[SecretReference, Expected(A_REFERENCE, "secret")]
 
 
 class PagerDutySettings(Section):
@@ -128,8 +128,8 @@ class EmailSettings(Section):
         list[Annotated[_Address, Expected("an address")]], Field(min_length=1), BeforeValidator(_check_people)
     ]
     sender: Annotated[_Address, Expected("an address such as seedbed@example.org")] = Field(alias="from")
-    server: Annotated[str | Reference, AfterValidator(_check_server), Expected(A_SERVER, "hidden")]
-    user: Annotated[Words | Reference, Expected("the name to log in with", "hidden")] | None = None
+    server: Annotated[str | SecretReference, AfterValidator(_check_server), Expected(A_SERVER, "hidden")]
+    user: Annotated[Words | SecretReference, Expected("the name to log in with", "hidden")] | None = None
     password: Secret | None = None
 
     @model_validator(mode="after")
@@ -189,7 +189,9 @@ class AlertSettings(Section):
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None}  # an empty log is one, too
+        return {
+            key: value for key, value in handler(self).items() if value is not None
+        }  # an empty log means the error stream
 
     @property
     def name(self) -> str:

@@ -32,7 +32,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from seedbed.errors import Problem, shown
 from seedbed.settings.gates import DEFAULT_GATES, BetterOptions, GateSettings, ReviewOptions
 from seedbed.settings.section import Expected, Missing, Section, refusal
-from seedbed.settings.values import Half, Period, Rate, RunCount, Share, Words
+from seedbed.settings.values import HalfShare, Period, Rate, RunCount, Share, Words
 
 Reviewers: TypeAlias = Annotated[
     dict[str, Annotated[tuple[Words, ...], Field(strict=False)]],
@@ -45,7 +45,7 @@ BudgetControl: TypeAlias = Literal["lord", "e-lond"]
 
 
 class ErrorBudgetSettings(Section):
-    """The share of playbooks called better that may not be, and the method that keeps to it. A number is the rate."""
+    """The false discovery rate of a channel, and the method that keeps to it. A number alone is the rate."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}
 
@@ -65,7 +65,7 @@ class ErrorBudgetSettings(Section):
 # Guards
 
 RUN_METRICS = ("error_rate", "violation_rate", "latency_seconds", "cost_usd")
-"""Known of every run that seedbed performs, and better when low. Feedback of the same name gives all others."""
+"""Metrics that seedbed measures for every run; lower is better. All others come from feedback of that name."""
 _UNBOUNDED = ("latency_seconds", "cost_usd")
 _A_GUARD = "a change such as -0.05 (for what should be high) or +0.02 (for what should be low)"
 _BOUNDED = "{by: +1, most: 20}: more than the most counts as the most"
@@ -81,7 +81,7 @@ class GuardSettings(Section):
 
 
 def _read_guards(value: object) -> object:
-    """Each guard is read by its metric: that says which changes make sense."""
+    """Which changes a guard allows depends on its metric."""
     if not isinstance(value, dict):
         example = "a mapping of metrics such as {rating: -0.05, error_rate: +0.02}"
         raise refusal(Problem("", shown(value), example))
@@ -150,7 +150,7 @@ class CanarySettings(Section):
     error: Annotated[Rate, Expected("a chance above 0 and below 0.5, such as 0.05")] = 0.05
     no_traffic: Period | None = None
     deadline: Period | None = None
-    keep_back: Half | None = None
+    keep_back: HalfShare | None = None
     keep_back_for: Period = timedelta(days=7)
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ from seedbed.settings.section import Expected, Section, problems, refusal
 from seedbed.settings.values import Fraction, Limit, Rate, Time, Words
 
 GROUP = "seedbed.gates"
-"""The entry points by which a package offers gates: async functions `(candidate, **options)`, or classes of them."""
+"""The entry points by which a package offers gates: async functions `(request, **options)`, or classes of them."""
 
 TextHazard: TypeAlias = Literal[
     "an order to drop instructions",
@@ -42,7 +42,7 @@ TextHazard: TypeAlias = Literal[
     "an address",
     "a block that nobody can read",
 ]
-"""What a changed text may bring in that could lead an agent astray."""
+"""What a changed text may add that could mislead an agent."""
 RiskKind: TypeAlias = Literal["tools", "models", "autonomy", "code"]
 Occasion: TypeAlias = Literal["always", "rules or roles change"]
 
@@ -146,7 +146,7 @@ GateOptions: TypeAlias = (
     | float
     | Mapping[str, Any]
 )
-"""The options of a built-in gate, or the keywords of somebody else's."""
+"""The options of a built-in gate, or the keyword arguments of another one."""
 
 BUILT_IN: Mapping[str, Any] = {
     "schema": NoOptions,
@@ -165,9 +165,9 @@ BUILT_IN: Mapping[str, Any] = {
 }
 """The options of each gate that comes with seedbed."""
 NEED_OPTIONS = ("not_worse", "max_change", "cooldown")
-"""Gates whose name alone says too little."""
+"""Gates that need options."""
 DEFAULT_GATES = ("better", "held_out", "rules_kept")
-"""What a channel requires that says nothing."""
+"""The default of `require`."""
 DEFAULT_FIDELITY = 0.9
 
 

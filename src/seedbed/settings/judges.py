@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from seedbed.errors import Problem
 from seedbed.settings.section import Expected, Missing, Section, refusal, unknown_key
-from seedbed.settings.values import Count, Words
+from seedbed.settings.values import PositiveCount, Words
 
 JudgeKind: TypeAlias = Literal["rubric", "reference", "debate_quality"]
 DebatePart: TypeAlias = Literal["conflict_found", "conflict_resolved", "synthesis"]
@@ -59,8 +59,8 @@ class JudgeSettings(Section):
 
     judge: Annotated[JudgeKind, Expected(f"one of: {', '.join(get_args(JudgeKind))}")]
     model: Annotated[Words, Expected("the name of a model")] = "judge"
-    max_tokens: Count = 1_000
-    cut_at: Count = 12_000
+    max_tokens: PositiveCount = 1_000
+    cut_at: PositiveCount = 12_000
     rubric: _Rubric | None = None
     scale: _Scale | None = None
     part: Annotated[DebatePart, Expected(f"one of: {', '.join(get_args(DebatePart))}")] | None = None

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field
 from seedbed.errors import Problem, shown
 from seedbed.plugins import suggestion
 from seedbed.settings.section import Expected, Section
-from seedbed.settings.values import Count
+from seedbed.settings.values import PositiveCount
 
 MODELS = ("embedded", "openai", "scripted", "table")
 """Short names for the models that come with seedbed."""
@@ -71,9 +71,9 @@ class Card(Section):
         ]
         | None
     ) = None
-    context_tokens: Count | None = None
-    requests_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
+    context_tokens: PositiveCount | None = None
+    requests_per_minute: PositiveCount | None = None
+    tokens_per_minute: PositiveCount | None = None
     timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Expected("a number above zero")] = 120.0
     hedge: Annotated[float, Field(ge=0.5, lt=1), Expected("a share of the answers, such as 0.95")] | None = None
 
@@ -83,7 +83,7 @@ class Card(Section):
 
 
 def check_fallbacks(fallbacks: Mapping[str, Iterable[str]], names: Iterable[str]) -> Iterator[Problem]:
-    """Every fallback that is no model, and every circle of fallbacks once."""
+    """Every fallback that is not a model, and every cycle of fallbacks once."""
     known = list(map(str, names))
     for name, then in fallbacks.items():
         for other in then:

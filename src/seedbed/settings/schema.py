@@ -15,7 +15,7 @@ SCHEMA_FILE = Path(__file__).with_name("seedbed.schema.json")
 
 
 def schema() -> dict[str, Any]:
-    """The schema, with the `environments` whose sections are laid over the rest."""
+    """The schema of the file, with its `environments`."""
     document = _tidy(Settings.model_json_schema())
     known = {name: value for name, value in document["properties"].items() if name != "source"}
     section = {name: value for name, value in known.items() if name != "environment"}
@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def _tidy(value: Any, are_names: bool = False) -> Any:
-    """Leave out titles, which repeat the names of keys, and defaults, which stand there as Python writes them."""
+    """Leave out titles, which repeat the names of keys, and defaults, which pydantic does not write as the file would."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):

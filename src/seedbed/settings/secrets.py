@@ -1,4 +1,4 @@
-"""Secrets: they never stand in the workspace file, which says `{env: NAME}` or `{file: PATH}` where one is needed."""
+"""Secrets: the workspace file holds none. It says `{env: NAME}` or `{file: PATH}` where one is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _URL_PASSWORD = re.compile(
 
 
 def secrets(value: object, path: str = "", name: str = "") -> Iterator[Problem]:
-    """Every place where a secret is written out. The value itself is never quoted."""
+    """Every place where a secret is written out. The problems do not quote it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from secrets(item, f"{path}.{key}" if path else str(key), str(key))
@@ -53,7 +53,7 @@ def _is_secret(value: object, name: str) -> bool:
 
 
 def is_reference(value: object) -> bool:
-    """Whether a value says where a secret is to be found."""
+    """Whether a value refers to a secret."""
     if not isinstance(value, Mapping) or value.keys() not in ({"env"}, {"file"}):
         return False
     return all(isinstance(name, str) for name in value.values())

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
 from seedbed.settings.section import Expected, Section, refusal
-from seedbed.settings.values import Reference
+from seedbed.settings.values import SecretReference
 
 
 def _check_url(url: str) -> str:
@@ -31,7 +31,7 @@ class McpServer(Section):
     command: list[str] = Field(default_factory=list)
     env: list[str] = Field(default_factory=list)
     url: Annotated[str, AfterValidator(_check_url), Expected("a URL such as http://127.0.0.1:8080/mcp")] = ""
-    key: Annotated[str | Reference | None, Expected(A_REFERENCE)] = Field(default=None, repr=False)
+    key: Annotated[str | SecretReference | None, Expected(A_REFERENCE)] = Field(default=None, repr=False)
     reads: list[str] = Field(default_factory=list)
     timeout_seconds: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 

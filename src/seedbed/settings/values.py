@@ -52,7 +52,7 @@ _TIME_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? (seco
 _TIME_TEXT = PlainSerializer(_write_time, return_type=str, when_used="json")
 
 Share: TypeAlias = Annotated[float, BeforeValidator(share), _SHARE_SCHEMA, Expected(A_SHARE)]
-Half: TypeAlias = Annotated[
+HalfShare: TypeAlias = Annotated[
     float, Field(le=0.5), BeforeValidator(share), _SHARE_SCHEMA, Expected(f"{A_SHARE}, and at most a half")
 ]
 Time: TypeAlias = Annotated[timedelta, BeforeValidator(_read_time), _TIME_TEXT, _TIME_SCHEMA, Expected(A_TIME)]
@@ -67,7 +67,7 @@ RunCount: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^\d[\d_]* runs?$"}),
     Expected("a number of runs, such as 500 runs"),
 ]
-Count: TypeAlias = Annotated[int, Field(gt=0), Expected("a whole number above zero")]
+PositiveCount: TypeAlias = Annotated[int, Field(gt=0), Expected("a whole number above zero")]
 Limit: TypeAlias = Annotated[
     Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)], Expected("a number that is not below 0")
 ]
@@ -96,9 +96,11 @@ REFERENCE_SCHEMA = {
     "additionalProperties": False,
 }
 
-Reference: TypeAlias = Annotated[dict[str, str], BeforeValidator(_check_reference), WithJsonSchema(REFERENCE_SCHEMA)]
+SecretReference: TypeAlias = Annotated[
+    dict[str, str], BeforeValidator(_check_reference), WithJsonSchema(REFERENCE_SCHEMA)
+]
 """Where a secret is to be found: `{env: NAME}` or `{file: PATH}`."""
-Secret: TypeAlias = Annotated[Reference, Expected(A_REFERENCE, "secret")]
+Secret: TypeAlias = Annotated[SecretReference, Expected(A_REFERENCE, "secret")]
 """A reference, where people are tempted to write the secret itself."""
 Words: TypeAlias = Annotated[str, AfterValidator(_check_words)]
 """A text that says something."""
@@ -106,15 +108,15 @@ Words: TypeAlias = Annotated[str, AfterValidator(_check_words)]
 __all__ = [
     "A_SHARE",
     "REFERENCE_SCHEMA",
-    "Count",
     "Fraction",
-    "Half",
+    "HalfShare",
     "Limit",
     "Period",
+    "PositiveCount",
     "Rate",
-    "Reference",
     "RunCount",
     "Secret",
+    "SecretReference",
     "Share",
     "Time",
     "Words",

@@ -291,8 +291,8 @@ def answer(
         if first is None or first.body["answer"] == "timed out":
             expected = f"an answer before {record.until.isoformat(timespec='seconds')}"
             raise RunError(str(Problem(place, "its time is over", expected, remedy)))
-        found = f"that {first.by} said {first.body['answer']}"
-        raise RunError(str(Problem(place, found, "a question that is open", remedy)))
+        answered = f"that {first.by} said {first.body['answer']}"
+        raise RunError(str(Problem(place, answered, "a question that is open", remedy)))
     return fact
 
 

@@ -189,16 +189,15 @@ class _McpSession:
             expected = f"one within {self._server.timeout_seconds:g} seconds"
             problem = Problem(place, "no answer in time", expected, "Set timeout_seconds to let it take longer.")
         elif isinstance(error, OSError) and self._server.command:
-            found = f"{shown(self._server.command[0])}, which cannot be started: {error.strerror or error}"
-            problem = Problem(place, found, "a program", "Install it, or correct command.")
+            program = f"{shown(self._server.command[0])}, which cannot be started: {error.strerror or error}"
+            problem = Problem(place, program, "a program", "Install it, or correct command.")
         elif _is_closed(error) or self.stop.is_set() or isinstance(error, asyncio.CancelledError):
             remedy = "Start it by hand to see why; the next run connects again."
             problem = Problem(place, "a connection that was closed", "an answer", remedy)
             self.stop.set()
         else:
             remedy = "Is it an MCP server?" if self._server.command else "Is it running, and are url and key right?"
-            found = f"{type(error).__name__}: {shown(str(error), 300)}"
-            problem = Problem(place, found, "an answer", remedy)
+            problem = Problem(place, f"{type(error).__name__}: {shown(str(error), 300)}", "an answer", remedy)
         return RunError(self._redact(f"{problem}{self._server_output()}"))
 
     def _server_output(self) -> str:

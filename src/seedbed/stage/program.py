@@ -92,8 +92,8 @@ def recorded(
     signature = inspect.signature(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != "stage"]
     if not inspect.iscoroutinefunction(function) or any(parameter.kind in NAMELESS for parameter in parameters):
-        found = f"{getattr(function, '__name__', 'something')}{signature}"
-        raise RunError(str(Problem("recorded", found, "an async function whose arguments have names")))
+        name = f"{getattr(function, '__name__', 'something')}{signature}"
+        raise RunError(str(Problem("recorded", name, "an async function whose arguments have names")))
     for_callers = signature.replace(parameters=parameters)
     takes_stage = "stage" in signature.parameters
 

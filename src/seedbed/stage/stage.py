@@ -113,8 +113,10 @@ class Stage:
         name = step if isinstance(step, str) else step.name
         label = name or role
         if requirements.model is None and self._router is None:
-            remedy = "Name one, or say what it needs."
-            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
+            problem = Problem(
+                f"roles.{role}.model", "nothing", "a model of the workspace", "Name one, or what it needs."
+            )
+            raise PlaybookError([problem])
         instructions = speaker.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]
@@ -144,8 +146,7 @@ class Stage:
             return _turn(name, role, messages, self.seed, answer).body()
 
         def details() -> Json:
-            spoken = [{"speaker": message.role, "text": message.text} for message in messages]
-            return {"role": role, "messages": spoken, **request_parameters(speaker, requirements)}
+            return {"role": role, "messages": _to_json(messages), **request_parameters(speaker, requirements)}
 
         try:
             turn = Turn.from_body(await self.recorder.record("turn", label, request, work, details=details))
@@ -336,6 +337,10 @@ class Stage:
             return {"name": name, "value": read()}
 
         return (await self.recorder.record("reading", name, None, reading))["value"]
+
+
+def _to_json(messages: Sequence[Message]) -> list[Json]:
+    return [{"speaker": message.role, "text": message.text} for message in messages]
 
 
 def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:

@@ -3,7 +3,7 @@
 An optimizer proves itself by a class that inherits OptimizerContract and gives it one fixture:
     class TestMyOptimizer(OptimizerContract):
         @pytest.fixture
-        def make(self): return lambda means: MyOptimizer()
+        def make(self): return lambda inputs: MyOptimizer()
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ DECIDING = Dataset(tuple(Task(f"s{n}", {"question": f"Decide {n}?"}, f"{n}") for
 
 
 class World:
-    """Scores playbooks by what they say, the same each time; tells what it was asked, and may give up at some point.
+    """Scores playbooks by their texts, deterministically. It records its `calls`, and may die after some of them.
 
-    Texts of the bank, bold numbers and a warm tone are good; long texts are not. A third of the tasks nobody can do.
-    Where it `fails`, it does so in one of `share` calls.
+    The instructions of BANK, bold numbers and a warm tone are good; long texts are not. A third of the tasks are
+    impossible. If it `fails`, one in `share` calls does.
     """
 
     def __init__(self, *, fails: bool = False, share: int = 5, dies_after: int | None = None) -> None:
-        self.asked: list[tuple[str, str, int]] = []
+        self.calls: list[tuple[str, str, int]] = []
         self._fails, self._share, self._dies_after = fails, share, dies_after
 
     def __call__(self, playbook: Playbook, task: Task, replicate: int) -> float:
-        self.asked.append((playbook.digest, task.id, replicate))
-        if self._dies_after is not None and len(self.asked) > self._dies_after:
+        self.calls.append((playbook.digest, task.id, replicate))
+        if self._dies_after is not None and len(self.calls) > self._dies_after:
             raise asyncio.CancelledError  # as if the process had ended: nothing in here may mistake it for a failure
         luck = blake2b(f"{playbook.digest}/{task.id}".encode(), digest_size=2).digest()
         if self._fails and luck[1] % self._share == 0:
             raise RunError("it broke down")
-        found = genes(playbook)
-        text = found["roles.writer.system"].value
+        values = genes(playbook)
+        text = values["roles.writer.system"].value
         worth = 0.2 + 0.2 * sum(each in text for each in BANK) - len(text) / 2_000
-        worth += 0.3 * float(found["parameters.bold"].value) + 0.1 * (found["parameters.tone"].value == "warm")
+        worth += 0.3 * float(values["parameters.bold"].value) + 0.1 * (values["parameters.tone"].value == "warm")
         return 0.0 if int(task.id[1:]) % 3 == 0 else float(luck[0] / 256 < worth)
 
 
@@ -134,39 +134,39 @@ class OptimizerContract:
         better: Better = "higher",
         **more: Any,
     ) -> Evolution:
-        means = SearchInputs(start, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        inputs = SearchInputs(start, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
         held = store if store is not None else MemoryStore()
         plan = Plan(
             start=start,
-            optimizer=make(means),
+            optimizer=make(inputs),
             **{"select": DECIDING, "reflect": READ, "budget": Budget(runs=self.runs), "seed": 7, **more},
         )
         arena = FunctionEvaluator(world, held, "ann", [Measure(better=better)])
         return await evolve(plan, arena, Library(held, "ann"), because="contract")
 
     def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
-        means = SearchInputs(START, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
-        assert canonical(make(means).identity) == canonical(make(means).identity)
-        assert make(means).identity["optimizer"]
+        inputs = SearchInputs(START, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
+        assert canonical(make(inputs).identity) == canonical(make(inputs).identity)
+        assert make(inputs).identity["optimizer"]
 
     async def test_it_offers_something_and_never_more_is_launched_than_the_budget_has(self, make: Make) -> None:
         world = World()
-        found = await self.search(make, world)
-        assert len(found.pool) > 1
-        assert len(world.asked) == found.spent["runs"] <= self.runs
-        assert len({*world.asked}) == len(world.asked)
+        evolution = await self.search(make, world)
+        assert len(evolution.pool) > 1
+        assert len(world.calls) == evolution.spent["runs"] <= self.runs
+        assert len({*world.calls}) == len(world.calls)
 
     @pytest.mark.parametrize("runs", [1, 5, 13, 40])
     async def test_a_small_budget_ends_it_and_nothing_else(self, make: Make, runs: int) -> None:
         world = World()
-        found = await self.search(make, world, budget=Budget(runs=runs))
-        assert len(world.asked) == found.spent["runs"] <= runs
+        evolution = await self.search(make, world, budget=Budget(runs=runs))
+        assert len(world.calls) == evolution.spent["runs"] <= runs
 
     async def test_what_it_offers_is_new_unless_it_names_tasks_which_are_there(self, make: Make) -> None:
         watched: list[Watched] = []
 
-        def made(means: SearchInputs) -> Optimizer:
-            watched.append(Watched(make(means)))
+        def made(inputs: SearchInputs) -> Optimizer:
+            watched.append(Watched(make(inputs)))
             return watched[-1]
 
         await self.search(made, World())
@@ -175,51 +175,51 @@ class OptimizerContract:
 
     async def test_the_same_seed_makes_the_same_search(self, make: Make) -> None:
         one, other = [await self.search(make, World()) for _ in range(2)]
-        assert told(one) == told(other)
+        assert outcome_of(one) == outcome_of(other)
 
     async def test_after_a_search_it_is_what_it_was_and_can_begin_another(self, make: Make) -> None:
-        kept: list[Optimizer] = []
+        optimizers: list[Optimizer] = []
 
-        def same(means: SearchInputs) -> Optimizer:
-            kept.append(kept[0] if kept else make(means))
-            return kept[-1]
+        def same(inputs: SearchInputs) -> Optimizer:
+            optimizers.append(optimizers[0] if optimizers else make(inputs))
+            return optimizers[-1]
 
         one = await self.search(same, World())
-        identity = canonical(kept[0].identity)
+        identity = canonical(optimizers[0].identity)
         other = await self.search(same, World())
-        assert told(one) == told(other)
+        assert outcome_of(one) == outcome_of(other)
         assert one.search == other.search
-        assert canonical(kept[0].identity) == identity
+        assert canonical(optimizers[0].identity) == identity
 
     async def test_where_lower_is_better_it_searches_downwards(self, make: Make) -> None:
-        found = await self.search(make, World(), better="lower")
-        best = found.pool.place(found.best)
-        assert len(found.pool) > 1
-        assert np.nanmean(found.pool.row(best)) >= np.nanmean(found.pool.row(0))
-        assert (found.pool.table()[~np.isnan(found.pool.table())] <= 0).all()
+        evolution = await self.search(make, World(), better="lower")
+        best = evolution.pool.place(evolution.best)
+        assert len(evolution.pool) > 1
+        assert np.nanmean(evolution.pool.row(best)) >= np.nanmean(evolution.pool.row(0))
+        assert (evolution.pool.table()[~np.isnan(evolution.pool.table())] <= 0).all()
 
     async def test_where_every_run_fails_the_start_stays(self, make: Make) -> None:
-        found = await self.search(make, World(fails=True, share=1), budget=Budget(runs=60))
-        assert found.best == START.digest
+        evolution = await self.search(make, World(fails=True, share=1), budget=Budget(runs=60))
+        assert evolution.best == START.digest
 
     async def test_without_tasks_to_read_it_searches_all_the_same_or_says_so(self, make: Make) -> None:
         world = World()
         try:
-            found = await self.search(make, world, reflect=Dataset(()))
+            evolution = await self.search(make, world, reflect=Dataset(()))
         except SeedbedError:
             return
-        assert len(world.asked) == found.spent["runs"] <= self.runs
+        assert len(world.calls) == evolution.spent["runs"] <= self.runs
 
     async def test_the_result_is_no_worse_than_the_start_where_it_was_tried(self, make: Make) -> None:
-        found = await self.search(make, World())
-        best = found.pool.place(found.best)
-        assert found.pool.standing(best).mean >= found.pool.standing(0).mean
+        evolution = await self.search(make, World())
+        best = evolution.pool.place(evolution.best)
+        assert evolution.pool.standing(best).mean >= evolution.pool.standing(0).mean
 
     async def test_children_have_parents_that_are_known_and_keep_what_is_locked_and_the_rules(self, make: Make) -> None:
-        found = await self.search(make, World())
-        known = {each.digest for each in found.pool.playbooks}
-        for place, playbook in enumerate(found.pool.playbooks):
-            assert {*found.pool.parents[place]} <= known
+        evolution = await self.search(make, World())
+        known = {each.digest for each in evolution.pool.playbooks}
+        for place, playbook in enumerate(evolution.pool.playbooks):
+            assert {*evolution.pool.parents[place]} <= known
             assert playbook.rules == START.rules
             assert playbook.locked == START.locked
             assert playbook.roles["critic"] == START.roles["critic"]
@@ -235,28 +235,29 @@ class OptimizerContract:
             with pytest.raises(asyncio.CancelledError):
                 await self.search(make, before, store)
         again = await self.search(make, World(), store)
-        assert told(again) == told(whole)
+        assert outcome_of(again) == outcome_of(whole)
 
     async def test_runs_that_fail_do_not_stop_it(self, make: Make) -> None:
         store = MemoryStore()
-        found = await self.search(make, World(fails=True), store)
-        assert len(found.pool) > 1
+        evolution = await self.search(make, World(fails=True), store)
+        assert len(evolution.pool) > 1
         assert any(store.facts(Query(kind="lapse")))
-        assert told(await self.search(make, World(fails=True), store)) == told(found)
+        assert outcome_of(await self.search(make, World(fails=True), store)) == outcome_of(evolution)
 
     async def test_where_nothing_may_change_it_says_so_or_has_nothing_to_offer(self, make: Make) -> None:
         locked = Playbook.from_document({**START.document(), "locked": ["roles", "steps", "demos", "parameters"]})
         try:
-            found = await self.search(make, World(), start=locked)
+            evolution = await self.search(make, World(), start=locked)
         except SeedbedError:
             return
-        assert found.best == locked.digest
-        assert len(found.pool) == 1
+        assert evolution.best == locked.digest
+        assert len(evolution.pool) == 1
 
 
-def told(found: Evolution) -> tuple[Any, ...]:
+def outcome_of(evolution: Evolution) -> tuple[Any, ...]:
     """All that makes a search the same as another."""
-    pool = found.pool
-    steps = [(step.offered, step.runs, step.best) for step in found.steps]
+    pool = evolution.pool
+    steps = [(step.offered, step.runs, step.best) for step in evolution.steps]
     tables = [pool.table(reflect=reflect).round(9).tolist() for reflect in (False, True)]
-    return found.best, [each.digest for each in pool.playbooks], pool.parents, repr(tables), steps, found.spent["runs"]
+    playbooks = [each.digest for each in pool.playbooks]
+    return evolution.best, playbooks, pool.parents, repr(tables), steps, evolution.spent["runs"]

@@ -44,9 +44,9 @@ class Blocking:
             result = method(*arguments, **options)
             if inspect.iscoroutine(result):
                 return self._runner.run(result)
-            if isinstance(result, AbstractAsyncContextManager):
-                return self._entered(result)
-            return Blocking(result, self._runner) if isinstance(result, Workspace) else result
+            if isinstance(result, Workspace):
+                return Blocking(result, self._runner)
+            return self._entered(result) if isinstance(result, AbstractAsyncContextManager) else result
 
         return call
 

@@ -136,9 +136,9 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
+        chosen, decided_by = self._execution.metric(metric), self._for_channel(options)
         old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
-        chosen = self._execution.metric(metric)
-        return forecast(old, new, tasks, chosen, self._resources.store, self._for_channel(options))
+        return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
     async def estimate(
         self,

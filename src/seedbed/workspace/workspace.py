@@ -288,7 +288,7 @@ class Workspace:
 
 
 def open_workspace(
-    path: Path | str | None = None,
+    path: Path | str | Settings | None = None,
     *,
     store: Store | str | None = None,
     models: Mapping[str, BaseChatModel | Mapping[str, Any]] | None = None,
@@ -298,12 +298,15 @@ def open_workspace(
 ) -> Workspace:
     """Open a workspace: use it in `async with`, which closes it.
 
-    Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above. With a `store`
-    or `models` no file is needed: a store is one, or its URL (default: in memory); models are cards as in the file, or
-    live LangChain chat models. Raises SettingsError.
+    Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above; `Settings` made
+    in Python may take its place. With a `store` or `models` neither is needed: a store is one, or its URL (default: in
+    memory); models are cards as in the file, or live LangChain chat models. Raises SettingsError.
     """
     in_hand = store is not None or models is not None
-    settings = Settings() if in_hand and path is None else Settings.load(find_file(path), models=models or ())
+    if isinstance(path, Settings):
+        settings = path
+    else:
+        settings = Settings() if in_hand and path is None else Settings.load(find_file(path), models=models or ())
     update: dict[str, Any] = {"by": by} if by else {}
     if in_hand and path is None:
         update["store"] = store if isinstance(store, str) else "memory:"

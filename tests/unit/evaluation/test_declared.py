@@ -16,6 +16,7 @@ from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
+from seedbed.workspace.execution import Execution
 
 STRONG = {"use": "scripted", "args": {"replies": {"": says(4)}}, "usd_per_million": [0, 1_000_000]}
 HELPFUL = {"judge": "rubric", "model": "strong", "rubric": "Does it help?"}
@@ -31,7 +32,7 @@ def runs(here: Workspace) -> int:
 
 async def test_a_declared_judge_is_a_metric_by_its_name() -> None:
     here = space(helpful=HELPFUL)
-    judge = here.metric("helpful")
+    judge = here.judges["helpful"]
     score = await judge(answered("Paris."), TASK)
     assert (judge.name, score.value) == ("helpful", 0.75)
     assert score.cost_usd > 0
@@ -55,7 +56,7 @@ def test_all_that_a_judge_can_be_told_can_be_declared() -> None:
 def test_its_identity_changes_with_its_words_and_with_the_model_behind_the_name() -> None:
     def identity(card: Any = STRONG, **more: Any) -> Any:
         settings = Settings(by="ada", models={"strong": card}, metrics={"helpful": {**HELPFUL, **more}})
-        return Workspace(settings, MemoryStore()).metric("helpful").identity
+        return metric_of(Workspace(settings, MemoryStore()), "helpful").identity
 
     other = {**STRONG, "args": {"replies": {"": says(1)}}}
     assert identity() == identity()
@@ -65,41 +66,45 @@ def test_its_identity_changes_with_its_words_and_with_the_model_behind_the_name(
 
 async def test_the_same_judgement_is_paid_once_whoever_asks() -> None:
     here = space(helpful=HELPFUL, other={**HELPFUL})
-    first = await here.metric("helpful")(answered("Paris."), TASK)
-    again = await here.metric("other")(answered("Paris."), TASK)
+    first = await here.judges["helpful"](answered("Paris."), TASK)
+    again = await here.judges["other"](answered("Paris."), TASK)
     assert again == first
     assert runs(here) == 1
-    await here.metric("helpful")(answered("Lyon."), TASK)
+    await here.judges["helpful"](answered("Lyon."), TASK)
     assert runs(here) == 2
 
 
 async def test_what_a_judge_was_told_can_be_looked_up() -> None:
     here = space(helpful=HELPFUL)
-    await here.metric("helpful")(answered("Paris."), TASK)
+    await here.judges["helpful"](answered("Paris."), TASK)
     (run,) = here.store.facts(Query(kind="run"))
-    assert "Does it help?" in here.library.get(run.subject).to_yaml()
+    assert "Does it help?" in here.resources.library.get(run.subject).to_yaml()
 
 
 async def test_a_reward_may_have_a_judge_in_it() -> None:
     here = space(helpful=HELPFUL)
-    reward = Weighted({"exact_match": 1.0, here.metric("helpful"): 2.0})
+    reward = Weighted({"exact_match": 1.0, here.judges["helpful"]: 2.0})
     score = await reward(answered("Paris"), TASK)
     assert score.value == 1.0 + 2 * 0.75
     assert score.cost_usd > 0
 
 
+def metric_of(here: Workspace, written: str) -> Metric:
+    return Execution(here.resources).metric(written)
+
+
 def test_other_metrics_keep_their_names() -> None:
-    assert space(helpful=HELPFUL).metric("numeric(tolerance=0.01)").name == "numeric(tolerance=0.01)"
+    assert metric_of(space(helpful=HELPFUL), "numeric(tolerance=0.01)").name == "numeric(tolerance=0.01)"
 
 
 def test_an_unknown_name_is_told_with_those_of_the_workspace() -> None:
     with pytest.raises(SettingsError, match="Did you mean helpful"):
-        space(helpful=HELPFUL).metric("helpfull")
+        metric_of(space(helpful=HELPFUL), "helpfull")
 
 
 def test_options_of_a_judge_are_for_the_workspace_file() -> None:
     with pytest.raises(SettingsError, match="it has no options"):
-        space(helpful=HELPFUL).metric("helpful(scale=3)")
+        metric_of(space(helpful=HELPFUL), "helpful(scale=3)")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_options_of_a_judge_are_for_the_workspace_file() -> None:
 )
 def test_what_is_wrong_with_a_declaration_is_told_by_its_place(about: Any, path: str, found: str) -> None:
     with pytest.raises(SettingsError) as wrong:
-        space(m=about).metric("exact_match")
+        metric_of(space(m=about), "exact_match")
     (problem,) = wrong.value.problems
     assert problem.path == path
     assert problem.found.startswith(found)
@@ -137,19 +142,19 @@ def test_all_problems_of_all_judges_are_told_at_once() -> None:
 
 def test_a_judge_has_a_name_of_its_own_and_a_model_that_there_is() -> None:
     with pytest.raises(SettingsError) as wrong:
-        assert space(f1=HELPFUL, a={**HELPFUL, "model": "stong"}).judges
+        metric_of(space(f1=HELPFUL, a={**HELPFUL, "model": "stong"}), "helpful")
     assert [problem.path for problem in wrong.value.problems] == ["metrics.f1", "metrics.a.model"]
     assert "Did you mean strong?" in str(wrong.value)
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["alone", "in a reward"])
 def test_a_judge_that_is_sent_elsewhere_stays_the_same_judge(within: bool) -> None:
-    judge = space(helpful=HELPFUL).metric("helpful")
+    judge = metric_of(space(helpful=HELPFUL), "helpful")
     metric: Metric = Weighted({judge: 1.0}) if within else judge
     assert pickle.loads(pickle.dumps(metric)).identity == metric.identity
 
 
 async def test_a_judge_that_was_sent_away_asks_nobody_outside_a_workspace_like_its_own() -> None:
-    sent = pickle.loads(pickle.dumps(space(helpful=HELPFUL).metric("helpful")))
+    sent = pickle.loads(pickle.dumps(metric_of(space(helpful=HELPFUL), "helpful")))
     with pytest.raises(SettingsError, match="expected a judge of the same workspace"):
         await sent(answered("Paris."), TASK)

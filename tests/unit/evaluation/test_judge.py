@@ -280,7 +280,7 @@ def test_a_judge_is_known_by_its_words_and_its_model_and_not_by_its_name() -> No
 
 async def test_a_judgement_is_a_run_of_its_playbook_that_the_store_holds() -> None:
     court = Court([says("equivalent")])
-    judge = Reference(perform=court.perform, identify=court.space.runner.model_identities)
+    judge = Reference(perform=court.perform, identify=court.space.resources.runner.model_identities)
     assert (await judge(answered("It is Paris."), TASK)).value == 1.0
     (run,) = court.runs
     assert run.playbook == judge.playbook.digest
@@ -292,7 +292,7 @@ async def test_a_judgement_is_a_run_of_its_playbook_that_the_store_holds() -> No
 
 def seated(court: Court, limit_usd: float | None = None) -> judging.JudgeContext:
     """Where an evaluation in the same workspace has judges sit."""
-    runner = court.space.runner
+    runner = court.space.resources.runner
 
     async def once(run: str, playbook: Playbook, inputs: Json, seed: int, ledger: Ledger) -> Run:
         return await runner.perform_once(run, playbook, inputs, seed, ledger=ledger)
@@ -301,7 +301,9 @@ def seated(court: Court, limit_usd: float | None = None) -> judging.JudgeContext
 
 
 def rubric(court: Court, **more: Any) -> Rubric:
-    return Rubric(("Is it right?",), perform=court.perform, identify=court.space.runner.model_identities, **more)
+    return Rubric(
+        ("Is it right?",), perform=court.perform, identify=court.space.resources.runner.model_identities, **more
+    )
 
 
 LONG = "Well, it is so because I say that it is so, and so it is.\nVERDICT: 5"

@@ -8,7 +8,7 @@ import pytest
 from pool_samples import LENGTH, SCORE, book, cell, pool_by, pool_of
 
 from seedbed.errors import SettingsError
-from seedbed.evolution.allocation import Halving, Pooling, Uniform, Wanted, best_of
+from seedbed.evolution.allocation import Halving, Pooling, Uniform, Wanted, rank_places
 from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
@@ -131,9 +131,9 @@ def test_uniform_tries_everything_on_everything_once() -> None:
 
 def test_best_first_and_of_equals_the_earliest() -> None:
     its = pool_of({0: [0.5] * 3, 1: [0.1] * 3, 2: [0.9] * 3, 3: [0.5] * 3})
-    assert best_of([3, 1, 0, 2], its) == [2, 0, 3, 1]
-    assert best_of([1], its) == [1]
-    assert best_of([], its) == []
+    assert rank_places([3, 1, 0, 2], its) == [2, 0, 3, 1]
+    assert rank_places([1], its) == [1]
+    assert rank_places([], its) == []
 
 
 def test_who_has_no_score_comes_last_also_where_lower_is_better() -> None:
@@ -141,13 +141,13 @@ def test_who_has_no_score_comes_last_also_where_lower_is_better() -> None:
     for number, value in enumerate((5.0, None, 2.0)):
         its.add(Offer(book(number)))
         its.tell([cell(book(number), "t0", value, metric="length")])
-    assert best_of([0, 1, 2], its) == [2, 0, 1]
+    assert rank_places([0, 1, 2], its) == [2, 0, 1]
 
 
 def test_with_several_metrics_nobody_comes_before_one_that_is_better_in_all() -> None:
     scores = {0: [0.5, 50.0], 1: [0.9, 90.0], 2: [0.4, 60.0], 3: [0.1, 10.0], 4: [0.8, 95.0]}
     its = pool_by([SCORE, LENGTH], scores)
-    assert best_of(range(5), its) == [1, 0, 3, 4, 2]
+    assert rank_places(range(5), its) == [1, 0, 3, 4, 2]
 
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"growth": 1.0}, {"patience": -1.0}, {"finalists": 0}])

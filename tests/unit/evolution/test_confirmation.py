@@ -10,7 +10,7 @@ from search_samples import tasks
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evolution.confirmation import best_of_n, confirmation, optimism
+from seedbed.evolution.confirmation import best_of_n, confirm, optimism
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
 from seedbed.stats.estimates import mean_interval, paired_interval
@@ -29,7 +29,7 @@ def cells_of(number: int, values: Sequence[float | None]) -> list[Cell]:
 def confirmed(values: dict[int, Sequence[float | None]], asked: Dataset = TEN, sign: float = 1.0) -> object:
     cells = {book(number).digest: cells_of(number, own) for number, own in values.items()}
     sampled = SAMPLED.digest if 2 in values else None
-    return confirmation(cells, asked, OLD.digest, NEW.digest, sampled, sign)
+    return confirm(cells, asked, OLD.digest, NEW.digest, sampled, sign)
 
 
 def test_it_is_the_paired_difference_on_the_same_tasks_with_its_interval() -> None:

@@ -11,6 +11,7 @@ from loop_samples import agent, bench, count, numbers
 from pool_samples import LENGTH, SCORE, book
 from search_samples import tasks
 
+import seedbed
 from seedbed.errors import QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate
@@ -25,8 +26,7 @@ from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now
-from seedbed.testing.optimizer import told
-from seedbed.workspace import Workspace
+from seedbed.testing.optimizer import outcome_of
 
 ITEMS: list[TaskReplicate] = [(task, 0) for task in tasks(4, "t")]
 
@@ -135,12 +135,12 @@ async def test_a_search_by_other_processes_is_the_same_as_one_in_this_loop(tmp_p
     for name, parallel in (("loop", None), ("processes", "2")):
         card = {"use": "scripted", "args": {"replies": REPLIES}, "usd_per_million": [0, 1_000_000]}
         settings = Settings(store=f"sqlite:///{tmp_path}/{name}.db", by="ada", models={"m": card})
-        space = Workspace.at(settings)
+        space = seedbed.open(settings)
         try:
             found = await space.evolve(
                 START, FORTY, metric=ExactMatch(), optimizer=BestOf(CANDIDATES), budget="200 runs", parallel=parallel
             )
-            searches.append((told(found), found.search, found.confirmed, found.spent["usd"], found.optimism))
+            searches.append((outcome_of(found), found.search, found.confirmed, found.spent["usd"], found.optimism))
             facts = space.store.facts(Query(kind="cell"))
             cells.append(sorted((fact.key, fact.value, fact.body["answer"], fact.body["cost_usd"]) for fact in facts))
             assert count(space.store, "run") == found.spent["runs"] == len(cells[-1])

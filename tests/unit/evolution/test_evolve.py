@@ -23,7 +23,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
-from seedbed.testing.optimizer import told
+from seedbed.testing.optimizer import outcome_of
 
 TEN = numbers(10)
 START = agent("[0-2]")
@@ -311,7 +311,7 @@ async def test_a_search_with_a_limit_of_time_is_the_same_when_it_is_done_again()
     assert (first.ended, len(first.steps) > 3) == ("the budget was spent", True)
     assert first.confirmed is not None  # by one task, of which no interval can be told, and that is recorded, too
     again = await found()
-    assert told(again) == told(first)
+    assert outcome_of(again) == outcome_of(first)
     assert again.ended == first.ended
     assert count(store, "evolution") == 1
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.optimizers.nsga2 import NSGA2, objectives, standing
+from seedbed.evolution.optimizers.nsga2 import NSGA2, objectives, rank_points
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.pareto import ranks
@@ -139,7 +139,7 @@ async def test_it_ends_when_there_is_nothing_new() -> None:
 
 
 def test_a_tournament_is_decided_by_front_and_then_by_room() -> None:
-    order = standing(np.array([[0.0, 4.0], [1.0, 3.5], [1.1, 3.4], [4.0, 0.0], [0.5, 0.5]]))
+    order = rank_points(np.array([[0.0, 4.0], [1.0, 3.5], [1.1, 3.4], [4.0, 0.0], [0.5, 0.5]]))
     assert order[0] == order[3] > order[2] > order[1] > order[4]
 
 

@@ -85,12 +85,12 @@ def test_a_candidate_is_told_better_than_by_its_own_scores() -> None:
 
 def test_what_is_drawn_lies_around_what_is_believed() -> None:
     found = Effects(planted(drawn(0), 0))
-    draws = [found.drawn(np.random.default_rng(n)) for n in range(400)]
+    draws = [found.draw(np.random.default_rng(n)) for n in range(400)]
     for part, worth in found.worth().items():
         own = np.array([each[part] for each in draws])
         assert own.mean() == pytest.approx(worth, abs=4 * own.std() / 20)
         assert 0.005 < own.std() < 0.15
-    assert found.drawn(np.random.default_rng(1)) == draws[1]
+    assert found.draw(np.random.default_rng(1)) == draws[1]
 
 
 def test_the_planted_best_is_believed_to_be_best_though_another_had_more_luck() -> None:
@@ -136,7 +136,7 @@ def test_where_nothing_was_tried_nothing_is_believed_and_the_start_is_best() -> 
     pool.add(Offer(playbook("Be kind.")))
     found = effects_of(pool)
     assert (found.places, found.parts, found.worth(), found.means.size) == ([], [], {}, 0)
-    assert found.drawn(np.random.default_rng(0)) == {}
+    assert found.draw(np.random.default_rng(0)) == {}
     assert estimated_best(pool) == 0
 
 

@@ -96,8 +96,8 @@ async def test_only_the_arm_whose_turn_it_was_is_told() -> None:
 async def test_it_counts_what_each_has_found_and_gained() -> None:
     portfolio, _ = await searched([Turns("idle"), Turns("lucky", gains=0.02)], 30)
     idle, lucky = portfolio.arms["idle"], portfolio.arms["lucky"]
-    assert (idle.found, idle.gain) == (0, 0.0)  # that the others are seen anew after its turns is no gain
-    assert lucky.found == lucky.turns
+    assert (idle.improved, idle.gain) == (0, 0.0)  # that the others are seen anew after its turns is no gain
+    assert lucky.improved == lucky.turns
     assert lucky.gain == pytest.approx(0.02 * lucky.turns, rel=0.2)  # as it is believed, which is a bit less
     assert lucky.cells == 4 * lucky.turns
 

@@ -163,10 +163,6 @@ def test_a_mixture_tells_the_task_once() -> None:
         assert text is None or text.count("{text}") == 1
 
 
-def test_what_one_text_has_and_the_other_has_not() -> None:
-    assert sentences.only_in("A. B.\nC.", "B. D.") == ["A.", "C."]
-
-
 def test_a_text_asks_for_one_form_of_answer_at_most() -> None:
     first = all_of(sentences.change_form, "Read it.")
     assert first == {f"Read it. {form}" for form in FORMS}

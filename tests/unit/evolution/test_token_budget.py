@@ -12,7 +12,8 @@ import pytest
 from langchain_core.messages import BaseMessage
 from loop_samples import agent, bench, count, numbers, searched
 
-from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
+import seedbed
+from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task
 from seedbed.errors import BudgetSpent
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.evaluate import all_cells
@@ -31,7 +32,8 @@ from seedbed.spending.quota import Spending
 from seedbed.stage.runner import Runner
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Store
-from seedbed.testing.optimizer import told
+from seedbed.testing.optimizer import outcome_of
+from seedbed.workspace.execution import Execution
 
 ORACLE = {"use": "scripted", "args": {"replies": {".": "hm hm"}}}
 START = agent("[0-4]")
@@ -102,7 +104,7 @@ async def test_a_search_that_is_taken_up_again_has_spent_the_tokens_of_its_earli
     assert count(store, "run") == calls
     for _ in range(2):
         found = await searched(START, numbers(12), BestOf(BOOKS), bench(store, oracle=ORACLE), budget=budget)
-        assert told(found) == told(expected)
+        assert outcome_of(found) == outcome_of(expected)
         assert found.spent["tokens"] == expected.spent["tokens"] == used(store)
 
 
@@ -160,7 +162,7 @@ async def test_a_workspace_holds_a_budget_in_tokens_wherever_its_runs_are(parall
     books = list(reword(start, "steps.answer.prompt", ["Please: {q}", "Well: {q}", "Now: {q}", "Look here: {q}"]))
     tasks = Dataset(tuple(Task(f"t{n}", {"q": f"task {n}"}, "yes") for n in range(40)))
     card = {"use": "scripted", "args": {"replies": {"^Please.*[0-6]$": "yes", ".": "no " * 20}}}
-    space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
+    space = seedbed.open(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
     try:
         optimizer, metric = BestOf(books), ExactMatch()
         found = await space.evolve(
@@ -180,10 +182,12 @@ async def test_other_processes_take_no_more_tokens_than_there_are_slices_of(limi
     plan = [(task, 0) for task in numbers(60)]
     book = Playbook.from_document({"roles": {"a": {"model": "m", "max_tokens": 40}}})
     card = {"use": "scripted", "args": {"replies": {".": "no " * 90}}}
-    space = Workspace.at(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
+    space = seedbed.open(Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card}))
     ledger = Ledger(limit_tokens=limit, last_share=0.0)
     try:
-        cells = await all_cells(book, plan, [ExactMatch()], replace(space.context_on("2"), ledger=ledger))
+        cells = await all_cells(
+            book, plan, [ExactMatch()], replace(Execution(space.resources).context("2"), ledger=ledger)
+        )
         assert used(space.store) == ledger.spent_tokens <= limit
         assert sum(cell.tokens for cell in cells) >= limit - 150
         assert ledger.is_short

@@ -125,8 +125,8 @@ async def test_so_is_one_of_what_tools_gave_of_runs_that_were_opened_and_of_runs
     tries.clear()
     old, new = (agent(known, program=f"{__name__}:opening") for known in ("x", "y"))
     for _ in range(2):  # the first time every run fails, and the next time is taken up
-        await space.evaluate(old, numbers(3), ExactMatch())
-    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), rule="betting")
+        await space.evaluate(old, numbers(3), metric=ExactMatch())
+    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), options=Comparing(rule="betting"))
     assert not _is_refused(store, verdict.experiment)
     store.close()
     with sqlite3.connect(file) as db:
@@ -138,9 +138,9 @@ async def test_the_evidence_of_many_runs_is_that_of_few(monkeypatch: pytest.Monk
     space = Workspace(Settings.model_validate({"by": "ada", "models": {"oracle": ORACLE}}), MemoryStore())
     space.tools = [counted]
     old, new = (agent(known, program=f"{__name__}:opening") for known in ("y", "z"))
-    await space.evaluate(agent("more"), numbers(3), ExactMatch())  # runs of others before and after
-    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), rule="betting")
-    await space.evaluate(agent("and more"), numbers(3), ExactMatch())
+    await space.evaluate(agent("more"), numbers(3), metric=ExactMatch())  # runs of others before and after
+    verdict = await space.compare(old, new, on=numbers(3), metric=ExactMatch(), options=Comparing(rule="betting"))
+    await space.evaluate(agent("and more"), numbers(3), metric=ExactMatch())
     assert not _is_refused(space.store, verdict.experiment)
     monkeypatch.setattr("seedbed.experiments.evidence.FEW", 2)  # so that they are looked through and not asked for
     assert not _is_refused(space.store, verdict.experiment)

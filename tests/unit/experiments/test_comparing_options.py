@@ -87,6 +87,6 @@ async def test_options_that_do_not_go_together_with_the_candidates_are_refused_b
     many = [agent(f"[0-4]|{n}") for n in range(11)]
     with pytest.raises(SettingsError, match="rule: found exact with 11 candidates; expected betting"):
         await compare(OLD, many, numbers(10), ExactMatch(), bench(store), Comparing(rule="exact"))
-    with pytest.raises(SettingsError, match="alpha: found 0.1; expected none: the error budget of channel"):
+    with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none: the error budget of channel"):
         await compare(OLD, NEW, numbers(10), ExactMatch(), bench(store), Comparing(alpha=0.1, channel="production"))
     assert "run" not in store.kinds()

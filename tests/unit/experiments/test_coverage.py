@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from replay_samples import compare_replayed, context_of
 
 from seedbed.errors import RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -81,14 +82,14 @@ def is_sound(store: Store, verdict: Verdict) -> bool:
 async def test_a_verdict_about_replays_says_how_many_could_be_answered_and_how() -> None:
     space = workspace()
     past = await lived(space)
-    verdict, trusted, _ = await space.compare_replayed(A, SAME, metric=ExactMatch(), past=past)
+    verdict, replays = await compare_replayed(space, A, SAME, metric=ExactMatch(), past=past)
     proof = certificate(space.store, verdict.experiment)
     assert (proof.problems, proof.flags["replay_coverage"]) == ((), True)
     found = proof.coverage
     assert found is not None
     assert (found.mode, found.asked, len(found.answered)) == ("strict", 16, 16)
     assert found.steps == {arm: {"turn": {"exact": 16}} for arm in ("control", "candidate")}
-    assert found.agreement == trusted.agreement
+    assert found.agreement == replays.fidelity.agreement
     assert (found.agreement.agreed, found.agreement.rate.n) == (16, 16)
     assert proof.document()["coverage"] == {name: verdict.replay[name] for name in found.document()}
     json.dumps(proof.document(), allow_nan=False)
@@ -97,7 +98,7 @@ async def test_a_verdict_about_replays_says_how_many_could_be_answered_and_how()
 async def test_past_runs_that_cannot_be_answered_are_counted_and_the_flag_says_so() -> None:
     space = workspace()
     past = await lived(space)
-    verdict, *_ = await space.compare_replayed(A, CAREFUL, metric=ExactMatch(), past=past)
+    verdict, *_ = await compare_replayed(space, A, CAREFUL, metric=ExactMatch(), past=past)
     proof = certificate(space.store, verdict.experiment)
     assert (proof.problems, proof.flags["replay_coverage"], verdict.at_most) == ((), False, 12)
     assert proof.coverage is not None
@@ -116,7 +117,7 @@ async def test_a_verdict_about_live_runs_has_no_such_flag_and_one_that_says_noth
     past = await lived(space)
     live = await space.compare(A, SAME, on=past.tasks, metric=ExactMatch())
     assert "replay_coverage" not in certificate(space.store, live.experiment).flags
-    silent = await run_experiment(A, SAME, past.tasks, ExactMatch(), replay_context(space.context))
+    silent = await run_experiment(A, SAME, past.tasks, ExactMatch(), replay_context(context_of(space)))
     proof = certificate(space.store, silent.experiment)
     assert (proof.problems, proof.coverage, proof.flags["replay_coverage"]) == ((), None, False)
 
@@ -125,7 +126,7 @@ async def test_steps_of_runs_that_a_replay_opened_count() -> None:
     space = workspace()
     old, new = book(0, "outer"), book(1, "outer")
     past = await lived(space, old, 3)
-    verdict, *_ = await space.compare_replayed(old, new, metric=ExactMatch(), past=past, mode="fork:1")
+    verdict, *_ = await compare_replayed(space, old, new, metric=ExactMatch(), past=past, mode="fork:1")
     found = certificate(space.store, verdict.experiment).coverage
     assert found is not None
     assert found.steps["candidate"] == {"child": {"live": 3}, "turn": {"live": 3}}
@@ -135,12 +136,12 @@ async def test_steps_of_runs_that_a_replay_opened_count() -> None:
 async def test_a_replay_that_is_tried_again_later_does_not_make_a_verdict_doubtful() -> None:
     space = workspace()
     past = await lived(space)
-    verdict, *_ = await space.compare_replayed(A, SAME, metric=ExactMatch(), past=past, mode="lenient")
+    verdict, *_ = await compare_replayed(space, A, SAME, metric=ExactMatch(), past=past, mode="lenient")
     ends = len(list(space.store.facts(Query(kind="run"))))
     thirteen = next(task for task in past.tasks if task.inputs["n"] == 13)
     for playbook in (A, SAME):  # it fails again, and ends once more
         with pytest.raises(RunError):
-            await Replayer(space.runner, ReplayMode("lenient"))("", playbook, thirteen, 1, Ledger())
+            await Replayer(space.resources.runner, ReplayMode("lenient"))("", playbook, thirteen, 1, Ledger())
     assert len(list(space.store.facts(Query(kind="run")))) > ends
     assert is_sound(space.store, verdict)
 
@@ -169,7 +170,7 @@ async def test_an_edited_byte_of_what_a_verdict_about_replays_rests_on_is_found(
     store = open_store(url)
     space = workspace(store)
     past = await lived(space)
-    verdict, *_ = await space.compare_replayed(A, CAREFUL, metric=ExactMatch(), past=past)
+    verdict, *_ = await compare_replayed(space, A, CAREFUL, metric=ExactMatch(), past=past)
     assert is_sound(store, verdict)
     assert isinstance(store, Upkeep)
     store.close()
@@ -180,7 +181,7 @@ async def test_an_edited_byte_of_what_a_verdict_about_replays_rests_on_is_found(
 
 async def test_what_was_copied_to_another_kind_of_store_follows_there_too(tmp_path: Path, postgres_url: str) -> None:
     space = workspace(open_store(f"sqlite:///{tmp_path / 'seedbed.db'}"))
-    verdict, *_ = await space.compare_replayed(A, CAREFUL, metric=ExactMatch(), past=await lived(space))
+    verdict, *_ = await compare_replayed(space, A, CAREFUL, metric=ExactMatch(), past=await lived(space))
     other = open_store(postgres_url)
     assert isinstance(space.store, Upkeep)
     assert isinstance(other, Upkeep)
@@ -196,7 +197,7 @@ async def test_what_was_copied_to_another_kind_of_store_follows_there_too(tmp_pa
 async def test_a_sample_with_replays_of_other_runs_or_playbooks_is_not_covered_by_them() -> None:
     space = workspace()
     past = await lived(space)
-    verdict, *_ = await space.compare_replayed(A, SAME, metric=ExactMatch(), past=past)
+    verdict, *_ = await compare_replayed(space, A, SAME, metric=ExactMatch(), past=past)
     sample = space.store.get(verdict.replay["sample"])
     first, second, *_ = sample["items"]
     swapped = {**sample, "items": [{**first, "candidate": second["candidate"]}]}

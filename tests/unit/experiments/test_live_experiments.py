@@ -13,6 +13,7 @@ from loop_samples import ORACLE, agent
 from seedbed.errors import Problem, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.sources import live
 from seedbed.experiments.verdict import Verdict
 from seedbed.release.gates.better import Better
 from seedbed.release.gates.content import ContentGate
@@ -39,15 +40,21 @@ def workspace(store: Store, *build_gates: str) -> Workspace:
     return Workspace(Settings.model_validate(settings), store)
 
 
+def _verdict(space: Workspace, channel: str, *, conclude: bool = False, **options: Any) -> Verdict | None:
+    """What was found live of the canary of a channel, if it is decided."""
+    (found,) = space.experiments.compare_live(live(channel, conclude=conclude), **options)
+    return found.verdict
+
+
 async def shown(space: Workspace, good: dict[str, float], users: int = 160, channel: str = "live") -> Verdict | None:
     """A canary is tried on a channel that has nothing yet; what was found of it."""
     await space.release(OLD, to=channel)
     await space.release(NEW, to=channel, because="try it", share=0.5)
     chance = random.Random(7)
     for number in range(users):
-        choice = await space.choose(channel, key=f"user {number}")
+        choice = await space.channels.choose(channel, key=f"user {number}")
         space.feedback(choice, float(chance.random() < good[choice.arm]))
-    return (await space.compare_live(channel)).verdict
+    return _verdict(space, channel)
 
 
 CLEAR = {"canary": 1.0, "control": 0.3}
@@ -97,13 +104,13 @@ async def test_a_rating_that_comes_to_be_seen_late_is_no_forgery_but_is_told(tmp
     space = workspace(store)
     await shown(space, CLEAR, users=4)
     for number in range(100):
-        choice = await space.choose("live", key=f"late {number}")
+        choice = await space.channels.choose("live", key=f"late {number}")
         space.feedback(choice, CLEAR[choice.arm])
     second = "SELECT number FROM facts WHERE kind = 'feedback' ORDER BY number LIMIT 1 OFFSET 1"
     with sqlite3.connect(file) as db:  # it has its number, and cannot be seen before it is committed
         db.execute(f"CREATE TABLE hidden AS SELECT * FROM facts WHERE number = ({second})")
         assert db.execute(f"DELETE FROM facts WHERE number = ({second})").rowcount == 1
-    verdict = (await space.compare_live("live")).verdict
+    verdict = _verdict(space, "live")
     assert verdict
     assert certificate(store, verdict.experiment).flags["nothing_left_out"]
     with sqlite3.connect(file) as db:
@@ -136,7 +143,7 @@ async def test_a_report_of_a_live_verdict_speaks_of_pairs_and_of_those_who_met_e
 
 def change(space: Workspace, verdict: Verdict | None, **given: Any) -> ReleaseRequest:
     about: dict[str, Any] = {"candidate": NEW.digest, "incumbent": OLD.digest, **given}
-    return ReleaseRequest("next", verdict=verdict, library=space.library, **about)
+    return ReleaseRequest("next", verdict=verdict, library=space.resources.library, **about)
 
 
 async def refusal(gate: Gate, its: ReleaseRequest) -> Problem:
@@ -148,24 +155,24 @@ async def refusal(gate: Gate, its: ReleaseRequest) -> Problem:
 async def test_better_and_held_out_take_a_live_verdict_about_exactly_these_two() -> None:
     space = workspace(MemoryStore())
     verdict = await shown(space, CLEAR)
-    space.library.keep(OTHER, because="written")
+    space.resources.library.keep(OTHER, because="written")
     gates: tuple[Gate, ...] = (Better(), held_out, ReplayFidelity())
     for gate in gates:
         assert await gate(change(space, verdict)) is None
         assert (await refusal(gate, change(space, verdict, incumbent=OTHER.digest))).found.startswith("a verdict about")
         assert (await refusal(gate, change(space, verdict, candidate=OTHER.digest))).found.startswith("a verdict about")
     await space.release(OLD, to="next")
-    await space.release(NEW, to="next", verdict=verdict)
+    await space.release(NEW, to="next", because=verdict)
 
 
 async def test_better_takes_no_live_verdict_that_says_something_else_and_no_second_one() -> None:
     space = workspace(MemoryStore(), "better")
     verdict = await shown(space, {"canary": 0.3, "control": 1.0})
     assert (await refusal(Better(), change(space, verdict))).found == "the finding inferior"
-    again = (await space.compare_live("live", alpha=0.01)).verdict
+    again = _verdict(space, "live", alpha=0.01)
     second = await refusal(Better(), change(space, again))
     assert second.found == "a second comparison on the same outcomes; the first was inferior"
-    lax = (await space.compare_live("live", metric="other", alpha=0.2, conclude=True)).verdict
+    lax = _verdict(space, "live", conclude=True, metric="other", alpha=0.2)
     assert (await refusal(Better(), change(space, lax))).found == "a verdict with an error rate of 0.2"
 
 
@@ -192,17 +199,17 @@ async def test_a_live_verdict_is_paid_from_the_budget_that_the_channel_requires(
     channels = {"next": {"require": ["error_budget"], "error_budget": 0.05}}
     space = Workspace(Settings.model_validate({"by": "ada", "channels": channels}), store)
     with pytest.raises(SettingsError, match=r"alpha: found 0\.01; expected none for a channel"):
-        await space.compare_live("next", alpha=0.01)
+        _verdict(space, "next", alpha=0.01)
     chance = random.Random(7)
     for number in range(300):
-        choice = await space.choose("next", key=f"user {number}")
+        choice = await space.channels.choose("next", key=f"user {number}")
         space.feedback(choice, float(chance.random() < CLEAR[choice.arm]))
-    verdict = (await space.compare_live("next")).verdict
+    verdict = _verdict(space, "next")
     assert verdict
     assert (verdict.finding, verdict.alpha < 0.05) == ("superior", True)
     assert await error_budget(change(space, verdict)) is None
     assert not verify(store, [verdict.experiment])[verdict.experiment]
-    elsewhere = ReleaseRequest("live", NEW.digest, OLD.digest, verdict, space.library)
+    elsewhere = ReleaseRequest("live", NEW.digest, OLD.digest, verdict, space.resources.library)
     assert (await refusal(error_budget, elsewhere)).found == "one for next"
 
 
@@ -213,4 +220,4 @@ async def test_a_forged_live_verdict_is_refused() -> None:
     forged = Verdict.from_body({**verdict.body(), "experiment": digest("experiment", {})})
     await space.release(OLD, to="next")
     with pytest.raises(ReleaseRefused, match="a verdict that this store does not hold"):
-        await space.release(NEW, to="next", verdict=forged)
+        await space.release(NEW, to="next", because=forged)

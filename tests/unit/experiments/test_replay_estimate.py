@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from replay_samples import estimate_replayed
 
 from seedbed.errors import BudgetSpent, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
@@ -72,10 +73,10 @@ async def lived(space: Workspace, numbers: range) -> History:
 async def test_live_runs_of_some_tasks_put_right_what_replays_of_all_say() -> None:
     space, numbers = workspace(), range(120)
     past = await lived(space, numbers)
-    told, trusted, found = await space.estimate_replayed(
-        OLD, NEW, metric=ExactMatch(), past=past, live_runs=40, mode="fork:2"
+    told, replays = await estimate_replayed(
+        space, OLD, NEW, metric=ExactMatch(), past=past, live_runs=40, mode="fork:2"
     )
-    assert (told.replayed, told.live, len(found.tasks), trusted.agreement.agreed) == (120, 40, 120, 120)
+    assert (told.replayed, told.live, len(replays.tasks), replays.fidelity.agreement.agreed) == (120, 40, 120, 120)
     assert told.difference.low <= truth(numbers) <= told.difference.high
     assert 0 < told.weight <= 1
     assert told.difference.high - told.difference.low < told.live_alone.high - told.live_alone.low
@@ -92,7 +93,7 @@ async def test_live_runs_of_some_tasks_put_right_what_replays_of_all_say() -> No
 async def test_replays_that_are_always_wrong_do_not_move_it() -> None:
     space, numbers = workspace(), range(120)
     past = await lived(space, numbers)
-    told, *_ = await space.estimate_replayed(OLD, NEW, metric=Optimist(), past=past, live_runs=40, mode="fork:2")
+    told, *_ = await estimate_replayed(space, OLD, NEW, metric=Optimist(), past=past, live_runs=40, mode="fork:2")
     assert told.replays_alone.low > truth(numbers)
     assert told.difference.low <= truth(numbers) <= told.difference.high
 
@@ -108,16 +109,16 @@ async def test_the_same_tasks_are_drawn_for_the_same_seed_and_paid_once() -> Non
     space = workspace()
     past = await lived(space, range(20))
     how: dict[str, Any] = {"metric": ExactMatch(), "past": past, "live_runs": 5, "mode": "fork:2"}
-    first, *_ = await space.estimate_replayed(OLD, NEW, **how)
+    first, *_ = await estimate_replayed(space, OLD, NEW, **how)
     turns = len(list(space.store.facts(Query(kind="turn"))))
-    again, *_ = await space.estimate_replayed(OLD, NEW, **how)
+    again, *_ = await estimate_replayed(space, OLD, NEW, **how)
     assert (again.difference, again.spent_usd, first.spent_usd) == (first.difference, 0.0, 10.0)
     assert len(list(space.store.facts(Query(kind="turn")))) == turns
     assert first.weight == 0  # too few live runs to say how far replays can be trusted
     alone = first.live_alone
     assert (first.difference.mean, first.difference.n) == (pytest.approx(alone.mean), alone.n)
     assert (first.difference.low, first.difference.high) == pytest.approx((alone.low, alone.high))
-    await space.estimate_replayed(OLD, NEW, **how, seed=1)
+    await estimate_replayed(space, OLD, NEW, **how, seed=1)
     assert len(list(space.store.facts(Query(kind="turn")))) > turns
 
 
@@ -126,17 +127,17 @@ async def test_live_runs_cost_no_more_than_was_said_and_go_on_with_more() -> Non
     past = await lived(space, range(20))
     how: dict[str, Any] = {"metric": ExactMatch(), "past": past, "live_runs": 10, "mode": "fork:2"}
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await space.estimate_replayed(OLD, NEW, **how, max_cost_usd=7.0)
+        await estimate_replayed(space, OLD, NEW, **how, max_cost_usd=7.0)
     spent = sum(1 for fact in space.store.facts(Query(kind="turn")) if not fact.tags) - 20
     assert 0 < spent <= 7
-    rest, *_ = await space.estimate_replayed(OLD, NEW, **how, max_cost_usd=20.0)
+    rest, *_ = await estimate_replayed(space, OLD, NEW, **how, max_cost_usd=20.0)
     assert rest.spent_usd == 20 - spent
 
 
 async def test_results_without_any_spread_prove_nothing() -> None:
     space = workspace()
     past = await lived(space, range(2, 42, 2))
-    told, *_ = await space.estimate_replayed(OLD, NEW, metric=Always(), past=past, live_runs=5, mode="fork:2")
+    told, *_ = await estimate_replayed(space, OLD, NEW, metric=Always(), past=past, live_runs=5, mode="fork:2")
     assert (told.difference.mean, told.difference.low, told.says) == (1.0, -math.inf, "open")
     assert told.document()["difference"] == {"mean": 1.0, "low": None, "high": None}
 
@@ -159,13 +160,13 @@ async def test_scores_that_cannot_be_compared_are_refused() -> None:
     space = workspace()
     past = await lived(space, range(4))
     with pytest.raises(SeedbedError, match="expected a score from 0 to 1"):
-        await space.estimate_replayed(OLD, NEW, metric=Wide(), past=past, live_runs=2, mode="fork:2")
+        await estimate_replayed(space, OLD, NEW, metric=Wide(), past=past, live_runs=2, mode="fork:2")
 
 
 async def test_where_lower_is_better_a_fall_is_a_gain() -> None:
     space = workspace()
     past = await lived(space, range(40))
-    told, *_ = await space.estimate_replayed(OLD, NEW, metric=Errors(), past=past, live_runs=30, mode="fork:2")
+    told, *_ = await estimate_replayed(space, OLD, NEW, metric=Errors(), past=past, live_runs=30, mode="fork:2")
     assert told.difference.mean < 0
     assert told.says == "better"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from replay_samples import compare_replayed, context_of
 
 from seedbed.errors import BudgetSpent, DatasetError, NotFound, RunError
 from seedbed.evaluation.context import seed_of
@@ -114,13 +115,13 @@ def known(count: int = 10) -> list[Task]:
 async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store, playbook=A.digest), by=(), known=known())
-    bench = replay_context(space.context)
+    bench = replay_context(context_of(space))
     card = await evaluate(A, past.tasks, ExactMatch(), bench)
     values = {cell.task: cell.value for cell in card.cells}
     assert sorted(value for value in values.values() if value is not None) == [1.0] * 9
     assert sent == []
     assert len(list(recent(space.store, 99))) == 10
-    live = await evaluate(A, known(), ExactMatch(), space.context)
+    live = await evaluate(A, known(), ExactMatch(), context_of(space))
     assert not {cell.key for cell in live.cells} & {cell.key for cell in card.cells}
     assert not {cell.run for cell in live.cells if cell.run} & {cell.run for cell in card.cells if cell.run}
 
@@ -128,11 +129,11 @@ async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None
 async def test_what_was_replayed_is_not_replayed_again() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    first = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
+    first = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))
     facts = len(list(space.store.facts(Query(kind="turn"))))
-    again = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
+    again = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))
     assert [cell.value for cell in again.cells] == [cell.value for cell in first.cells]
-    other = replay_context(space.context)
+    other = replay_context(context_of(space))
     for task in past.tasks:
         await other.perform("0" * 32, A, task, seed_of(task, 0), Ledger())
     assert len(list(space.store.facts(Query(kind="turn")))) == facts
@@ -141,14 +142,14 @@ async def test_what_was_replayed_is_not_replayed_again() -> None:
 async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_the_playbook() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store), by=(), known=known())
-    cells = (await evaluate(B, past.tasks, ExactMatch(), replay_context(space.context))).cells
+    cells = (await evaluate(B, past.tasks, ExactMatch(), replay_context(context_of(space)))).cells
     assert all(is_invalid(cell) for cell in cells)
     assert "messages.0.text" in cells[0].reason
     ends = len(list(space.store.facts(Query(kind="run"))))
-    again = (await evaluate(B, past.tasks, ExactMatch(), replay_context(space.context))).cells
+    again = (await evaluate(B, past.tasks, ExactMatch(), replay_context(context_of(space)))).cells
     assert [cell.reason for cell in again] == [cell.reason for cell in cells]
     assert len(list(space.store.facts(Query(kind="run")))) == ends  # a recording does not change
-    cells = (await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))).cells
+    cells = (await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))).cells
     (failed,) = (cell for cell in cells if cell.value is None)
     assert not is_invalid(failed)  # it failed then, and fails again
 
@@ -156,7 +157,7 @@ async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_t
 async def test_another_replicate_has_a_seed_that_was_not_recorded() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
-    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context), replicates=2)
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)), replicates=2)
     assert [is_invalid(cell) for cell in card.cells] == [bool(cell.replicate) for cell in card.cells]
 
 
@@ -166,17 +167,17 @@ async def test_two_runs_on_the_same_inputs_are_two_tasks_of_one_source() -> None
     past = draw_history(find_past_runs(space.store), by=(), known=known())
     assert len({task.source for task in past.tasks}) == 1
     assert past.tasks.tasks[0].source
-    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context))
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))
     assert {(recall(space.store, cell.run).replay or {})["of"] for cell in card.cells} == {one.id, two.id}
 
 
 async def test_a_task_that_is_no_past_run_cannot_be_replayed() -> None:
     space = await lived(1)
     with pytest.raises(DatasetError, match='task "0": found no recording'):
-        await evaluate(A, known(1), ExactMatch(), replay_context(space.context))
-    gone = Task(f"replay of {'f' * 32}", {"n": 0})
+        await evaluate(A, known(1), ExactMatch(), replay_context(context_of(space)))
+    gone = Task(f"replay of {'f' * 32}", {"n": 0}, "yes")
     with pytest.raises(NotFound, match="no run"):
-        await evaluate(A, [gone], ExactMatch(), replay_context(space.context))
+        await evaluate(A, [gone], ExactMatch(), replay_context(context_of(space)))
 
 
 async def test_a_bench_of_replays_never_has_them_performed_elsewhere_where_they_would_be_live() -> None:
@@ -187,14 +188,14 @@ async def test_a_bench_of_replays_never_has_them_performed_elsewhere_where_they_
             raise AssertionError("asked others")
 
     past = draw_history(find_past_runs(space.store), by=(), known=known(1))
-    bench = replay_context(replace(space.context, remote=Others()))
+    bench = replay_context(replace(context_of(space), remote=Others()))
     assert (await evaluate(A, past.tasks, ExactMatch(), bench)).cells[0].value == 1.0
 
 
 async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store), by=())
-    perform = Replayer(space.runner, LENIENT)
+    perform = Replayer(space.resources.runner, LENIENT)
     found = [pair async for pair in replay_all([A, B], past.tasks, perform, at_once=7)]
     assert [task.id for task, _ in found] == [task.id for task in past.tasks]
     for task, (one, two) in found:
@@ -208,7 +209,7 @@ async def test_batches_keep_the_pairs_together_in_the_order_of_the_tasks() -> No
 async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_compared() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store), by=(), known=known())
-    perform = Replayer(space.runner, STRICT)
+    perform = Replayer(space.resources.runner, STRICT)
     every = await find_replayable([A], past.tasks, perform)
     assert (every.tasks, every.missed) == (past.tasks, {})
     assert set(every.steps) == {"exact"}
@@ -220,11 +221,11 @@ async def test_tasks_that_cannot_be_replayed_for_all_are_found_before_they_are_c
 async def test_a_task_is_not_answerable_where_the_candidate_heard_what_the_control_was_told() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store), by=(), known=known())
-    found = await find_replayable([A, B], past.tasks, Replayer(space.runner, LENIENT))
+    found = await find_replayable([A, B], past.tasks, Replayer(space.resources.runner, LENIENT))
     assert (len(found.tasks), set(found.missed.values())) == (0, {SUBSTITUTED})  # also where it failed afterwards
     assert not found.steps
     with pytest.raises(DatasetError, match="fork:1"):
-        await space.compare_replayed(A, B, metric=ExactMatch(), past=past, mode="lenient")
+        await compare_replayed(space, A, B, metric=ExactMatch(), past=past, mode="lenient")
     assert "comparison" not in space.store.kinds()
 
 
@@ -234,9 +235,9 @@ async def test_words_that_a_run_opened_by_the_candidate_says_are_the_candidates_
     for number in range(3):
         await space.run(opening[0], n=number, seed=number)
     past = draw_history(find_past_runs(space.store, playbook=opening[0].digest), 3, by=())
-    found = await find_replayable(opening, past.tasks, Replayer(space.runner, LENIENT))
+    found = await find_replayable(opening, past.tasks, Replayer(space.resources.runner, LENIENT))
     assert set(found.missed.values()) == {SUBSTITUTED}
-    same = await find_replayable(opening[:1], past.tasks, Replayer(space.runner, LENIENT))
+    same = await find_replayable(opening[:1], past.tasks, Replayer(space.resources.runner, LENIENT))
     assert (same.missed, set(same.steps)) == ({}, {"exact"})
 
 
@@ -244,7 +245,7 @@ async def test_what_a_tool_found_for_another_may_stand_in() -> None:
     space = await lived()
     past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
     louder = Playbook.from_document({**BOOK, "program": f"{__name__}:loud"})
-    found = await find_replayable([A, louder], past.tasks, Replayer(space.runner, LENIENT))
+    found = await find_replayable([A, louder], past.tasks, Replayer(space.resources.runner, LENIENT))
     assert (found.missed, dict(found.steps)) == ({}, {"exact": 9, "substituted": 9})
 
 
@@ -256,13 +257,15 @@ async def test_live_steps_are_paid_from_one_ledger_and_what_is_not_paid_says_not
     past = draw_history(find_past_runs(space.store, playbook=a.digest), by=(), known=known())
     anew, metric = ReplayMode("fork", 1), ExactMatch()
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await measure_fidelity(past, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
+        await measure_fidelity(past, Replayer(space.resources.runner, anew), ledger=Ledger(0.5, last_share=0.0))
     with pytest.raises(BudgetSpent, match="higher limit"):
-        await find_replayable([a, b], past.tasks, Replayer(space.runner, anew), ledger=Ledger(0.5, last_share=0.0))
+        await find_replayable(
+            [a, b], past.tasks, Replayer(space.resources.runner, anew), ledger=Ledger(0.5, last_share=0.0)
+        )
     with pytest.raises(BudgetSpent, match="higher limit"):  # enough for three replays, not for those of B too
-        await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
-    verdict, _, found = await space.compare_replayed(a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
-    assert not found.missed
+        await compare_replayed(space, a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=4.0)
+    verdict, replays = await compare_replayed(space, a, b, metric=metric, past=past, mode=str(anew), max_cost_usd=100.0)
+    assert not replays.replayable.missed
     proof = certificate(space.store, verdict.experiment)  # about how they ended, not about how they were broken off
     assert proof.coverage is not None
     assert proof.coverage.steps["candidate"] == {"call": {"exact": 3}, "turn": {"live": 3}}
@@ -277,16 +280,16 @@ async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_w
         await space.run(dull, n=number, seed=number)
     sent.clear()
     past = draw_history(find_past_runs(space.store, playbook=dull.digest), known=known(40))
-    bench = replay_context(space.context, ReplayMode("fork", 1))
+    bench = replay_context(context_of(space), ReplayMode("fork", 1))
     verdict = await run_experiment(dull, A, past.tasks, ExactMatch(), bench)
     assert (verdict.finding, verdict.losses) == ("superior", 0)
     assert sent == []
     again = await run_experiment(
-        dull, A, past.tasks, ExactMatch(), replay_context(space.context, ReplayMode("fork", 1))
+        dull, A, past.tasks, ExactMatch(), replay_context(context_of(space), ReplayMode("fork", 1))
     )
     assert again == verdict
     assert all(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
-    live = await run_experiment(dull, A, Dataset(tuple(known(40))), ExactMatch(), space.context)
+    live = await run_experiment(dull, A, Dataset(tuple(known(40))), ExactMatch(), context_of(space))
     assert not any(map(is_replayed, space.store.get(live.experiment)["models"].values()))
 
 
@@ -353,7 +356,7 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
     def key(
         space: Workspace, book: Playbook = A, mode: ReplayMode = STRICT, task: Task = task, replicate: int = 0
     ) -> str:
-        return Replayer(space.runner, mode).key(book, task, seed_of(task, replicate)).id
+        return Replayer(space.resources.runner, mode).key(book, task, seed_of(task, replicate)).id
 
     other_model = workspace(space.store, models={"m": {"use": "scripted", "args": {"replies": {".": "maybe"}}}})
     other_tool = workspace(space.store)
@@ -386,10 +389,10 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
 async def test_tools_that_are_exchanged_under_way_are_seen() -> None:
     space = await lived(1)
     (task,) = draw_history(find_past_runs(space.store), by=()).tasks
-    perform = Replayer(space.runner, STRICT)
+    perform = Replayer(space.resources.runner, STRICT)
     before = perform.key(A, task, 1)
     space.tools = []
-    assert space.runner.tools == []
+    assert space.resources.runner.tools == []
     assert perform.key(A, task, 1) != before
 
 
@@ -426,7 +429,7 @@ async def test_what_memory_has_forgotten_is_in_the_store() -> None:
     space = await lived(1)
     past = draw_history(find_past_runs(space.store), by=(), known=known())
     tiny = ReplayCache(space.store, at_most_bytes=0)
-    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(space.context, cache=tiny))
+    card = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space), cache=tiny))
     (cell,) = card.cells
     assert cell.run not in tiny
     found = tiny.get(cell.run)
@@ -440,7 +443,7 @@ async def test_what_memory_has_forgotten_is_in_the_store() -> None:
 async def test_replays_of_what_was_recorded_agree_with_it_in_every_stratum() -> None:
     space = await lived(20)
     past = draw_history(find_past_runs(space.store), by=["outcome"])
-    measured = await measure_fidelity(past, Replayer(space.runner, STRICT))
+    measured = await measure_fidelity(past, Replayer(space.resources.runner, STRICT))
     assert (measured.agreement.agreed, measured.agreement.missed, measured.agreement.rate.n) == (20, 0, 20)
     assert measured.agreement.rate.low == pytest.approx(0.025 ** (1 / 20))  # Clopper and Pearson, all of 20
     assert measured.population == measured.agreement.rate
@@ -455,10 +458,10 @@ async def test_what_is_not_the_same_any_more_is_measured_and_not_guessed() -> No
     changed = {"m": {"use": "scripted", "args": {"replies": {".": "no"}}}}
     later = workspace(space.store, models=changed)
     past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=[])
-    strict = await measure_fidelity(past, Replayer(later.runner, STRICT))
+    strict = await measure_fidelity(past, Replayer(later.resources.runner, STRICT))
     assert (strict.agreement.agreed, strict.agreement.missed) == (0, 9)
     assert strict.share("missed", "turn") == 1.0
-    live = await measure_fidelity(past, Replayer(later.runner, ReplayMode("fork", 1)))
+    live = await measure_fidelity(past, Replayer(later.resources.runner, ReplayMode("fork", 1)))
     assert (live.agreement.agreed, live.agreement.missed) == (4, 0)  # as the odd ones said no before
     assert live.share("live", "turn") == 1.0
     assert live.share("exact", "call") == 1.0

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from replay_samples import context_of
 from test_coverage import CAREFUL, SAME, A, lived, workspace
 
 from seedbed.errors import DatasetError, SettingsError
@@ -23,12 +24,12 @@ async def test_past_runs_of_the_control_are_replayed_and_the_verdict_tells_how_f
     space = workspace()
     await lived(space, count=12)
     source = past_runs(expected=KNOWN)
-    verdict = await compare(A, CAREFUL, source, ExactMatch(), space.context)
+    verdict = await compare(A, CAREFUL, source, ExactMatch(), context_of(space))
     assert (verdict.replay["asked"], verdict.replay["answered"], verdict.at_most) == (12, 9, 9)
     assert verdict.replays
     assert verdict.replays.fidelity.agreement.agreed == 12
     assert len(verdict.replays.replayable.missed) == 3
-    again = await compare(A, CAREFUL, source, ExactMatch(), space.context)
+    again = await compare(A, CAREFUL, source, ExactMatch(), context_of(space))
     assert again == verdict
     assert again.body() == verdict.body()
     assert {"replays", "ranking", "is_final"}.isdisjoint(verdict.body())
@@ -37,7 +38,7 @@ async def test_past_runs_of_the_control_are_replayed_and_the_verdict_tells_how_f
 async def test_several_candidates_may_be_ranked_on_past_runs() -> None:
     space = workspace()
     await lived(space, count=12)
-    verdict = await compare(A, [SAME, CAREFUL], past_runs(expected=KNOWN), ExactMatch(), space.context)
+    verdict = await compare(A, [SAME, CAREFUL], past_runs(expected=KNOWN), ExactMatch(), context_of(space))
     assert verdict.ranking
     assert {each.verdict.candidate for each in verdict.ranking.candidates} == {SAME.digest, CAREFUL.digest}
 
@@ -45,7 +46,7 @@ async def test_several_candidates_may_be_ranked_on_past_runs() -> None:
 async def test_runs_are_chosen_by_their_score_status_and_size() -> None:
     space = workspace()
     await lived(space, count=14)  # the thirteenth fails
-    await evaluate(A, KNOWN, ExactMatch(), space.context)
+    await evaluate(A, KNOWN, ExactMatch(), context_of(space))
 
     def drawn(where: str, **options: Any) -> int:
         source = PastRuns(where=where, **options)
@@ -86,7 +87,7 @@ async def test_options_that_past_runs_cannot_have_are_refused() -> None:
     await lived(space, count=12)
     options = Comparing(channel="production", replicates=2, first_replicate=1)
     with pytest.raises(SettingsError) as caught:
-        await compare(A, SAME, past_runs(), ExactMatch(), space.context, options)
+        await compare(A, SAME, past_runs(), ExactMatch(), context_of(space), options)
     assert [each.path for each in caught.value.problems] == ["channel", "replicates", "first_replicate"]
 
 

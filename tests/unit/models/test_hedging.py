@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from model_server import Answer, ModelServer, echo, serving
-from seedbed import Playbook, Workspace
+from seedbed import Playbook
 from seedbed.errors import ModelUnavailable
 from seedbed.models.calling.fallback import ModelAnswer, ModelCall
 from seedbed.models.calling.hedging import ENOUGH, Latencies
@@ -200,9 +201,9 @@ async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[E
     speaker = Playbook.from_document({"roles": {"speaker": {"model": "m", "system": "Repeat.", "max_tokens": 10}}})
     with serving(script=by_turn(NEVER, 0.0)) as server:
         settings = Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card(server)})
-        space = Workspace.at(settings)
+        space = seedbed.open(settings)
         for _ in range(ENOUGH):
-            space.runner.limits[space.models["m"]].latencies.add(0.02)
+            space.resources.runner.limits[space.models["m"]].latencies.add(0.02)
         run = await space.run(speaker, question="say it", max_cost_usd=100.0)
         space.close()
     assert (run.output, run.cost_usd) == ("answer 2", 12.0)

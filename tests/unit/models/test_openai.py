@@ -230,7 +230,7 @@ def test_events_are_found_whatever_pieces_they_arrive_in(size: int) -> None:
         f"event: x\r\ndata: {json.dumps(event, ensure_ascii=False)}\r\n\r\n".encode() for event in events
     )
     heard = EventStreamParser()
-    assert [event for at in range(0, len(wire), size) for event in heard.more(wire[at : at + size])] == events
+    assert [event for at in range(0, len(wire), size) for event in heard.feed(wire[at : at + size])] == events
     assert heard.end is None
 
 

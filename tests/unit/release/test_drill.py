@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import PlaybookError
 from seedbed.release.monitor.drill import Drill, drill
@@ -33,7 +34,7 @@ GOOD, POOR = sorter("Say yes."), sorter("Say no.")
 async def space() -> Workspace:
     replies = {"message 2": "yes", ".": "no"}
     models = {"scripted": {"use": "scripted", "args": {"replies": replies}}}
-    space = Workspace.at(Settings(store="memory:", by="ada", models=models, channels={"live": {"require": []}}))
+    space = seedbed.open(Settings(store="memory:", by="ada", models=models, channels={"live": {"require": []}}))
     await space.release(GOOD, to="live", because="first")
     await space.release(POOR, to="live", because="try it", share=0.5)
     return space

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
 
+import seedbed
 from seedbed.errors import RunError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.monitor import exposures
@@ -18,7 +19,6 @@ from seedbed.settings import Settings
 from seedbed.settings.channels import RUN_METRICS
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query
-from seedbed.workspace import Workspace
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ SETTINGS = Settings.model_validate(
 
 
 async def test_what_is_known_of_a_run_is_read_when_it_ends_also_of_one_that_failed() -> None:
-    with closing(Workspace.at(SETTINGS)) as space:
+    with closing(seedbed.open(SETTINGS)) as space:
         playbook = agent("Answer.")
         await space.release(playbook, to="live", because="first")
         found = ExposureFeed(space.store, "live", [playbook.digest], [*RUN_METRICS, "rating"], after=0)

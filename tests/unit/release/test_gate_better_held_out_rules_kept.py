@@ -114,7 +114,7 @@ SAME = r"<expected \w+>\n(\d+)\n</expected \w+>\s+<answer \w+>\n\1\n"
 def judge(**more: Any) -> Reference:
     """One that is always right."""
     court = Court({SAME: "equivalent", "": "different"})
-    return Reference(perform=court.perform, identify=court.space.runner.model_identities, name="same", **more)
+    return Reference(perform=court.perform, identify=court.space.resources.runner.model_identities, name="same", **more)
 
 
 async def checked(library: Library, judge: Reference, right: int = 20, mistaken: int = 0) -> None:
@@ -174,7 +174,9 @@ async def test_a_channel_may_ask_for_more_agreement(library: Library) -> None:
 async def test_the_check_of_another_judge_says_nothing_of_this_one(library: Library) -> None:
     await checked(library, judge(cut_at=100))
     other = Court({SAME: "equivalent", "": "different", "never": "different"})  # another model of the same name
-    await checked(library, Reference(perform=other.perform, identify=other.space.runner.model_identities, name="same"))
+    await checked(
+        library, Reference(perform=other.perform, identify=other.space.resources.runner.model_identities, name="same")
+    )
     refusal = await Better()(await by(judge(), library))
     assert refusal is not None
     assert refusal.found.endswith("no agreement with people")

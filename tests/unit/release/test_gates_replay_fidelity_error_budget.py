@@ -10,11 +10,11 @@ import pytest
 from loop_samples import bench
 from release_samples import NEW, OLD, TASKS, change, compared, kept
 
-from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.error_budget import BudgetTerms
-from seedbed.experiments.replay.history import draw_history, find_past_runs
+from seedbed.experiments.sources import past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.better import Better
@@ -130,9 +130,9 @@ async def test_replays_count_as_far_as_they_are_known_to_agree() -> None:
     for number in range(16):
         await space.run(before, n=number, seed=number)
     known = [Task(str(n), {"n": n}, "no" if n % 2 else "yes") for n in range(16)]
-    past = draw_history(find_past_runs(space.store, playbook=before.digest), known=known)
-    verdict, *_ = await space.compare_replayed(before, after, metric=ExactMatch(), past=past)
-    asked = change(space.library, verdict, candidate=after.digest, incumbent=before.digest)
+    past = past_runs(expected=Dataset(tuple(known)))
+    verdict = await space.compare(before, after, on=past, metric=ExactMatch())
+    asked = change(space.resources.library, verdict, candidate=after.digest, incumbent=before.digest)
     refusal = await ReplayFidelity(0.9)(asked)
     assert refusal
     assert refusal.found == "100% [79%, 100%] of 16"

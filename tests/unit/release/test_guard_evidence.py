@@ -56,7 +56,7 @@ def test_what_should_be_low_is_breached_when_it_is_high_and_not_when_it_is_low()
     for _ in range(100):
         pairs.take("newer", 8.0)
         pairs.take("older", 2.0)
-    row = pairs.row()
+    row = pairs.status()
     assert (row.older, row.newer, row.change, row.breached) == pytest.approx((2.0, 8.0, 6.0, True))
     assert row.low is not None
     assert row.high is not None
@@ -68,7 +68,7 @@ def test_one_that_takes_for_ever_counts_as_the_most() -> None:
     for newer in (2.0, 2.0, 2.0, 1e9):
         pairs.take("newer", newer)
         pairs.take("older", 2.0)
-    row = pairs.row()
+    row = pairs.status()
     assert (row.newer, row.change, row.breached) == pytest.approx((6.5, 4.5, False))
 
 
@@ -76,12 +76,12 @@ def test_outcomes_wait_for_their_counterpart_in_the_order_in_which_they_came() -
     pairs = GuardEvidence(RATING)
     for value in (0.1, 0.2, 0.3):
         pairs.take("newer", value)
-    assert pairs.row().pairs == 0
-    assert (pairs.row().newer, pairs.row().older, pairs.row().change) == (pytest.approx(0.2), None, None)
+    assert pairs.status().pairs == 0
+    assert (pairs.status().newer, pairs.status().older, pairs.status().change) == (pytest.approx(0.2), None, None)
     pairs.take("older", 0.5)
-    assert (pairs.row().pairs, pairs.row().change) == (1, pytest.approx(-0.4))
+    assert (pairs.status().pairs, pairs.status().change) == (1, pytest.approx(-0.4))
     pairs.take("older", 0.5)
-    assert (pairs.row().pairs, pairs.row().change) == (2, pytest.approx(-0.35))
+    assert (pairs.status().pairs, pairs.status().change) == (2, pytest.approx(-0.35))
     assert pairs.known == {"newer": 3, "older": 2}
 
 
@@ -90,11 +90,11 @@ def test_what_rolls_back_stays_breached_and_what_only_holds_recovers() -> None:
     for action in ("roll back", "hold"):
         pairs, chance = GuardEvidence(Guard("rating", -0.05, action)), random.Random(1)  # type: ignore[arg-type]
         assert give(pairs, 0.3, 0.9, 200, chance)
-        assert pairs.row().breached
+        assert pairs.status().breached
         for _ in range(300):
             pairs.take("newer", 1.0)
             pairs.take("older", 0.9)
-        rows[action] = pairs.row()
+        rows[action] = pairs.status()
     assert {action: row.breached for action, row in rows.items()} == {"roll back": True, "hold": False}
     assert all(row.evidence < 1 for row in rows.values())
 
@@ -117,7 +117,7 @@ def test_the_interval_is_that_of_all_differences_as_finely_as_people_read_it() -
         pairs.take("newer", newer)
         pairs.take("older", older)
         taken.append(newer - older)
-    row = pairs.row()
+    row = pairs.status()
     exact = interval(dict.fromkeys(taken, 1), bets())
     assert (row.low, row.high) == pytest.approx(exact, abs=0.001)
     assert row.change == pytest.approx(np.mean(taken))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from canary_samples import FIRST, NEW, OLD, both, met, rated, rolled_out, said, settled
 
+import seedbed
 from seedbed.errors import ReleaseRefused, RunError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -240,20 +241,20 @@ def settings(folder: Path, **canary: Any) -> Settings:
 
 async def test_a_workspace_takes_back_a_canary_whose_runs_fail(tmp_path: Path, post: Post) -> None:
     given = settings(tmp_path, shares=["50%", "100%"], roll_back_if={"error_rate": 0.05}, error=0.05)
-    with closing(Workspace.at(given)) as space:
+    with closing(seedbed.open(given)) as space:
         old, new = agent("Answer."), agent("Answer well.")
         await space.release(old, to="live", because="first")
         await space.release(new, to="live", because="better")
-        assert (await space.watch("live")).health.phase == "canary"
+        assert (await space.channels.watch("live")).health.phase == "canary"
         for number in range(20):
             await space.run("live", key=f"user {number}", do="answer")
-        assert (await space.watch("live")).moved is None
+        assert (await space.channels.watch("live")).moved is None
         for number in range(80):
             with suppress(RunError):
                 key = f"visitor {number}"
                 met_new = _meets(space, key) == new.digest
                 await space.run("live", key=key, do="fail" if met_new else "answer")
-        seen = await space.watch("live")
+        seen = await space.channels.watch("live")
         assert seen.moved
         assert seen.moved.because.startswith(f"error_rate of {new.digest[3:13]} is +")
         assert (await space.run("live", key="anna", do="answer")).playbook == old.digest
@@ -270,31 +271,31 @@ def _meets(space: Workspace, key: str) -> str:
 
 async def test_a_workspace_promotes_nothing_that_is_out_of_ratio_and_says_why(tmp_path: Path) -> None:
     given = settings(tmp_path, shares=["50%", "100%"], no_traffic="2 hours")
-    with closing(Workspace.at(given)) as space:
+    with closing(seedbed.open(given)) as space:
         for text in ("Answer.", "Answer well."):
             await space.release(agent(text), to="live", because="so")
         old, new = agent("Answer.").digest, agent("Answer well.").digest
         space.store.append([met(new) for _ in range(200)] + [met(old) for _ in range(400)])
         with pytest.raises(ReleaseRefused, match="watch: found 200 units met the newer, 400 the older; as many"):
-            await space.promote("live", because="well")
+            await space.channels.promote("live", because="well")
         await space.rollback("live", because="assignment is broken")
         await space.release(agent("Answer well."), to="live", because="it was mended")
-        await space.promote("live", because="well")
+        await space.channels.promote("live", because="well")
         assert channels.settled(space.store, "live") == [old, new]
 
 
 async def test_a_workspace_keeps_back_whom_its_settings_say(tmp_path: Path) -> None:
     given = settings(tmp_path, shares=["50%", "100%"], keep_back="20%", keep_back_for="2 days")
-    with closing(Workspace.at(given)) as space:
+    with closing(seedbed.open(given)) as space:
         for text in ("Answer.", "Answer well."):
             await space.release(agent(text), to="live", because="so")
         assert channels.state(space.store, "live").held is None  # a first release keeps nobody back
-        await space.promote("live", because="well")
+        await space.channels.promote("live", because="well")
         held = channels.state(space.store, "live").held
         assert held
         assert (held.playbook, held.share) == (agent("Answer.").digest, 0.2)
         assert timedelta(days=1, hours=23) < held.until - now() < timedelta(days=2, hours=1)
-        arms = [(await space.choose("live", key=f"user {number}")).arm for number in range(100)]
+        arms = [(await space.channels.choose("live", key=f"user {number}")).arm for number in range(100)]
         assert 8 <= arms.count("held") <= 32
 
 

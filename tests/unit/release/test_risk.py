@@ -149,7 +149,7 @@ async def test_a_tool_that_the_incumbent_never_called_is_a_hazard() -> None:
         for may in (False, True)
     )
     verdict = await space.compare(before, after, on=numbers(10), metric=ExactMatch())
-    told = change(space.library, verdict, candidate=after.digest, incumbent=before.digest)
+    told = change(space.resources.library, verdict, candidate=after.digest, incumbent=before.digest)
     refusal = await Risk()(told)
     assert refusal
     assert refusal.found.split("; ") == [

@@ -70,6 +70,19 @@ async def test_a_store_adds_names_and_what_a_verdict_rests_on() -> None:
     assert str(found.export("md", store=store)).startswith("# Search from mail\n")
 
 
+async def test_figures_of_results_show_themselves_and_can_be_saved(tmp_path: Path) -> None:
+    store = MemoryStore()
+    verdict = await compare(OLD, NEW, tasks(), ExactMatch(), bench(store))
+    assert list(verdict.figures()) == ["better, same and worse in registered order"]
+    assert "evidence over tasks" in verdict.figures(store=store)
+    assert "best score over runs" in (await searched()).figures()
+    drawn = card().figures(name="plain")
+    assert list(drawn)[:2] == ["exact_match with 95 % intervals", "length with 95 % intervals"]
+    for title, figure in drawn.items():
+        assert figure._repr_svg_().startswith("<svg ")
+        assert figure.save(tmp_path / f"{title}.svg").exists()
+
+
 async def test_results_with_rows_are_frames() -> None:
     pytest.importorskip("pandas")
     found = await results()

@@ -8,7 +8,6 @@ from importlib.resources import files
 from page_reader import Reader, assert_asks_nothing, pictures
 
 from seedbed.playbooks.changes import Change
-from seedbed.reports import markdown
 from seedbed.reports.page import (
     Badge,
     Bullets,
@@ -91,18 +90,3 @@ def test_tables_and_figures_scroll_and_tables_say_how_many_rows_are_missing() ->
         "<svg"
     )
     assert "and 1,234 more" in shown
-
-
-def test_markdown_has_the_same_without_pictures() -> None:
-    text = markdown.to_markdown(whole("plain"))
-    assert text.startswith("# plain\n\nplain\n\n**plain**\n\n- plain\n\n**plain**\n\n`plain`\n\n## plain\n")
-    assert "<svg" not in text
-    assert "```yaml\nplain\n```" in text
-    assert "and 1,234 more" in text
-
-
-def test_markdown_of_hostile_texts_has_no_tag_outside_a_fence() -> None:
-    text = markdown.to_markdown(whole(HOSTILE)).replace(f"`{HOSTILE}`", "")
-    outside = re.sub(r"^(`{3,})\w*\n.*?\n\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    assert "<script>" in text
-    assert "<script>" not in outside

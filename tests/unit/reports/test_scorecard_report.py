@@ -10,9 +10,8 @@ from typing import Any
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.reports.numbers import interval_texts, number
 from seedbed.reports.scorecard import Report, to_csv, to_document, to_json, to_markdown
-from seedbed.stats.estimates import mean_interval, wilson
+from seedbed.stats.estimates import wilson
 
 A, B = (f"b2:{letter * 64}" for letter in "ab")
 HOSTILE = '=1+1|<script>alert("x")</script>\n# Heading **bold** [link](http://x) `code`'
@@ -102,11 +101,3 @@ def test_a_hostile_answer_does_not_leave_its_cell() -> None:
             assert line.count("|") - line.count("\\|") in (4, 5, 7, 11), line
         else:
             assert not line.startswith("# Heading")
-
-
-def test_numbers_are_as_long_as_they_need_be() -> None:
-    assert [number(value) for value in (0.0, 0.5, 0.00012, 12.3456, 123456.0, -0.25)] == [
-        *("0.000", "0.500", "0.00012", "12.346", "123,456", "-0.250")
-    ]
-    assert interval_texts(mean_interval([0.5])) == ("0.500", "")
-    assert interval_texts(mean_interval([])) == ("no score", "")

@@ -11,7 +11,6 @@ from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.protocols import Offer
-from seedbed.reports.markdown import fenced
 from seedbed.reports.search import report as search_report
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
@@ -113,8 +112,3 @@ async def test_what_a_playbook_says_stays_within_its_place() -> None:
     for part, language in ((changed.strip(), "text"), (whole.strip(), "yaml")):
         assert part.startswith(f"`````{language}\n")
         assert part.endswith("\n`````")
-
-
-def test_a_fence_is_longer_than_any_within() -> None:
-    assert fenced("plain") == "```text\nplain\n```"
-    assert fenced("a ``` b").startswith("````text\n")

@@ -159,15 +159,15 @@ def test_a_run_that_is_not_recorded_is_told() -> None:
 def test_the_first_place_that_differs_is_named(now: Any, recorded: Any, path: str, found: str, expected: str) -> None:
     differs = first_difference(now, recorded)
     assert differs is not None
-    assert (differs.path, differs.found, differs.recorded) == (path, found, expected)
+    assert (differs.path, differs.now, differs.recorded) == (path, found, expected)
 
 
 def test_long_texts_are_shown_where_they_differ() -> None:
     differs = first_difference({"text": "a" * 500 + "here"}, {"text": "a" * 500 + "there"})
     assert differs is not None
-    assert differs.found.endswith('here"')
+    assert differs.now.endswith('here"')
     assert differs.recorded.endswith('there"')
-    assert len(differs.found) < 80
+    assert len(differs.now) < 80
 
 
 def test_what_is_the_same_differs_nowhere() -> None:

@@ -139,7 +139,7 @@ async def test_what_a_sub_dialogue_cost_counts_also_if_it_failed_and_it_goes_on_
     assert recall(space.store, parent.id).cost_usd == pytest.approx(paid)
 
     richer = Workspace(workspace().settings, space.store)
-    run = await richer.resume(parent.id)
+    run = await richer.runs.resume(parent.id)
     assert {child.output for child in run.children} == {"by hand", "at noon"}
     assert recall(space.store, parent.id).cost_usd == pytest.approx(run.cost_usd)
     paid = sum(fact.body["cost_usd"] for fact in space.store.facts(Query(kind="turn")))
@@ -159,7 +159,7 @@ async def test_another_playbook_can_be_opened_by_its_digest() -> None:
     other = Playbook.from_document(
         {"roles": {"one": {"model": "local"}}, "steps": [{"name": "say", "role": "one", "prompt": "Briefly: {topic}"}]}
     )
-    digest = space.library.keep(other, because="to be opened")
+    digest = space.resources.library.keep(other, because="to be opened")
     run = await space.run(opening(playbook=digest, input="topic"), question="why")
     assert [child.output for child in run.children] == ["short", "short"]
     assert recall(space.store, run.children[0].run).playbook == digest
@@ -200,7 +200,7 @@ async def test_a_run_taken_up_again_takes_up_what_it_opened_and_asks_nothing_twi
     (parent,) = [run for run in recent(space.store, 10) if not run.parent]
 
     vars(model)["chat"] = after = Halting(replies=REPLIES, answers=1000)
-    run = await space.resume(parent.id)
+    run = await space.runs.resume(parent.id)
     whole = await workspace().run(opening(), question="why", seed=1)
     assert run.output == whole.output
     assert sorted(child.output for child in run.children) == ["at noon", "by hand"]

@@ -166,10 +166,10 @@ async def test_a_run_that_is_taken_up_again_asks_the_model_it_had_chosen_whateve
     after = workspace(store)
     (other,) = {"clever", "brilliant"} - {choice["model"]}
     for _ in range(500):
-        after.runner.router.learn("reasoning", choice["model"], 0.0, None, None)
-        after.runner.router.learn("reasoning", other, 1.0, None, None)
+        after.resources.runner.router.learn("reasoning", choice["model"], 0.0, None, None)
+        after.resources.runner.router.learn("reasoning", other, 1.0, None, None)
     (start,) = store.facts(Query(kind="start"))
-    run = await after.resume(start.key)
+    run = await after.runs.resume(start.key)
     assert run.output == choice["model"]
     assert list(chosen(after).values()) == [choice]
 

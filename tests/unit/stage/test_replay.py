@@ -135,7 +135,7 @@ def writer(**changed: Any) -> Playbook:
 async def replay(space: Workspace, of: Run, book: Playbook, mode: ReplayMode = STRICT, **more: Any) -> Run:
     for each in (built, sent, looked):
         each.clear()
-    return await space.runner.replay(next(IDS), book, of.id, mode, **more)
+    return await space.resources.runner.replay(next(IDS), book, of.id, mode, **more)
 
 
 def told(run: Run) -> str:
@@ -319,7 +319,7 @@ async def test_a_miss_in_a_run_that_was_opened_makes_the_one_above_worthless_too
 
 async def test_a_recording_that_is_not_there_is_told() -> None:
     with pytest.raises(NotFound, match="no run"):
-        await workspace().runner.replay(next(IDS), playbook(DEBATE), "f" * 32, STRICT)
+        await workspace().resources.runner.replay(next(IDS), playbook(DEBATE), "f" * 32, STRICT)
 
 
 @pytest.mark.parametrize("tools", [[], [{"mcp": {"command": ["/nonexistent/server"]}}]])
@@ -426,7 +426,7 @@ async def test_no_person_is_asked_by_a_replay(mode: ReplayMode) -> None:
         return True
 
     space = workspace()
-    space.confirm = person
+    space.resources.confirm = person
     book = playbook({"program": f"{__name__}:sends", "rules": {"confirm": ["send"]}})
     run = await space.run(book, q="a", seed=3)
     assert asked == ["send"]
@@ -527,21 +527,21 @@ async def test_a_replay_that_was_interrupted_goes_on_as_a_replay() -> None:
     space, book = workspace(), playbook({**AGENT, "program": f"{__name__}:stalling"})
     run = await space.run(book, q="Why?", seed=3)
     stalls.set()
-    going = asyncio.create_task(space.runner.replay(interrupted := next(IDS), book, run.id, STRICT))
+    going = asyncio.create_task(space.resources.runner.replay(interrupted := next(IDS), book, run.id, STRICT))
     await asyncio.wait_for(stalled.wait(), 30)
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     stalls.clear()
     assert recall(space.store, interrupted).status == "running"
     with pytest.raises(RunError, match="found a replay; expected a run that was live"):
-        Recorder.resume(space.runner.journal, interrupted, by="ada")
+        Recorder.resume(space.resources.runner.journal, interrupted, by="ada")
     sent.clear()
-    again = await space.resume(interrupted)
+    again = await space.runs.resume(interrupted)
     assert told(again) == told(run)
     assert again.replay is not None
     assert again.replay["labels"] == {"call": {"exact": 2}, "reading": {"exact": 2}, "turn": {"exact": 1}}
     assert sent == []
-    assert (await space.runner.replay(interrupted, book, run.id, STRICT)).output == run.output
+    assert (await space.resources.runner.replay(interrupted, book, run.id, STRICT)).output == run.output
 
 
 stalls, stalled = asyncio.Event(), asyncio.Event()
@@ -559,8 +559,8 @@ async def test_asking_for_the_same_replay_twice_performs_it_once() -> None:
     space, book = workspace(), playbook(AGENT)
     run = await space.run(book, q="Why?", seed=3)
     name = next(IDS)
-    one, two = await asyncio.gather(*(space.runner.replay(name, book, run.id, STRICT) for _ in range(2)))
-    third = await space.runner.replay(name, book, run.id, STRICT)
+    one, two = await asyncio.gather(*(space.resources.runner.replay(name, book, run.id, STRICT) for _ in range(2)))
+    third = await space.resources.runner.replay(name, book, run.id, STRICT)
     assert one == two
     assert told(third) == told(one)
     assert len(list(space.store.facts(Query(kind="start", key=name)))) == 1

@@ -51,7 +51,7 @@ async def test_a_run_is_given_the_tools_and_the_person_that_there_are_now() -> N
     async def person(action: str, because: str) -> bool:
         return True
 
-    space.tools, space.confirm = [send], person
+    space.tools, space.resources.confirm = [send], person
     assert (await space.run(ASKING, tool="send")).output == "sent to ada"
 
 
@@ -59,8 +59,10 @@ async def test_what_was_learned_is_read_from_the_store_once_and_kept_up() -> Non
     models = {name: {"use": "scripted", "args": {"replies": {".": name}}, "can": ["wit"]} for name in ("one", "two")}
     space = workspace(models=models)
     run = await space.run(Playbook.from_document(ROUTED), q="why", seed=1)
-    space.learn(run, 1.0)
-    assert Workspace(space.settings, space.store).runner.router.state() == space.runner.router.state()
+    space.runs.learn(run, 1.0)
+    assert (
+        Workspace(space.settings, space.store).resources.runner.router.state() == space.resources.runner.router.state()
+    )
 
 
 async def test_a_model_that_a_step_may_choose_takes_part_in_what_a_playbook_is() -> None:
@@ -69,8 +71,8 @@ async def test_a_model_that_a_step_may_choose_takes_part_in_what_a_playbook_is()
     step = {"name": "say", "role": "any", "prompt": "{q}"}
     named = Playbook.from_document({"roles": {"any": {"model": "one"}}, "steps": [step]})
     choosing = Playbook.from_document({"roles": {"any": {"model": "one"}}, "steps": [{**step, "needs": ["wit"]}]})
-    assert list(space.runner.model_identities(named)) == ["one"]
-    assert list(space.runner.model_identities(choosing)) == ["one", "two"]
+    assert list(space.resources.runner.model_identities(named)) == ["one"]
+    assert list(space.resources.runner.model_identities(choosing)) == ["one", "two"]
 
 
 async def test_many_runs_at_the_same_time_are_all_performed() -> None:
@@ -108,8 +110,8 @@ def _nothing_counted() -> None:
 
 async def test_one_run_is_performed_once_for_all_who_ask() -> None:
     space = workspace()
-    runs = await asyncio.gather(*(space.runner.perform_once(ID, COUNTING, {"n": "x"}, 1) for _ in range(10)))
-    again = await space.runner.perform_once(ID, COUNTING, {"n": "x"}, 1)
+    runs = await asyncio.gather(*(space.resources.runner.perform_once(ID, COUNTING, {"n": "x"}, 1) for _ in range(10)))
+    again = await space.resources.runner.perform_once(ID, COUNTING, {"n": "x"}, 1)
     assert COUNTED == ["x"]
     assert {run.id for run in (*runs, again)} == {ID}
     assert {run.output for run in (*runs, again)} == {"x"}
@@ -118,7 +120,9 @@ async def test_one_run_is_performed_once_for_all_who_ask() -> None:
 async def test_two_houses_over_one_store_perform_it_once() -> None:
     one = workspace()
     other = Workspace(one.settings, one.store)
-    runs = await asyncio.gather(*(space.runner.perform_once(ID, COUNTING, {"n": "x"}, 1) for space in (one, other) * 3))
+    runs = await asyncio.gather(
+        *(space.resources.runner.perform_once(ID, COUNTING, {"n": "x"}, 1) for space in (one, other) * 3)
+    )
     assert COUNTED == ["x"]
     assert {run.output for run in runs} == {"x"}
 
@@ -126,14 +130,16 @@ async def test_two_houses_over_one_store_perform_it_once() -> None:
 async def test_a_run_that_failed_is_tried_again_by_whoever_asks_next() -> None:
     space = workspace()
     with pytest.raises(RunError, match="not yet"):
-        await space.runner.perform_once(ID, COUNTING, {"n": "fail"}, 1)
-    assert (await space.runner.perform_once(ID, COUNTING, {"n": "fail"}, 1)).output == "fail"
+        await space.resources.runner.perform_once(ID, COUNTING, {"n": "fail"}, 1)
+    assert (await space.resources.runner.perform_once(ID, COUNTING, {"n": "fail"}, 1)).output == "fail"
     assert COUNTED == ["fail", "fail"]
 
 
 async def test_it_is_given_up_when_nobody_waits_for_it_any_more_and_free_for_others() -> None:
     one = workspace()
-    waiting = [asyncio.ensure_future(one.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1)) for _ in range(2)]
+    waiting = [
+        asyncio.ensure_future(one.resources.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1)) for _ in range(2)
+    ]
     while not COUNTED:
         await asyncio.sleep(0)
     waiting[0].cancel()
@@ -145,7 +151,7 @@ async def test_it_is_given_up_when_nobody_waits_for_it_any_more_and_free_for_oth
     assert worker_at(one.store, ID) is None
 
     other = Workspace(one.settings, one.store)
-    again = asyncio.ensure_future(other.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1))
+    again = asyncio.ensure_future(other.resources.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1))
     while len(COUNTED) < 2:
         await asyncio.sleep(0)
     again.cancel()
@@ -163,7 +169,7 @@ from seedbed.workspace import Workspace
 
 async def main():
     space = Workspace(Settings(by="ada"), open_store({url!r}))
-    asyncio.ensure_future(space.runner.perform_once(ID, COUNTING, {{"n": "wait"}}, 1))
+    asyncio.ensure_future(space.resources.runner.perform_once(ID, COUNTING, {{"n": "wait"}}, 1))
     while not COUNTED:
         await asyncio.sleep(0)
     print("there", flush=True)
@@ -177,9 +183,9 @@ asyncio.run(main())
         assert process.stdout.readline() == "there\n"
         space = Workspace(Settings(by="ada"), open_store(url))
         with pytest.raises(RunTaken, match=f"under way in process {process.pid} on "):
-            await space.resume(ID)
+            await space.runs.resume(ID)
         process.kill()
-    asking = asyncio.ensure_future(space.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1))
+    asking = asyncio.ensure_future(space.resources.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1))
     while not COUNTED:
         await asyncio.sleep(0.01)
     asking.cancel()

@@ -207,12 +207,12 @@ def test_who_is_given_goes_before_the_settings() -> None:
 async def test_a_workspace_asks_as_its_settings_say(store: UpkeptStore) -> None:
     told = {"by": "ada", "confirm": {"how": "queue", "timeout": "1 second"}}
     space = Workspace(Settings.model_validate(told), store)
-    async with space.recording(BOOK) as on:
+    async with space.runs.recording(BOOK) as on:
         asking = asyncio.create_task(on.confirm("pay", "so"))
         await answered(store, True, by="bob")
         assert await asking
-    space.confirm = Nobody()
-    async with space.recording(BOOK) as on:
+    space.resources.confirm = Nobody()
+    async with space.runs.recording(BOOK) as on:
         assert not await on.confirm("pay", "so")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from seedbed.errors import RunError, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.stage import Stage
-from seedbed.workspace import Workspace
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 ASKING = Playbook.from_document({"program": f"{__name__}:program", "rules": {"never": ["files_write"]}})
@@ -37,20 +37,20 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_programs_have_the_tools_of_the_workspace_file_and_one_server_for_all_runs(file: Path) -> None:
-    async with Workspace.open(file) as space:
+    async with seedbed.open(file) as space:
         assert (await space.run(ASKING, tool="greet", arguments={"whom": "ada"})).output == "hello ada"
         run = await space.run(ASKING, tool="files_names", arguments={"folder": "etc"})
         assert run.output == ["etc/a", "etc/b"]
         pids = [(await space.run(ASKING, tool="files_process")).output for _ in range(2)]
         assert pids[0] == pids[1]
-        async with space.recording(ASKING) as stage:
+        async with space.runs.recording(ASKING) as stage:
             assert await stage.call("files_process") == pids[0]
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 
 
 async def test_rules_hold_for_them(file: Path) -> None:
-    async with Workspace.open(file) as space:
+    async with seedbed.open(file) as space:
         with pytest.raises(RunError, match="files_write"):
             await space.run(ASKING, tool="files_write", arguments={"text": "a"})
     assert not (file.parent / "notes.txt").exists()
@@ -63,7 +63,7 @@ async def test_a_dialogue_starts_no_server(tmp_path: Path) -> None:
         "tools: [{mcp: {command: [no-such-program]}}]\n"
     )
     talk = {"roles": {"a": {"model": "quick"}}, "steps": [{"name": "b", "role": "a", "prompt": "Why?"}]}
-    async with Workspace.open(path) as space:
+    async with seedbed.open(path) as space:
         assert (await space.run(Playbook.from_document(talk))).output == "fine"
         with pytest.raises(RunError, match="no-such-program"):
             await space.run(ASKING, tool="greet")
@@ -80,7 +80,7 @@ async def test_a_dialogue_starts_no_server(tmp_path: Path) -> None:
 async def test_a_function_that_is_none_is_told(tmp_path: Path, named: str, told: str) -> None:
     path = tmp_path / "seedbed.yaml"
     path.write_text(f"store: 'memory:'\ntools: ['{named}']\n")
-    async with Workspace.open(path) as space:
+    async with seedbed.open(path) as space:
         with pytest.raises(SettingsError, match=rf"tools: found {named}.*{told}"):
             await space.run(ASKING, tool="greet")
 
@@ -88,10 +88,10 @@ async def test_a_function_that_is_none_is_told(tmp_path: Path, named: str, told:
 def test_servers_that_are_declared_and_not_needed_cost_nothing(file: Path) -> None:
     script = (
         "import asyncio, sys\n"
-        "from seedbed.workspace import Workspace\n"
+        "import seedbed\n"
         "async def main():\n"
-        "    async with Workspace.open(sys.argv[1]) as space:\n"
-        "        space.runner\n"
+        "    async with seedbed.open(sys.argv[1]) as space:\n"
+        "        space.resources.runner\n"
         "asyncio.run(main())\n"
         "print({'mcp', 'httpx2'} & {*sys.modules})\n"
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import seedbed
 from seedbed import ExactMatch, Playbook
 from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -27,7 +28,6 @@ from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Query, UpkeptStore
 from seedbed.storage.upkeep import verify
 from seedbed.testing import fact, keys, move
-from seedbed.workspace import Workspace
 
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 CELLS = Query(kind="cell", keys=[f"{n}" for n in range(9)])
@@ -330,7 +330,7 @@ def test_a_workspace_on_postgresql_has_its_cache_beneath_the_encryption(
     path.write_text("store: {env: MY_STORE}\nencrypted: true\ncache: {env: MY_REDIS}\n")
     settings = Settings.load(path, {"MY_STORE": postgres_url, "MY_REDIS": redis_server.url})
     monkeypatch.setenv("SEEDBED_KEY", KEY)
-    with closing(Workspace.at(settings)) as space:
+    with closing(seedbed.open(settings)) as space:
         space.store.append([fact("a", body={"said": "secret"})])
         assert next(space.store.facts(Query(kind="cell", key="a"))).body == {"said": "secret"}
     (kept,) = redis_server.client.keys()
@@ -340,7 +340,7 @@ def test_a_workspace_on_postgresql_has_its_cache_beneath_the_encryption(
 def test_a_workspace_opens_and_works_without_its_redis(
     tmp_path: Path, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(Workspace.at(Settings(store=postgres_url, cache=f"unix://{tmp_path}/none.sock"))) as space:
+    with closing(seedbed.open(Settings(store=postgres_url, cache=f"unix://{tmp_path}/none.sock"))) as space:
         assert isinstance(space.store, CachedStore)
         fill(space.store)
     assert len(caplog.records) == 1
@@ -359,8 +359,8 @@ async def test_an_evaluation_pays_each_cell_once_whatever_becomes_of_redis(
         def watch(cell: Any, count: Iterator[int] = count) -> None:
             {15: redis_server.kill, 30: redis_server.start}.get(next(count), lambda: None)()
 
-        with closing(Workspace.at(settings)) as space:
-            card = await space.evaluate(playbook, tasks, ExactMatch(), watch=watch)
+        with closing(seedbed.open(settings)) as space:
+            card = await space.evaluate(playbook, tasks, metric=ExactMatch(), on_event=watch)
         assert {(cell.value, cell.reused) for cell in card.cells} == {(1.0, reused)}
         assert list(count) == []
     with closing(open_store(postgres_url)) as store:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import seedbed
 from seedbed import Playbook
 from seedbed.errors import SettingsError
 from seedbed.models.calling.limits import RateLimit
 from seedbed.settings import Settings
 from seedbed.storage.redis import Redis, RedisRateLimit
-from seedbed.workspace import Workspace
 
 BOOKER = """
 import sys
@@ -158,10 +158,10 @@ async def test_workspaces_share_the_limit_of_an_endpoint_whatever_they_call_it(
     for name in ("quick", "fast"):
         model = {"use": "scripted", "args": {"replies": ["Yes."] * 9}, "requests_per_minute": 2}
         (tmp_path / name).mkdir()
-        space = Workspace.at(
+        space = seedbed.open(
             Settings(store=f"sqlite:///{tmp_path}/{name}/x.db", cache=redis_server.url, models={name: model}, by="ann")
         )
-        space.runner.limits.sleep = sleep
+        space.resources.runner.limits.sleep = sleep
         playbook = Playbook.from_document({"roles": {"writer": {"model": name, "system": "Answer."}}})
         for _ in range(2):
             assert (await space.run(playbook, question="Well?")).output == "Yes."

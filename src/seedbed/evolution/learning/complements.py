@@ -1,4 +1,4 @@
-"""Complements: playbooks that are good at different tasks, and the child that has the changes of both."""
+"""Complements: pairs of playbooks that are good at different tasks, and the child with the changes of both."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
 
 SHARED = 4
-"""Tasks that two playbooks have done both, at least, for each to be seen as better on some of them."""
+"""Two playbooks are compared only if they have so many tasks in common."""
 
 
 @dataclass
 class Complements:
-    """Offers a child for each pair that is worth one, once."""
+    """Offers one child for each pair that is worth it."""
 
     limits: Limits = LIMITS
     _tried: set[tuple[int, int]] = field(default_factory=set)
 
     def offer(self, pool: Pool, places: Sequence[int]) -> Offer | None:
-        """The child of the two of these places, the best first, that gain most if what each gained adds up.
+        """The child of the pair of these places, best first, that gains most if the gains of both add up.
 
-        Each is believed to be better than what both come from, and is the better one on some task. The child is the
-        better one with what the other changed besides; where both changed the same words, the better one's stay.
+        Both are estimated to be better than their common ancestor, and each is the better one on some task. The child
+        is the better one with the changes of the other; where both changed the same words, the better one's stay.
         """
         pairs = [pair for pair in combinations(places, 2) if pair not in self._tried]
         if not pairs:
@@ -69,7 +69,7 @@ def _cross(base: Playbook, ours: Playbook, theirs: Playbook) -> Playbook | None:
 
 
 def _sums(pool: Pool, pairs: Sequence[tuple[int, int]], bases: Sequence[int]) -> Floats:
-    """How good a child of each pair is believed to be, if both gain; else -inf."""
+    """The expected score of a child of each pair, if both gain; otherwise -inf."""
     places = sorted({*bases, *(place for pair in pairs for place in pair)})
     means = dict(zip(places, pool.standings(places=places)[0].tolist(), strict=True))
     one, other = (np.array([means[pair[side]] for pair in pairs]) for side in (0, 1))
@@ -78,7 +78,7 @@ def _sums(pool: Pool, pairs: Sequence[tuple[int, int]], bases: Sequence[int]) ->
 
 
 def _together(pool: Pool, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """How much better both of each pair would be together than the better one alone, on tasks that both did."""
+    """How much better each pair would be together than the better one alone, on the tasks that both have."""
     rows = {place: pool.row(place) for pair in pairs for place in pair}
     ours, theirs = (np.stack([rows[pair[side]] for pair in pairs]) for side in (0, 1))
     both = ~np.isnan(ours) & ~np.isnan(theirs)
@@ -90,7 +90,7 @@ def _together(pool: Pool, pairs: Sequence[tuple[int, int]]) -> Floats:
 
 
 def _ancestors(pool: Pool, place: int) -> set[int]:
-    """A playbook and all in the pool that it comes from."""
+    """A playbook and all its ancestors in the pool."""
     ancestors, waiting = set[int](), [place]
     while waiting:
         each = waiting.pop()
@@ -101,7 +101,7 @@ def _ancestors(pool: Pool, place: int) -> set[int]:
 
 
 def merge_changes(base: Playbook, siblings: Sequence[Playbook]) -> dict[str, Any]:
-    """What changes in the base if all that its children have changed is put together, by gene."""
+    """The changes of all siblings to their base together, by gene."""
     own = genes(base)
     values: dict[str, Any] = {}
     for sibling in siblings:
@@ -121,8 +121,8 @@ def _merge_gene(base: Gene, ours: Gene, theirs: Gene) -> object:
 
 
 def with_both(base: str, ours: str, theirs: str) -> str:
-    """Our text with the sentences that theirs has changed, too. What we have changed ourselves stays ours, and so does
-    the order of what both have."""
+    """Our text with the sentences that theirs changed too. Where both changed the same, ours stays, and so does our
+    order."""
     before, after = split(base).texts, split(theirs)
     mine = split(ours)
     words = list(zip(mine.gaps, mine.texts, strict=False))

@@ -1,8 +1,8 @@
-"""Effects: what each part of a playbook is worth, by all that was tried together.
+"""Effects: what each part of a playbook is worth, estimated from all candidates together.
 
-One candidate on sixty tasks says little of a change that is worth five points. But candidates share most of their
-parts, so all of them together say what each part is worth: a sentence of a text, a demo, an option, a number. A score
-is taken to be the ease of the task, the worth of the parts, what is peculiar to the candidate, and noise.
+One candidate on sixty tasks says little about a change that is worth five points. But candidates share most of their
+parts, so all of them together show what each part is worth: a sentence of a text, a demo, an option, a number. A score
+is modelled as the ease of the task, the worth of the parts, an effect of the candidate itself, and noise.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ GenePart: TypeAlias = tuple[str, str]
 """The path of a gene, and one sentence of its text, one of its demos or its option; nothing for a number."""
 
 MOST = 300
-"""So many candidates are looked at: the start, those that are known best, and the newest."""
+"""At most so many candidates are used: the start, those with the most tasks, and the newest."""
 
 PARTS = (0.02, 0.05, 0.15)
 OWN = (0.01, 0.04)
-"""How far parts, and candidates beyond their parts, may be apart; what fits the scores best is taken."""
+"""Standard deviations of the effects of parts, and of candidates beyond their parts. The best fit is used."""
 
 USUAL = 0.02
-"""How much a part may be worth that is like most: whoever proposes parts may be good at it, or not."""
+"""The standard deviation of the mean worth of all parts: proposals may be good or bad on average."""
 
 LEVEL = 1.0
 
 
 @lru_cache(maxsize=4096)
 def parts(playbook: Playbook) -> dict[GenePart, float]:
-    """The parts of a playbook that may evolve; a number as far as it is up in its range."""
-    parts_found: dict[GenePart, float] = {}
+    """The parts of a playbook that may evolve; a number as a share of its range."""
+    values: dict[GenePart, float] = {}
     for gene in genes(playbook).values():
         match gene.kind:
             case "text":
-                parts_found |= {(gene.path, text): 1.0 for text in split(gene.value).texts}
+                values |= {(gene.path, text): 1.0 for text in split(gene.value).texts}
             case "demos":
-                parts_found |= {(gene.path, canonical(demo)): 1.0 for demo in gene.value}
+                values |= {(gene.path, canonical(demo)): 1.0 for demo in gene.value}
             case "choice":
-                parts_found[gene.path, str(gene.value)] = 1.0
+                values[gene.path, str(gene.value)] = 1.0
             case _:
-                parts_found[gene.path, ""] = float(gene.value) / (gene.span or max(abs(gene.value), 1.0))
-    return parts_found
+                values[gene.path, ""] = float(gene.value) / (gene.span or max(abs(gene.value), 1.0))
+    return values
 
 
 class Effects:
-    """What is believed of the candidates of a pool and of their parts, by one metric."""
+    """Estimates for the candidates of a pool and for their parts, by one metric."""
 
     def __init__(self, pool: Pool, metric: int = 0) -> None:
-        self.places = known_best(pool, metric)
+        self.places = best_known(pool, metric)
         described = [parts(pool.playbooks[place]) for place in self.places]
         every = list(dict.fromkeys(part for each in described for part in each))
         table = np.zeros((len(described), len(every)))
@@ -96,12 +96,12 @@ class Effects:
         self.deviations: Floats = self._scale * np.sqrt(np.maximum(np.diag(known), 1e-12))
 
     def worth(self) -> dict[GenePart, float]:
-        """What each part is believed to add to a score."""
+        """What each part is estimated to add to a score."""
         effects = self._part**2 * self._has.T @ self._weights + USUAL**2 * float(self._many @ self._weights)
         return dict(zip(self.parts, (self._scale * effects).tolist(), strict=True))
 
-    def drawn(self, chance: np.random.Generator) -> dict[GenePart, float]:
-        """What each part may be worth, drawn from what is believed: bold where little is known."""
+    def draw(self, chance: np.random.Generator) -> dict[GenePart, float]:
+        """Draw the worth of each part from its posterior: wide where little is known."""
         usual = chance.normal(0.0, USUAL)
         guess = usual + chance.normal(0.0, self._part, len(self.parts))
         others = LEVEL * chance.normal() + chance.normal(0.0, self._own, len(self.places))
@@ -112,7 +112,7 @@ class Effects:
 
 
 def _scale(table: Floats) -> float:
-    """What scores are counted in: 1 where they lie between 0 and 1, else as far as they are apart."""
+    """The unit of scores: 1 where they lie between 0 and 1, otherwise their range."""
     known = table[~np.isnan(table)]
     if not known.size or (known.min() >= 0 and known.max() <= 1):
         return 1.0
@@ -123,7 +123,7 @@ _known: WeakKeyDictionary[Pool, tuple[int, Effects]] = WeakKeyDictionary()
 
 
 def effects_of(pool: Pool) -> Effects:
-    """What is believed by the first metric, computed again only when something was told since."""
+    """The estimates by the first metric, computed again only after new scores."""
     known = _known.get(pool)
     if known is None or known[0] != pool.updates:
         known = _known[pool] = (pool.updates, Effects(pool))
@@ -131,8 +131,8 @@ def effects_of(pool: Pool) -> Effects:
 
 
 def estimated_best(pool: Pool) -> int:
-    """The playbook that all scores together say is best, of those that were no worse than the start where both were
-    tried; of equals the earliest."""
+    """The best playbook by all scores together, of those that are no worse than the start on the tasks that both have;
+    of equals the earliest."""
     effects = effects_of(pool)
     if 0 not in effects.places:
         return 0
@@ -141,8 +141,8 @@ def estimated_best(pool: Pool) -> int:
     return effects.places[int(np.argmax(np.where(fair, np.round(effects.means, 12), -np.inf)))]
 
 
-def known_best(pool: Pool, metric: int = 0) -> list[int]:
-    """All that were tried; of very many the start, those that are known best, and the newest."""
+def best_known(pool: Pool, metric: int = 0) -> list[int]:
+    """All candidates that were tried; of very many the start, those with the most tasks, and the newest."""
     means, _, tasks = pool.standings(metric)
     tried = np.flatnonzero(tasks > 0)
     if len(tried) <= MOST:
@@ -153,7 +153,7 @@ def known_best(pool: Pool, metric: int = 0) -> list[int]:
 
 
 def _scores(table: Floats) -> tuple[Floats, Floats, float]:
-    """The score of each row without the ease of its tasks, on how many tasks, and the variance of one of its scores."""
+    """The score of each row corrected for the ease of its tasks, its number of tasks, and the variance of one score."""
     known = ~np.isnan(table)
     values = np.where(known, table, 0.0)
     rows, columns = known.sum(axis=1), known.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Lessons: what a search has learned about changing texts: which tasks went wrong, which changes helped or did not."""
+"""Lessons: the cases that a playbook did poorly, and which changes of a text helped and which did not."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest
 
 RECALLED = 6
-"""So many changes that helped are recalled, and as many that did not: the latest."""
+"""The latest so many changes that helped are recalled, and as many that did not."""
 REMEMBERED = 64
-"""Of so many changes of a gene it is known how they did."""
+"""The outcomes of so many changes of a gene are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoorCase:
-    """A task that a playbook did poorly, what it answered, why that scored so little, and its run if there is one."""
+    """A task that a playbook did poorly: its answer, the reason for the score, and its run if there is one."""
 
     task: Task
     score: float | None
@@ -34,7 +34,7 @@ class PoorCase:
     run: Run | None = None
 
     def parts(self, number: int) -> list[JudgedText]:
-        """What there is to read of it, all of it written by others."""
+        """What a model reads of the case. All of it is untrusted text."""
         scored = "was not scored" if self.score is None else f"scored {self.score:.3g}"
         parts = [JudgedText(f"task_{number}", text_of(dict(self.task.inputs)), f"Case {number} {scored}.")]
         if self.task.expected is not None:
@@ -47,7 +47,7 @@ class PoorCase:
         return parts
 
     def _dialogue(self) -> str:
-        """Turn by turn, if that says more than the answer does."""
+        """The run turn by turn, if that says more than the answer."""
         if self.run is None:
             return ""
         lines = [f"[{turn.step} by {turn.role}]\n{turn.text}" for turn in self.run.turns]
@@ -59,10 +59,10 @@ class PoorCase:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A change of one gene's text and what came of it.
+    """A change of one gene's text and its outcome.
 
-    `gain` is how much better the child was than its parent on `tasks` that both did; none is known yet if it is None.
-    With `refused` the change was never tried, and this is why.
+    `gain` is how much better the child is than its parent on the `tasks` that both have; None if it is not known yet.
+    `refused` says why a change was never tried.
     """
 
     gene: str
@@ -85,13 +85,13 @@ class Lesson:
 
 
 class Lessons:
-    """The changes that were tried or refused of late, by gene, in the order in which they came."""
+    """The latest changes that were tried or refused, by gene, in their order."""
 
     def __init__(self) -> None:
         self._lessons: dict[str, deque[_Tried]] = {}
 
     def try_out(self, gene: str, old: str, new: str, why: str, parent: Digest, child: Digest) -> None:
-        """A change is about to be tried: what comes of it is learned from the scores of parent and child."""
+        """Add a change that will be tried. Its outcome is learned from the scores of parent and child."""
         self._add(_Tried(Lesson(gene, describe_change(old, new), why), parent, child))
 
     def refuse(self, gene: str, change: str, problems: Sequence[Problem]) -> None:
@@ -101,7 +101,7 @@ class Lessons:
         self._lessons.setdefault(tried.lesson.gene, deque(maxlen=REMEMBERED)).append(tried)
 
     def learn(self, pool: Pool, scored: Set[Digest]) -> None:
-        """Compare each child with its parent on the tasks that both have done by now, where one was scored anew."""
+        """Compare each child with its parent on the tasks that both have, where one of them has new scores."""
         for tried in (each for lessons in self._lessons.values() for each in lessons):
             if not scored.isdisjoint((tried.child, tried.parent)) and tried.parent in pool and tried.child in pool:
                 apart = pool.row(pool.place(tried.child)) - pool.row(pool.place(tried.parent))
@@ -110,14 +110,14 @@ class Lessons:
                 tried.lesson = replace(tried.lesson, gain=gain, tasks=int(both.size))
 
     def of(self, gene: str) -> list[Lesson]:
-        """The latest of a gene whose outcome is known, those that helped first."""
+        """The latest lessons of a gene whose outcome is known, those that helped first."""
         lessons = [tried.lesson for tried in self._lessons.get(gene, ())]
         known = [each for each in lessons if each.refused or each.gain is not None]
         helped = [each for each in known if each.helped][-RECALLED:]
         return [*helped, *[each for each in known if not each.helped][-RECALLED:]]
 
     def helpful(self, gene: str) -> int:
-        """How many changes of a gene helped of late."""
+        """How many of the latest changes of a gene helped."""
         return sum(tried.lesson.helped for tried in self._lessons.get(gene, ()))
 
 

@@ -1,7 +1,7 @@
-"""Skipping: candidates of a search that are not worth a run, as a surrogate sees it.
+"""SurrogateFilter: skips candidates whose predicted score is too low to be worth a run.
 
-Off unless a plan asks for it. Every skip is a fact, and one in twenty of the skipped is evaluated all the same: that is
-how often skipping was wrong, told beside what it saved.
+Off by default. Every skip is a fact, and one in twenty of the skipped candidates is evaluated all the same: that audit
+shows how often skipping was wrong.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ import numpy as np
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.surrogate import Skip, Surrogate, audit
-from seedbed.evolution.learning.effects import known_best
+from seedbed.evolution.learning.effects import best_known
 from seedbed.evolution.pool import Pool
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact
 
 CHANCE = 0.05
-"""Whoever beats the best with less chance than that is skipped."""
+"""A candidate is skipped if its probability to beat the best is lower."""
 
 GROUP = 24
-"""So many candidates race together at most: enough to learn something from."""
+"""At most so many candidates race together: enough for the surrogate to learn from."""
 
 
 class SurrogateFilter:
-    """Foretells candidates by what the pool knows of others, as higher is better. It depends on the pool and the seed
-    alone, so a search that is taken up again skips the same."""
+    """Predicts the scores of candidates from the pool. Predictions depend on the pool and the seed alone, so a search
+    that resumes skips the same candidates."""
 
     def __init__(self, pool: Pool, seed: int) -> None:
         if len(pool.metrics) > 1:
-            remedy = "It foretells one score, and skips nobody who may be good by another."
+            remedy = "It predicts one score, and would skip candidates that are good by another."
             raise SettingsError([Problem("surrogate", f"{len(pool.metrics)} metrics", "one", remedy)])
         self._pool, self._seed, self._updates = pool, seed, -1
         self._learned: Surrogate | None = None
 
     def groups(self, offered: list[int]) -> list[list[int]]:
-        """What is offered at once, a few at a time: the later are foretold by the earlier."""
+        """The offers of one step in groups: the scores of earlier groups help to predict later ones."""
         return [offered[first : first + GROUP] for first in range(0, len(offered), GROUP)]
 
     @property
     def tasks(self) -> list[str]:
-        """Those that a foretold score is the mean over, and that an audited candidate has to be tried on."""
+        """The tasks that a predicted score is the mean over, and that an audited candidate is tried on."""
         met = self._pool.counts().sum(axis=0)
         return [task for task, times in zip(self._pool.select, met, strict=True) if times]
 
     def skips(self, offered: Sequence[int], best: int) -> list[Skip]:
-        """Those that were not tried yet and are most likely no better than the best so far."""
+        """The untried candidates that are most likely no better than the best so far."""
         pool, tried = self._pool, self._pool.standings()[2]
         new = [place for place in offered if not tried[place]]
         if not new or not tried[best]:
@@ -61,10 +61,10 @@ class SurrogateFilter:
         return [skip for skip in skips if skip]
 
     def _surrogate(self) -> Surrogate:
-        """What is learned from the pool, again only when something was told since."""
+        """A surrogate fitted to the pool, fitted again only after new scores."""
         pool = self._pool
         if self._learned is None or self._updates != pool.updates:
-            places = known_best(pool)
+            places = best_known(pool)
             table = {pool.playbooks[place].digest: _scores(pool, place) for place in places}
             playbooks = {pool.playbooks[place].digest: pool.playbooks[place] for place in places}
             self._learned, self._updates = Surrogate(table, playbooks, pool.metrics[0]), pool.updates
@@ -73,8 +73,8 @@ class SurrogateFilter:
 
 @dataclass(frozen=True, slots=True)
 class SkippedCandidates:
-    """How many candidates seemed hopeless, and of those that were evaluated all the same the share which beat the best
-    of that time after all."""
+    """How many candidates seemed hopeless, and the share of the audited ones that beat the best of that time after
+    all."""
 
     hopeless: int
     wrong: Interval
@@ -92,7 +92,7 @@ class SkippedCandidates:
 
     @property
     def sentence(self) -> str:
-        """What was skipped, and what the audit says of it."""
+        """What was skipped, and what the audit showed."""
         wrong = self.wrong
         if not self.hopeless:
             return "No candidate seemed hopeless to the surrogate, or it knew too little to say so."

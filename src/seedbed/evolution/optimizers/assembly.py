@@ -1,4 +1,4 @@
-"""Assembly: puts together what is believed to be worth most, part by part, from all that was tried."""
+"""Assembly: combines the parts that are worth most, of all candidates so far."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from seedbed.storage.store import Digest, Json, canonical
 
 TRIES = 6
 LEAST = 4
-"""So many candidates must have been tried before anything is put together."""
+"""So many candidates must have been tried first."""
 
 
 class Assembly:
-    """Offers the best playbook so far with parts of others put in and poor parts left out, `brood` at a time.
+    """Offers the best playbook so far with parts of others added and poor parts left out, `brood` at a time.
 
-    Which parts, is drawn from what all scores together say of them (see Effects): so each candidate tells something of
-    every part it has. It makes no parts of its own; others do.
+    The parts are drawn by their worth, estimated from all scores together (see Effects), so each candidate adds to what
+    is known of every part it has. It makes no new parts; other optimizers do.
     """
 
     def __init__(self, *, brood: int = 4, limits: Limits = LIMITS) -> None:
@@ -53,7 +53,7 @@ class Assembly:
         for number in range(self.brood):
             for attempt in range(TRIES):
                 chance = self._search.chance("assembly", self._turn, number, attempt)
-                made = self._assembled(base, effects, chance)
+                made = self._assemble(base, effects, chance)
                 if made is not None and made.digest not in pool and made.digest not in offers:
                     offers[made.digest] = Offer(made, (base.digest,), "parts of others put together")
                     break
@@ -62,8 +62,8 @@ class Assembly:
     async def tell(self, cells: Sequence[Cell]) -> None:
         return None
 
-    def _assembled(self, base: Playbook, effects: Effects, chance: np.random.Generator) -> Playbook | None:
-        worth = effects.drawn(chance)
+    def _assemble(self, base: Playbook, effects: Effects, chance: np.random.Generator) -> Playbook | None:
+        worth = effects.draw(chance)
         values: dict[str, Any] = {}
         for gene in genes(base).values():
             own = {text: value for (path, text), value in worth.items() if path == gene.path}
@@ -81,25 +81,25 @@ class Assembly:
         return child(base, values, self.limits) if values else None
 
     def _demos(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """Of all sets of demos that were tried, the one that is worth most: they belong together."""
+        """The set of demos that is worth most of all that were tried. A set is not split."""
         tried = self._tried(gene, effects)
         return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
     def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """The option that is worth most. Where none are listed, as of a role's model, any that was tried is one."""
+        """The option that is worth most. Where a gene lists none, as a role's model, those that were tried count."""
         best = max(worth, key=worth.__getitem__, default=str(gene.value))
         options = gene.options or self._tried(gene, effects)
         return next((each for each in options if str(each) == best), gene.value)
 
     def _tried(self, gene: Gene, effects: Effects) -> list[Any]:
-        """The values that a gene had in those that are known."""
+        """The values of a gene in the candidates so far."""
         pool = self._search.pool
         return [genes(pool.playbooks[place]).get(gene.path, gene).value for place in effects.places]
 
 
 def _text(value: str, worth: Mapping[str, float]) -> str:
-    """A text with all sentences that are worth something and none that are not. Those with placeholders stay, and none
-    come from others: the same would be told twice. It has one cue at most, that which is worth most."""
+    """A text with all sentences of positive worth and none of negative worth. Sentences with placeholders stay and none
+    are added, or a prompt would say the same twice. It has at most one cue, the one that is worth most."""
     text = split(value)
     for place in reversed(text.free()):
         if worth.get(text.texts[place], 0.0) < 0 and len(text.texts) > 1:
@@ -113,6 +113,6 @@ def _text(value: str, worth: Mapping[str, float]) -> str:
 def _with(text: Sentences, sentence: str, worth: Mapping[str, float]) -> Sentences:
     cue = text.texts[-1] if text.body() < len(text.texts) else None
     if cue is None or not is_cue(sentence):
-        return text.having(text.body(), sentence)
+        return text.insert(text.body(), sentence)
     fits = not any(placeholders(cue)) and worth[sentence] > worth.get(cue, 0.0)
-    return text.replaced(len(text.texts) - 1, sentence) if fits else text
+    return text.replace(len(text.texts) - 1, sentence) if fits else text

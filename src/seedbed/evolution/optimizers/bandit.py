@@ -1,9 +1,9 @@
-"""Bandit: which of a fixed set of playbooks to try next, and on which tasks, while learning how good they are."""
+"""Bandit: decides which of a fixed set of playbooks to try next, and on which tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,12 +19,12 @@ from seedbed.storage.store import Digest, Json
 Policy = Literal["thompson", "ucb1", "epsilon-greedy"]
 
 EXPLORE: Mapping[Policy, float] = {"thompson": 0.0, "ucb1": 0.0, "epsilon-greedy": 0.1}
-"""The share of blind choices that each policy makes unless told otherwise."""
+"""The default share of uniformly random choices of each policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class BanditChoice:
-    """One choice as it was made: the chances that all playbooks had, what was expected of them, and how it went.
+    """One choice: the probabilities of all playbooks, their expected scores, and the score of the chosen one.
 
     `score` is the mean over its tasks, turned so that higher is better; None as long as there is none.
     """
@@ -36,43 +36,41 @@ class BanditChoice:
     score: float | None = None
 
 
+@dataclass(eq=False)
 class Bandit:
-    """Each ask gives `at_once` choices among the candidates, each for the next `tasks_each` select tasks that the one
-    chosen has not seen; it ends when all have seen all.
+    """Each ask makes `at_once` choices among the candidates, each for the next `tasks_each` untried select tasks of the
+    chosen one. It ends when all candidates have been tried on all tasks.
 
-    Without `candidates` it first makes as many `children` of the start by operators. What was never tried is expected
-    to be as good as the start and the others so far, as firmly as by `strength` tasks. All choices are in `log`.
+    Without `candidates` it first makes as many `children` of the start by operators. The prior of a candidate is the
+    mean of the start and the others so far, with the weight of `strength` tasks. `explore` is the share of uniformly
+    random choices, by default that of the policy. All choices are in `log`.
     """
 
-    def __init__(
-        self,
-        candidates: Iterable[Playbook] = (),
-        *,
-        policy: Policy = "thompson",
-        explore: float | None = None,
-        at_once: int = 4,
-        tasks_each: int = 2,
-        strength: float = 2.0,
-        children: int = 16,
-        operators: Sequence[Operator] | None = None,
-    ) -> None:
+    candidates: Iterable[Playbook] = ()
+    _: KW_ONLY
+    policy: Policy = "thompson"
+    explore: float | None = None
+    at_once: int = 4
+    tasks_each: int = 2
+    strength: float = 2.0
+    children: int = 16
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
         problems = []
-        if policy not in get_args(Policy):
-            problems.append(Problem("policy", shown(policy), f"one of {', '.join(get_args(Policy))}"))
-        if explore is not None and not 0 <= explore <= 1:
-            problems.append(Problem("explore", shown(explore), "a share between 0 and 1"))
-        if not strength > 0:
-            problems.append(Problem("strength", shown(strength), "a number above 0"))
-        counts = {"at_once": at_once, "tasks_each": tasks_each, "children": children}
+        if self.policy not in get_args(Policy):
+            problems.append(Problem("policy", shown(self.policy), f"one of {', '.join(get_args(Policy))}"))
+        if self.explore is not None and not 0 <= self.explore <= 1:
+            problems.append(Problem("explore", shown(self.explore), "a share between 0 and 1"))
+        if not self.strength > 0:
+            problems.append(Problem("strength", shown(self.strength), "a number above 0"))
+        counts = {name: getattr(self, name) for name in ("at_once", "tasks_each", "children")}
         problems += [Problem(name, shown(count), "at least 1") for name, count in counts.items() if count < 1]
         if problems:
             raise SettingsError(problems, "bandit")
-        self.candidates = list({each.digest: each for each in candidates}.values())
-        self.policy: Policy = policy
-        self.explore = EXPLORE[policy] if explore is None else explore
-        self.at_once, self.tasks_each, self.strength, self.children = at_once, tasks_each, strength, children
+        self.candidates = list({each.digest: each for each in self.candidates}.values())
+        self._explore = EXPLORE[self.policy] if self.explore is None else self.explore
         self.log: list[BanditChoice] = []
-        self._operators = operators
         self._arms: dict[Digest, Playbook] = {}
 
     @property
@@ -81,18 +79,18 @@ class Bandit:
             "optimizer": "bandit",
             "candidates": [each.digest for each in self.candidates],
             "policy": self.policy,
-            "explore": self.explore,
+            "explore": self._explore,
             "at_once": self.at_once,
             "tasks_each": self.tasks_each,
             "strength": self.strength,
             "children": self.children,
-            "operators": [each.name for each in self._operators] if self._operators is not None else None,
+            "operators": [each.name for each in self.operators] if self.operators is not None else None,
         }
 
     def begin(self, search: Search) -> None:
         self._search = search
         self._arms = {each.digest: each for each in self.candidates}
-        self._offspring = Offspring(search, self._operators) if not self._arms else None
+        self._offspring = Offspring(search, self.operators) if not self._arms else None
         self._requested: dict[Digest, set[str]] = {}
         self._open: list[int] = []
         self._asks = 0
@@ -137,14 +135,13 @@ class Bandit:
         self._open = []
 
     def _untried(self, arm: Digest) -> list[str]:
-        """Select tasks without a score, in their order; what was asked for once is not asked for again."""
+        """Select tasks without a score, in their order; a task is requested once."""
         pool, requested = self._search.pool, self._requested.get(arm, set())
         known = pool.counts()[pool.place(arm)] > 0 if arm in pool else np.zeros(len(pool.select), bool)
         return [task for task, done in zip(pool.select, known, strict=True) if not done and task not in requested]
 
     def _seen(self) -> dict[Digest, ArmOutcomes]:
-        """What each arm, and the start, showed so far, between 0 and 1: other scores by their place between the lowest
-        and the highest of all."""
+        """The scores of each arm and of the start so far, scaled to between 0 and 1 if they are not."""
         pool = self._search.pool
         table = pool.table()
         scores = table[~np.isnan(table)]
@@ -157,7 +154,7 @@ class Bandit:
     def _odds(
         self, seen: Mapping[Digest, ArmOutcomes], waiting: Iterable[Digest]
     ) -> tuple[dict[Digest, float], dict[Digest, float]]:
-        """The chance of each arm to be chosen, and what is expected of it."""
+        """The probability of each arm to be chosen, and its expected score."""
         usual = level(seen.values(), self.strength)
         firm = {arm: _with_prior(seen.get(arm, ArmOutcomes()), usual, self.strength) for arm in waiting}
         guesses = {arm: each.score / each.weight for arm, each in firm.items()}
@@ -165,11 +162,11 @@ class Bandit:
             case "thompson":
                 odds = chances({arm: Belief(each.score, each.weight - each.score) for arm, each in firm.items()})
             case "ucb1":
-                # Its bound needs no prior to explore, but those never tried would all come first without one.
+                # Its bound explores without a prior, but without one all untried arms would come first.
                 odds = ucb1(firm)
             case "epsilon-greedy":
                 odds = greedy(guesses)
-        return mix(odds, self.explore), guesses
+        return mix(odds, self._explore), guesses
 
 
 def _with_prior(seen: ArmOutcomes, mean: float, strength: float) -> ArmOutcomes:

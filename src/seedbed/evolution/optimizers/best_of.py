@@ -1,4 +1,4 @@
-"""BestOf: candidates made from the start without learning anything. What every other optimizer has to beat."""
+"""BestOf: candidates made from the start without learning. The baseline for every other optimizer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, digest
 
 TRIES = 20
-"""So often an operator may find nothing new before there is nothing more to offer."""
+"""After so many draws that make nothing new there is nothing more to offer."""
 
 
 class BestOf:
     """Offers a set of candidates at once; then, if there are operators, variations of the start, `brood` at a time.
 
-    Each variation is the start changed by one operator up to `changes` times, whatever others scored.
+    Each variation is the start with up to `changes` changes by operators, whatever others scored.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BestOf:
         self._waiting = []
         chosen = [(each, "one of a set") for each in left]
         while self._operators and not left and len(chosen) < self._brood:
-            made = await self._varied({each.digest for each, _ in chosen})
+            made = await self._vary({each.digest for each, _ in chosen})
             if made is None:
                 break
             chosen.append(made)
@@ -67,7 +67,7 @@ class BestOf:
     async def tell(self, cells: Sequence[Cell]) -> None:
         return None
 
-    async def _varied(self, taken: set[str]) -> tuple[Playbook, str] | None:
+    async def _vary(self, taken: set[str]) -> tuple[Playbook, str] | None:
         for _ in range(TRIES):
             event = f"best_of/{self._made}"
             self._made += 1

@@ -12,12 +12,12 @@ from seedbed.playbooks.genes import genes
 from seedbed.storage.store import Digest, Json
 
 TRIES = 8
-"""So often another set is drawn for a child before there is none."""
+"""For each child so many sets are drawn."""
 
 
 class Bootstrap:
-    """Shows the best playbook so far on up to `batch` reflect tasks, and offers it with other sets of worked examples,
-    `brood` at a time: its own answers that were good there, and the known ones.
+    """Tries the best playbook so far on up to `batch` reflect tasks, and offers it with other sets of worked examples,
+    `brood` at a time: its own good answers to these tasks, and the known ones.
     """
 
     def __init__(self, *, brood: int = 6, batch: int = 12) -> None:

@@ -1,6 +1,7 @@
-"""Branches: three moves from the best playbook, and whichever turns out best is where the next three begin.
+"""Branches: three moves from the best playbook; the next three begin from the best of them.
 
-Greedy goes where the scores rise, conservative half as far and with the least other change, exploratory elsewhere.
+The greedy move follows rising scores, the conservative one goes half as far with the least other change, and the
+exploratory one goes elsewhere.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ WHY: Mapping[Move, str] = {
 }
 
 CLEAR = 0.2
-"""A direction weaker than that is none."""
+"""A weaker direction is ignored."""
 
 DOUBT = 2.0
-"""So many tries of prior belief that a gene does not matter."""
+"""The weight, in tries, of the prior that a gene does not matter."""
 
 LEAST = 0.1
-"""Steps never shrink below such a share of the largest."""
+"""The smallest step, as a share of the largest."""
 
 TRIES = 3
-"""Of so many children by operators the conservative move takes the nearest and the exploratory one the farthest."""
+"""Of so many children made by operators the conservative move takes the nearest, the exploratory one the farthest."""
 
 ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What the recent scores say: `trend` from -1, all branches were worse than their parents, to 1, all were better.
+    """What the recent scores show: `trend` is from -1, all branches are worse than their parents, to 1, all are better.
 
-    `directions` has, for each number, how surely more of it is better: from -1 to 1, 0 if nothing is known. `options`
-    has the gain of each option of a choice over what it replaced, `operators` that of each operator.
+    `directions` is for each number how clearly a higher value is better: from -1 to 1, 0 if unknown. `options` is the
+    gain of each option of a choice over what it replaced, `operators` that of each operator.
     """
 
     trend: float
@@ -60,7 +61,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class BranchMove:
-    """One move from a parent: merged if it became the next parent, archived if not."""
+    """One move from a parent: merged if it became the next parent, archived otherwise."""
 
     name: Move
     playbook: Digest
@@ -74,9 +75,9 @@ class Branches:
     """Each ask offers one child of the best playbook for each of the three moves.
 
     No number changes by more than `most`, as a share of its range, or of itself if it has no bounds; a whole number may
-    always change by one. The better the last branches did, the longer the greedy and the conservative steps and the
+    always change by one. The better the last branches were, the longer the greedy and conservative steps and the
     shorter the exploratory ones. Texts and demos change by `operators`, by default all that need no model. `history`
-    has every branch and what became of it. The first metric decides.
+    has every branch and its status. The first metric decides.
     """
 
     def __init__(self, *, most: float = 0.1, recent: int = 24, operators: Sequence[Operator] | None = None) -> None:
@@ -98,10 +99,10 @@ class Branches:
 
     def begin(self, search: Search) -> None:
         self._search = search
-        given = self._operators
-        self._ways = operators(search.start, tasks=search.reflect) if given is None else list(given)
+        defaults = self._operators is None
+        self._ways = operators(search.start, tasks=search.reflect) if defaults else list(self._operators or ())
         if not self._ways and not any(_movable(gene) for gene in genes(search.start).values()):
-            remedy = "Unlock some genes, or give it operators"
+            remedy = "Unlock some genes, or pass operators."
             raise PlaybookError([Problem("genes", "none that a branch can change", "at least one", remedy)])
         self.history = []
         self._offers: dict[Digest, Offer] = {}
@@ -125,7 +126,7 @@ class Branches:
         return child.digest not in self._search.pool and child.digest not in self._offers
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        """The branch that is the best of all now is merged; the others, and all if none is, are archived."""
+        """Merge the branch that is now the best of all, if one is, and archive the others."""
         best = self.parent.digest
         for place, branch in enumerate(self.history):
             if branch.status == "active":
@@ -133,12 +134,12 @@ class Branches:
 
     @property
     def parent(self) -> Playbook:
-        """What is believed to be best: where the next branches begin."""
+        """The estimated best, from which the next branches begin."""
         pool = self._search.pool
         return pool.playbooks[pool.best()] if len(pool) else self._search.start
 
     def signal(self) -> Signal:
-        """What the recent branches showed, each next to its parent."""
+        """What the recent branches show, each compared with its parent."""
         tried = self._tried()
         gains = np.array([gain for _, _, _, gain in tried])
         total = float(np.abs(gains).sum())
@@ -162,7 +163,7 @@ class Branches:
         )
 
     def _tried(self) -> Sequence[tuple[BranchMove, Mapping[str, Gene], Mapping[str, Gene], float]]:
-        """Recent branches that have scores, the genes before and after, and the gain."""
+        """Recent branches that have scores, their genes before and after, and their gains."""
         pool = self._search.pool
         means, _, tasks = pool.standings()
         pairs = []
@@ -178,19 +179,19 @@ class Branches:
     async def _branch(
         self, move: Move, parent: Playbook, signal: Signal, event: str
     ) -> tuple[Playbook | None, str | None]:
-        """A child that makes this move, and the operator it took, if it took one."""
+        """A child that makes this move, and the operator it used, if any."""
         chance = self._search.chance(event, "move")
         values = dict(self._values(move, parent, signal, chance))
-        child = _built(parent, values)
+        child = _build(parent, values)
         moved = child if values else None
         if not self._ways or (moved and not self._words_too(move, signal)):
             return moved, None
-        made, operator = await self._varied(move, child or parent, signal, chance, event)
-        return (self._held(parent, made), operator) if made else (moved, None)
+        made, operator = await self._vary(move, child or parent, signal, chance, event)
+        return (self._hold(parent, made), operator) if made else (moved, None)
 
     def _words_too(self, move: Move, signal: Signal) -> bool:
-        """Whether a move that changes numbers also takes an operator: the conservative one does not, the greedy one
-        only if there is one that has not lost so far."""
+        """Whether a move that changes numbers also uses an operator: the conservative one does not, the greedy one only
+        if there is one without a loss so far."""
         if move == "greedy":
             return any(signal.operators.get(way.name, 0.0) >= 0 for way in self._ways)
         return move == "exploratory"
@@ -201,7 +202,7 @@ class Branches:
         for path, gene in genes(parent).items():
             if gene.kind in ("number", "integer") and _movable(gene):
                 share = _step(move, signal, signal.directions.get(path, 0.0), chance)
-                value = _moved(gene, share * self.most, self.most)
+                value = _move(gene, share * self.most, self.most)
                 if value != gene.value:
                     yield path, value
             elif gene.kind == "choice" and _movable(gene):
@@ -209,10 +210,10 @@ class Branches:
                 if option != gene.value:
                     yield path, option
 
-    async def _varied(
+    async def _vary(
         self, move: Move, parent: Playbook, signal: Signal, chance: np.random.Generator, event: str
     ) -> tuple[Playbook | None, str | None]:
-        """Greedy: by the operator that gained most, or one never used; the others: the nearest or farthest of a few."""
+        """Greedy: by the operator that gained most, or an unused one. Others: the nearest or farthest of a few."""
         order = [self._ways[place] for place in chance.permutation(len(self._ways))]
         if move == "greedy":
             order.sort(key=lambda way: -signal.operators.get(way.name, 0.0))
@@ -230,18 +231,18 @@ class Branches:
         nearest_first = sorted(made, key=lambda each: distance(parent, each[0]))
         return nearest_first[-1 if move == "exploratory" else 0]
 
-    def _held(self, parent: Playbook, child: Playbook) -> Playbook | None:
-        """The child with no number further from its parent's than allowed, whatever an operator did."""
+    def _hold(self, parent: Playbook, child: Playbook) -> Playbook | None:
+        """The child with every number within the allowed distance of its parent's, whatever an operator did."""
         before, after = genes(parent), genes(child)
         held = {}
         for path, gene in after.items():
             if path in before and gene.kind in ("number", "integer"):
                 share = (gene.value - before[path].value) / _scale(before[path])
-                value = _moved(before[path], share, self.most)
-                # Only what went too far is put back: rounding would change the rest.
+                value = _move(before[path], share, self.most)
+                # Only numbers that went too far are moved back: rounding would change the rest.
                 if abs(gene.value - before[path].value) > abs(value - before[path].value):
                     held[path] = value
-        return _built(child, held) if held else child
+        return _build(child, held) if held else child
 
 
 def _movable(gene: Gene) -> bool:
@@ -251,12 +252,12 @@ def _movable(gene: Gene) -> bool:
 
 
 def _scale(gene: Gene) -> float:
-    """What shares of a number are shares of."""
+    """The range that shares of a number refer to."""
     return gene.span or abs(float(gene.value)) or 1.0
 
 
 def _direction(pairs: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """How well moves and gains go together, from -1 to 1, less so for few."""
+    """The correlation of moves and gains, from -1 to 1, shrunk where there are few."""
     moves, gains = pairs[:, 0], pairs[:, 1]
     length = math.sqrt(float((moves**2).sum() * (gains**2).sum()))
     n = np.count_nonzero(moves)
@@ -264,7 +265,7 @@ def _direction(pairs: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 
 def _step(move: Move, signal: Signal, direction: float, chance: np.random.Generator) -> float:
-    """How far to move a number, and where to: from -1 to 1, as a share of the largest step."""
+    """How far to move a number, and in which direction: from -1 to 1, as a share of the largest step."""
     trend = signal.trend if move != "exploratory" else -signal.trend
     length = LEAST + (1 - LEAST) * (1 + trend) / 2
     guess = 1.0 if chance.random() < 0.5 else -1.0
@@ -277,13 +278,13 @@ def _step(move: Move, signal: Signal, direction: float, chance: np.random.Genera
         case "conservative":
             return towards * length * jitter / 2
         case "exploratory":
-            # Against what seems clear as often as it is unsure; anywhere where nothing is known.
+            # Against a clear direction with a probability that grows with it; anywhere if none is clear.
             against = clear and chance.random() < (1 + abs(direction)) / 2
             return (-towards if against else guess) * length * jitter
 
 
-def _moved(gene: Gene, share: float, most: float) -> float | int:
-    """The number moved by a share of its range, within its bounds and the largest change allowed."""
+def _move(gene: Gene, share: float, most: float) -> float | int:
+    """The number moved by a share of its range, within its bounds and the largest allowed change."""
     low = -math.inf if gene.low is None else gene.low
     high = math.inf if gene.high is None else gene.high
     step = min(max(share, -most), most) * _scale(gene)
@@ -297,7 +298,7 @@ def _moved(gene: Gene, share: float, most: float) -> float | int:
 
 
 def _option(move: Move, gene: Gene, gains: Mapping[str, float], chance: np.random.Generator) -> Any:
-    """Greedy: whatever gained most so far. Exploratory: any other, now and then. Conservative: what it is."""
+    """Greedy: the option that gained most so far. Exploratory: any other, half the time. Conservative: the same."""
     at = chance.random()
     others = [option for option in gene.options if option != gene.value]
     if move == "greedy":
@@ -308,7 +309,7 @@ def _option(move: Move, gene: Gene, gains: Mapping[str, float], chance: np.rando
     return gene.value
 
 
-def _built(parent: Playbook, values: Mapping[str, Any]) -> Playbook | None:
+def _build(parent: Playbook, values: Mapping[str, Any]) -> Playbook | None:
     try:
         return with_genes(parent, values)
     except PlaybookError:

@@ -1,7 +1,7 @@
-"""CMAES: numbers, whole numbers and choices, all moved together by what the last generation showed.
+"""CMAES: covariance matrix adaptation of numbers, whole numbers and choices together.
 
-The covariance matrix adaptation of the `cmaes` package: its CMA where there are only numbers, its CatCMAwM, which keeps
-a margin of chance for every whole number and option, where there is anything else.
+It uses the `cmaes` package: CMA where there are only numbers; otherwise CatCMAwM, which keeps a minimal probability for
+every whole number and option.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import cmaes
 import numpy as np
 
 from seedbed.errors import PlaybookError, Problem, SettingsError, shown
@@ -26,22 +27,22 @@ MOST_STEPS = 1_000
 """A whole number with more values than that is searched as a number and rounded."""
 
 FLAT = 1e-12
-"""Scores that differ by less say nothing."""
+"""Scores that differ by less are equal."""
 
 PATIENCE = 20
-"""So many generations in a row that show nothing new end a descent."""
+"""A descent ends after so many generations in a row without new scores or differences."""
 
 GROWN = 16
-"""Restarts make generations at most so many times as large as the first."""
+"""After restarts a generation is at most so many times as large as the first."""
 
 
 class CMAES:
-    """Each generation is drawn around what scored best in those before; a descent that has converged begins elsewhere.
+    """Draws each generation around the best of those before; a descent that has converged restarts elsewhere.
 
-    `step` is how far it looks at first, as a share of a gene's range; a number without bounds ranges as far as its own
-    size. `population` is the size of a generation, by default 4 + 3 ln(genes); every restart multiplies it by `growth`.
-    A descent has converged if the numbers of a generation differ by less than `precision`, as a share of their range.
-    A restart also takes over whatever else the best playbook has by then, such as its texts. The first metric decides.
+    `step` is the first step size, as a share of a gene's range; the range of a number without bounds is its own size.
+    `population` is the size of a generation, by default 4 + 3 ln(genes); each restart multiplies it by `growth`. A
+    descent has converged if the numbers of a generation differ by less than `precision`, as a share of their range. A
+    restart begins from the best playbook so far, with its texts. The first metric decides.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class CMAES:
         self._descend(search.start)
 
     async def ask(self) -> Sequence[Offer]:
-        """The next generation, without what is known already; generations that are known as a whole are passed over."""
+        """The new playbooks of the next generation that has any."""
         pool = self._search.pool
         for _ in range(2):
             for _ in range(PATIENCE):
@@ -88,14 +89,14 @@ class CMAES:
                     parents = (self._space.base.digest,)
                     return [Offer(playbook, parents, how) for playbook in fresh.values()]
                 self._learn()
-                if self._converged():
+                if self._has_converged():
                     break
             self._restart()
         return []
 
     async def tell(self, cells: Sequence[Cell]) -> None:
         self._learn()
-        if self._converged():
+        if self._has_converged():
             self._restart()
 
     def _descend(self, base: Playbook) -> None:
@@ -105,7 +106,9 @@ class CMAES:
         size = self.population or 4 + math.floor(3 * math.log(self._space.size))
         size = min(math.ceil(size * self.growth**self.restarts), size * GROWN)
         centre = self._space.values() if self.restarts == 0 else self._space.anywhere(chance)
-        self._law = _Law(self._space, centre, self.step, size, int(chance.integers(2**31)), first=self.restarts == 0)
+        self._distribution = _Distribution(
+            self._space, centre, self.step, size, int(chance.integers(2**31)), first=self.restarts == 0
+        )
         self._samples: list[Any] = []
         self._drawn: list[Digest | None] = []
         self._generation = 0
@@ -114,17 +117,17 @@ class CMAES:
     def _restart(self) -> None:
         try:
             self._descend(self._search.pool.playbooks[self._search.pool.best()])
-        except PlaybookError:  # the best has nothing left to search, such as a threshold that rose as far as it can
+        except PlaybookError:  # the best has no gene left to search, such as a threshold at its highest value
             self._descend(self._search.start)
 
     def _draw(self) -> list[Playbook | None]:
         """One generation; None where the values do not fit together."""
         self._generation += 1
-        self._samples = [self._law.ask() for _ in range(self._law.size)]
+        self._samples = [self._distribution.ask() for _ in range(self._distribution.size)]
         self._drawn = []
         made: list[Playbook | None] = []
         for sample in self._samples:
-            child = self._space.child(*self._law.parts(sample))
+            child = self._space.child(*self._distribution.parts(sample))
             made.append(child)
             self._drawn.append(child.digest if child is not None else None)
         return made
@@ -135,22 +138,22 @@ class CMAES:
         if not known.size:
             self._uneventful += 1
             return
-        # Ranks: the scale of scores does not matter, and what has none comes last. Equals stay in the order in which
-        # they were drawn, which is random.
+        # By ranks, since the scale of scores does not matter. Those without a score come last. Equals stay in the
+        # order in which they were drawn, which is random.
         ranks = np.empty(len(scores))
         ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-        self._law.tell(self._samples, ranks)
+        self._distribution.tell(self._samples, ranks)
         self._uneventful = self._uneventful + 1 if known.max() - known.min() <= FLAT else 0
 
-    def _converged(self) -> bool:
-        shares = np.array([self._law.parts(sample)[0] for sample in self._samples])
+    def _has_converged(self) -> bool:
+        shares = np.array([self._distribution.parts(sample)[0] for sample in self._samples])
         settled = bool(shares.size) and float(np.ptp(shares, axis=0).max()) < self.precision
-        return settled or self._uneventful >= PATIENCE or self._law.stuck()
+        return settled or self._uneventful >= PATIENCE or self._distribution.is_stuck()
 
 
 def _scores(pool: Pool, drawn: Sequence[Digest | None]) -> Floats:
-    """Higher is better; what was not scored is worst. Plain means where all saw the same tasks, as those are exact;
-    what is believed otherwise."""
+    """Scores, higher being better; the worst where there are none. Plain means where all have the same tasks, since
+    these are exact; estimates otherwise."""
     places = [pool.place(each) if each is not None and each in pool else None for each in drawn]
     rows = {place: pool.row(place) for place in places if place is not None}
     rows = {place: row for place, row in rows.items() if not np.isnan(row).all()}
@@ -188,9 +191,9 @@ class _Space:
                 choices.append(gene)
         space = cls(base, tuple(numbers), tuple(whole), tuple(choices))
         if not space.size:
-            problem = "no number, whole number or choice that may change"
-            remedy = "Declare parameters with low and high or with options, or unlock some"
-            raise PlaybookError([Problem("parameters", problem, "at least one for cmaes to search", remedy)])
+            remedy = "Declare parameters with low and high or with options, or unlock some."
+            expected = "a number, a whole number or a choice that may change"
+            raise PlaybookError([Problem("parameters", "none that cmaes can search", expected, remedy)])
         return space
 
     @property
@@ -198,13 +201,13 @@ class _Space:
         return len(self.numbers) + len(self.whole) + len(self.choices)
 
     def values(self) -> Values:
-        """Where the base is."""
+        """The values of the base."""
         shares = [(gene.value - _origin(gene)) / _range(gene) for gene in self.numbers]
         options = tuple(_options(gene).index(gene.value) for gene in self.choices)
         return np.array(shares, float), np.array([gene.value for gene in self.whole], float), options
 
     def anywhere(self, chance: np.random.Generator) -> Values:
-        """Any place in range; around the base where there are no bounds."""
+        """Random values in range; around the base where there are no bounds."""
         shares = [
             chance.random() if gene.low is not None and gene.high is not None else self._around(gene, chance)
             for gene in self.numbers
@@ -218,26 +221,26 @@ class _Space:
 
     @staticmethod
     def bounds(gene: Gene) -> tuple[float, float]:
-        """Of a number, as shares of its range."""
+        """The bounds of a number, as shares of its range."""
         low = -math.inf if gene.low is None else (gene.low - _origin(gene)) / _range(gene)
         high = math.inf if gene.high is None else (gene.high - _origin(gene)) / _range(gene)
         return low, high
 
     def child(self, shares: Sequence[float], whole: Sequence[float], options: Sequence[int]) -> Playbook | None:
-        """The base with other values; None if they do not fit together, or are none."""
+        """The base with other values; None if they make no valid playbook."""
         values: dict[str, Any] = {}
         for gene, share in zip(self.numbers, shares, strict=True):
             if not math.isfinite(share):
                 return None
-            values[gene.path] = _placed(gene, share)
+            values[gene.path] = _number(gene, share)
         for gene, number in zip(self.whole, whole, strict=True):
             values[gene.path] = round(number)
         for gene, option in zip(self.choices, options, strict=True):
             values[gene.path] = _options(gene)[option]
-        return _built(self.base, values)
+        return _build(self.base, values)
 
 
-def _placed(gene: Gene, share: float) -> float | int:
+def _number(gene: Gene, share: float) -> float | int:
     value = _origin(gene) + share * _range(gene)
     if gene.low is not None:
         value = max(value, gene.low)
@@ -247,13 +250,13 @@ def _placed(gene: Gene, share: float) -> float | int:
 
 
 def _whole(gene: Gene, value: float) -> int:
-    """Rounded, but not out of bounds that are no whole numbers themselves."""
+    """Rounded within the bounds, which need not be whole numbers."""
     low = -math.inf if gene.low is None else math.ceil(gene.low)
     high = math.inf if gene.high is None else math.floor(gene.high)
     return int(min(max(round(value), low), high))
 
 
-def _built(base: Playbook, values: Mapping[str, Any]) -> Playbook | None:
+def _build(base: Playbook, values: Mapping[str, Any]) -> Playbook | None:
     try:
         return with_genes(base, values)
     except PlaybookError:
@@ -271,7 +274,7 @@ def _range(gene: Gene) -> float:
 
 
 def _steps(gene: Gene) -> range:
-    """The values of a whole number. Without bounds as many to each side as its own size, and 50 at least."""
+    """The values of a whole number. Without bounds, as many to each side as its own size, and at least 50."""
     reach = max(50, abs(int(gene.value)))
     low = math.ceil(gene.low) if gene.low is not None else int(gene.value) - reach
     high = math.floor(gene.high) if gene.high is not None else int(gene.value) + reach
@@ -282,23 +285,21 @@ def _options(gene: Gene) -> tuple[Any, ...]:
     return tuple(_steps(gene)) if gene.kind == "integer" else gene.options
 
 
-class _Law:
-    """What the next generation is drawn from: CMA for numbers alone, CatCMAwM for everything."""
+class _Distribution:
+    """The distribution of the next generation: CMA for numbers alone, CatCMAwM otherwise."""
 
     def __init__(self, space: _Space, centre: Values, step: float, size: int, seed: int, *, first: bool) -> None:
-        import cmaes
-
         self.size = size
         self._mixed = bool(space.whole or space.choices)
         self._gaussian = bool(space.numbers or space.whole)
         shares, whole, options = centre
         bounds = np.array([space.bounds(gene) for gene in space.numbers], float).reshape(-1, 2)
         if not self._mixed:
-            self._law: Any = cmaes.CMA(shares, step, bounds, seed=seed, population_size=size)
+            self._distribution: Any = cmaes.CMA(shares, step, bounds, seed=seed, population_size=size)
             return
         steps = [list(_steps(gene)) for gene in space.whole]
         deviations = [step] * len(shares) + [max(step * len(each), 0.5) for each in steps]
-        self._law = cmaes.CatCMAwM(
+        self._distribution = cmaes.CatCMAwM(
             x_space=bounds if len(bounds) else None,
             z_space=steps or None,
             c_space=[len(_options(gene)) for gene in space.choices] or None,
@@ -306,13 +307,13 @@ class _Law:
             mean=np.concatenate([shares, whole]) if self._gaussian else None,
             sigma=1.0,
             cov=np.diag(np.square(deviations)) if self._gaussian else None,
-            # The option that is in use now is as likely as all others together; anywhere else all are alike.
-            cat_param=_preferring(space.choices, options) if space.choices and first else None,
+            # At first the current option is as likely as all others together; after a restart all are equally likely.
+            cat_param=_prefer(space.choices, options) if space.choices and first else None,
             seed=seed,
         )
 
     def ask(self) -> Any:
-        return self._law.ask()
+        return self._distribution.ask()
 
     def parts(self, sample: Any) -> tuple[Sequence[float], Sequence[float], Sequence[int]]:
         if not self._mixed:
@@ -322,13 +323,13 @@ class _Law:
         return shares, whole, () if sample.c is None else sample.c.argmax(axis=1).tolist()
 
     def tell(self, samples: Sequence[Any], ranks: Floats) -> None:
-        self._law.tell(list(zip(samples, ranks.tolist(), strict=True)))
+        self._distribution.tell(list(zip(samples, ranks.tolist(), strict=True)))
 
-    def stuck(self) -> bool:
-        return self._gaussian and bool(self._law.should_stop())
+    def is_stuck(self) -> bool:
+        return self._gaussian and bool(self._distribution.should_stop())
 
 
-def _preferring(choices: Sequence[Gene], options: Sequence[int]) -> Floats:
+def _prefer(choices: Sequence[Gene], options: Sequence[int]) -> Floats:
     odds = np.zeros((len(choices), max(len(_options(gene)) for gene in choices)))
     for row, gene, now in zip(odds, choices, options, strict=True):
         row[: len(_options(gene))] = 0.5 / (len(_options(gene)) - 1)

@@ -1,4 +1,4 @@
-"""MapElites: the best playbook of each kind, kept in a grid of how they behave (Mouret and Clune 2015)."""
+"""MapElites: a grid of how playbooks behave, with the best of each cell (Mouret and Clune 2015)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from seedbed.storage.store import Json
 
 
 class Archive:
-    """A grid with at most one elite in each cell: the best that came there, and of equals the first.
+    """A grid with at most one elite in each cell: the best that was added there, and of equals the first.
 
-    Each dimension reaches from `low` to `high` in as many steps as `bins` says; what lies beyond belongs to its end.
+    Each dimension reaches from `low` to `high` in `bins` steps; values beyond belong to the first or last.
     """
 
     def __init__(self, low: Sequence[float], high: Sequence[float], bins: Sequence[int]) -> None:
@@ -31,26 +31,26 @@ class Archive:
             raise SeedbedError(f"bins: found {len(bins)}; expected one for each of {len(low)} low and {len(high)} high")
         for place, (start, end, steps) in enumerate(zip(low, high, bins, strict=True)):
             if not (start < end and steps >= 1):
-                found = f"{steps} from {start:g} to {end:g}"
-                raise SeedbedError(f"bins[{place}]: found {found}; expected at least 1, from low to high")
+                bins_at = f"bins[{place}]: found {steps} from {start:g} to {end:g}"
+                raise SeedbedError(f"{bins_at}; expected at least 1, from low to high")
         self.low, self.high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         self.bins = np.array(bins, dtype=np.int64)
         cells = int(self.bins.prod())
         self.elites: Integers = np.full(cells, -1, dtype=np.int64)
-        """Who is the best of each cell, -1 where nobody is."""
+        """The elite of each cell, -1 where there is none."""
         self.scores: Floats = np.full(cells, -np.inf)
 
     def cells(self, descriptors: ArrayLike) -> Integers:
         """The cell of each row of descriptors."""
         shares = (np.asarray(descriptors, dtype=np.float64) - self.low) / (self.high - self.low)
         steps = np.clip(shares * self.bins, 0, self.bins - 1).astype(np.int64)
-        found = steps[:, 0]
+        cells = steps[:, 0]
         for place in range(1, len(self.bins)):
-            found = found * self.bins[place] + steps[:, place]
-        return np.asarray(found)
+            cells = cells * self.bins[place] + steps[:, place]
+        return np.asarray(cells)
 
-    def add(self, who: ArrayLike, scores: ArrayLike, descriptors: ArrayLike) -> Bools:
-        """Put each where it belongs, if it is better than who is there; which of them are elites now."""
+    def add(self, places: ArrayLike, scores: ArrayLike, descriptors: ArrayLike) -> Bools:
+        """Put each into its cell if it is better than the elite there; which of them are elites now."""
         values, cells = np.asarray(scores, dtype=np.float64), self.cells(descriptors)
         before = self.scores[cells]
         np.fmax.at(self.scores, cells, values)
@@ -58,7 +58,7 @@ class Archive:
         _, first = np.unique(cells[best], return_index=True)
         added = np.zeros(len(values), dtype=bool)
         added[best[first]] = True
-        self.elites[cells[added]] = np.asarray(who, dtype=np.int64)[added]
+        self.elites[cells[added]] = np.asarray(places, dtype=np.int64)[added]
         return added
 
     @property
@@ -73,8 +73,8 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A respect in which playbooks differ, other than how good they are: a number for each of some places of the pool,
-    from `low` to `high`, in so many `bins`."""
+    """A measure of how playbooks differ, other than their score: a number for each of some places of the pool, from
+    `low` to `high`, in so many `bins`."""
 
     name: str
     measure: Callable[[Pool, Sequence[int]], Floats]
@@ -90,13 +90,13 @@ def _length(pool: Pool, places: Sequence[int]) -> Floats:
 
 def prompt_length(playbook: Playbook) -> int:
     """How many characters the texts and demos have that may evolve."""
-    found = 0
+    length = 0
     for gene in genes(playbook).values():
         if gene.kind == "text":
-            found += len(gene.value)
+            length += len(gene.value)
         elif gene.kind == "demos":
-            found += sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in gene.value)
-    return found
+            length += sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in gene.value)
+    return length
 
 
 def _cost(pool: Pool, places: Sequence[int]) -> Floats:
@@ -125,13 +125,13 @@ DESCRIPTORS = {
     "cost": Descriptor("cost", _cost, -3, 3),
     "profile": Descriptor("profile", _profile, -0.5, 0.5),
 }
-"""The length of prompts and the cost of a run beside those of the start, from an eighth to eightfold in steps of equal
-ratio; and at which tasks a playbook gains, for scores from 0 to 1."""
+"""The length of prompts and the cost of a run relative to the start, from an eighth to eightfold in steps of equal
+ratio; and on which tasks a playbook gains, for scores from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elite:
-    """The best of its kind: its place in the pool, what is believed of its score, and how it behaves."""
+    """The best of a cell: its place in the pool, its estimated score, and its descriptors."""
 
     place: int
     score: float
@@ -139,10 +139,10 @@ class Elite:
 
 
 class MapElites:
-    """Children of elites, drawn alike from all over the grid, take the cells in which they are believed to be better.
+    """Children of elites, drawn uniformly from the grid, take the cells in which their estimated score is better.
 
-    `descriptors` span the grid, by name or of your own. The first metric decides. Each round offers `batch` children;
-    the first makes them from the start. It ends when no operator finds anything new.
+    `descriptors` span the grid, by name or your own. The first metric decides. Each round offers `batch` children; the
+    first round makes them from the start. It ends when no operator makes anything new.
     """
 
     def __init__(
@@ -199,8 +199,8 @@ class MapElites:
 
     async def tell(self, cells: Sequence[Cell]) -> None:
         pool = self._search.pool
-        told = {cell.playbook for cell in cells}
-        places = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in told]
+        scored = {cell.playbook for cell in cells}
+        places = [pool.place(offer.playbook.digest) for offer in self._offered if offer.playbook.digest in scored]
         if not places:
             return
         means, _, tasks = pool.standings(0, places)
@@ -213,12 +213,12 @@ class MapElites:
         """The best of each cell, the best of all first."""
         taken = np.flatnonzero(self.archive.elites >= 0)
         names = [each.name for each in self.descriptors]
-        found = []
+        elites = []
         for cell in taken[np.argsort(-self.archive.scores[taken], kind="stable")].tolist():
             place = int(self.archive.elites[cell])
             behaviour = dict(zip(names, self._behaviour[place].tolist(), strict=True))
-            found.append(Elite(place, float(self.archive.scores[cell]), behaviour))
-        return found
+            elites.append(Elite(place, float(self.archive.scores[cell]), behaviour))
+        return elites
 
     def _empty(self) -> Archive:
         return Archive(

@@ -18,11 +18,11 @@ from seedbed.storage.store import Json
 
 
 class NSGA2:
-    """Parents win tournaments by front, then by room around them; of parents and children the better half survives.
+    """Parents win tournaments by front, then by crowding distance; of parents and children the better half survives.
 
-    The objectives are the metrics of the search, as far as its cells let believe. `size` is that of the population and
-    of a generation; `operators` make children, by default all that need no model. The first generation is made from the
-    start alone. It ends when no operator finds anything new.
+    The objectives are the metrics of the search, estimated from its cells. `size` is that of the population and of a
+    generation; `operators` make children, by default all that need no model. The first generation is made from the
+    start alone. It ends when no operator makes anything new.
     """
 
     def __init__(self, *, size: int = 20, operators: Sequence[Operator] | None = None) -> None:
@@ -30,7 +30,7 @@ class NSGA2:
             raise SettingsError([Problem("size", shown(size), "at least 4")], "nsga2")
         self.size, self.operators = size, operators
         self.population: list[int] = []
-        """Who survived, as places of the pool."""
+        """The survivors, as places of the pool."""
         self.generation = 0
 
     @property
@@ -54,7 +54,7 @@ class NSGA2:
         elif not self.population:
             self._offered = []
         else:
-            fitness = standing(objectives(pool, self.population))
+            fitness = rank_points(objectives(pool, self.population))
             drawn = tournament(fitness, 2 * self.size, self._search.chance(event)).reshape(self.size, 2)
             pairs = [[pool.playbooks[self.population[place]] for place in pair] for pair in drawn.tolist()]
             self._offered = await self._offspring.make(
@@ -74,7 +74,7 @@ class NSGA2:
 
 
 def objectives(pool: Pool, places: Sequence[int]) -> Floats:
-    """What is believed of each playbook by each metric, higher being better; if nothing is, the worst of all."""
+    """The estimates of each playbook by each metric, higher being better; the worst of all where there is none."""
     columns = []
     for metric in range(len(pool.metrics)):
         means, _, tasks = pool.standings(metric, places)
@@ -84,8 +84,8 @@ def objectives(pool: Pool, places: Sequence[int]) -> Floats:
     return np.column_stack(columns)
 
 
-def standing(points: Floats) -> Floats:
-    """A number for each point by which a tournament decides: the front, then the room around it. Higher is better."""
+def rank_points(points: Floats) -> Floats:
+    """A number for each point by which tournaments decide: its front, then its crowding distance. Higher is better."""
     fronts = ranks(points, ["higher"] * points.shape[1])
     room = np.empty(len(points))
     for front in range(int(fronts.max()) + 1):

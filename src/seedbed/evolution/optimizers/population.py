@@ -1,4 +1,4 @@
-"""Population: a few dozen playbooks that breed. The fit and the unlike have more children; the elite is never lost."""
+"""Population: a genetic algorithm over a few dozen playbooks, with fitness sharing and elites."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from seedbed.storage.store import Digest, Json
 Replacement = Literal["worst", "crowded"]
 
 ATTEMPTS = 4
-"""So many generations without a child that is new end the search."""
+"""After so many attempts without a new child the search ends."""
 
 COMPARED = 48
-"""Each member is compared with so many others at most, drawn anew for each generation."""
+"""Each member is compared with at most so many others, drawn again for each generation."""
 
 
 class Population:
-    """Ranks its members, lets them have children by operators, and puts the children in the place of others.
+    """Ranks its members, makes children by operators, and replaces members by children.
 
-    An operator may be anything that makes a child, reflection as well; without `operators` they are all those that need
-    no model. Parents are drawn by rank, shared with those who are alike: a niche has as many children whether one lives
-    there or ten. With `replacement` "worst" whoever has the least of that has to go, with "crowded" the worse of the
-    two that are most alike. The best `elites` of the whole pool stay in any case. `diversity` is the mean distance
-    between members after each generation. The first metric decides.
+    `operators` default to all that need no model. Parents are drawn by rank, shared among members that are alike: a
+    niche has as many children whether it has one member or ten. With `replacement` "worst" the member with the lowest
+    shared rank is removed, with "crowded" the worse of the two that are most alike. The best `elites` of the whole pool
+    always stay. `diversity` is the mean distance between members after each generation. The first metric decides.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Population:
         self._apart: dict[tuple[Digest, Digest], float] = {}
 
     async def ask(self) -> Sequence[Offer]:
-        """Children of the members; to begin with, enough of the start to fill the population."""
+        """Children of the members; at first, enough children of the start to fill the population."""
         self._generation += 1
         wanted = max(self.offspring, self.size - len(self.members))
         weights = self._crowd(self.members).shared()
@@ -105,20 +104,20 @@ class Population:
         members = [*dict.fromkeys([*self.members, *arrived, *elite])]
         crowd = self._crowd(members)
         safe = np.array([each in elite for each in members])
-        # One by one, as each that goes makes room for its neighbours.
+        # One at a time, since each removal changes the shared ranks of its neighbours.
         while len(crowd.stays) > self.size:
             order = crowd.least_first() if self.replacement == "worst" else crowd.crowded_first()
-            crowd.leave(next(place for place in order if not safe[place]))
+            crowd.remove(next(place for place in order if not safe[place]))
         self.members = [members[place] for place in crowd.stays]
         self._apart = {pair: apart for pair, apart in self._apart.items() if {*pair} <= {*self.members}}
         self.diversity.append(crowd.diversity())
 
-    def _playbook(self, named: Digest) -> Playbook:
+    def _playbook(self, digest: Digest) -> Playbook:
         pool = self._search.pool
-        return pool.playbooks[pool.place(named)] if named in pool else self._search.start
+        return pool.playbooks[pool.place(digest)] if digest in pool else self._search.start
 
     def _elite(self) -> list[Digest]:
-        """The best of the pool, whoever offered them, in the order of `Pool.best`."""
+        """The best of the pool, whichever optimizer offered them, in the order of `Pool.best`."""
         pool = self._search.pool
         means, _, tasks = pool.standings()
         tried = np.flatnonzero(tasks > 0)
@@ -147,28 +146,28 @@ class Population:
 
 
 class _Crowd:
-    """How fit each is, and how far from those it is compared with: a row for each, a column for each of those."""
+    """The fitness of each member, and its distances: a row for each member, a column for each it is compared with."""
 
     def __init__(self, fitness: Floats, apart: Floats, compared: Indexes) -> None:
         self._fitness, self._apart, self._compared = fitness, apart, compared
         self.stays: Indexes = np.arange(len(fitness))
 
-    def leave(self, place: int) -> None:
+    def remove(self, place: int) -> None:
         self.stays = self.stays[self.stays != place]
 
     def shared(self) -> Floats:
-        """The rank of each who stays, from 1 for the worst, shared with those who are nearer than is usual."""
+        """The rank of each member that stays, from 1 for the worst, shared with those nearer than the mean distance."""
         _, ranks = np.unique(self._fitness[self.stays], return_inverse=True)
         apart, others, _ = self._left()
         usual = self.diversity()
         near = np.where(others, np.clip(1 - apart / usual, 0, 1), 0.0) if usual > 0 else np.zeros_like(apart)
-        # As if all had been compared.
+        # Scaled up as if all had been compared.
         crowd = 1 + near.sum(axis=1) * (len(self.stays) - 1) / np.maximum(others.sum(axis=1), 1)
         shared: Floats = (ranks + 1) / crowd
         return shared
 
     def least_first(self) -> list[int]:
-        """Those who stay, by their shared rank."""
+        """The members that stay, by their shared rank."""
         order: list[int] = self.stays[np.argsort(self.shared(), kind="stable")].tolist()
         return order
 
@@ -187,12 +186,12 @@ class _Crowd:
         return float(self._fitness[place]), -place
 
     def diversity(self) -> float:
-        """The mean distance between those who stay."""
+        """The mean distance between the members that stay."""
         apart, others, _ = self._left()
         return float(apart[others].mean()) if others.any() else 0.0
 
     def _left(self) -> tuple[Floats, Bools, Indexes]:
-        """The table of those who stay, where it compares two different ones, and whom its columns are."""
+        """The distances between members that stay, a mask of those between two different ones, and the columns."""
         columns = np.isin(self._compared, self.stays)
         left = self._compared[columns]
         return self._apart[np.ix_(self.stays, columns)], self.stays[:, None] != left, left

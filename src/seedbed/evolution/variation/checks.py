@@ -1,4 +1,4 @@
-"""What is wrong with a child before anything is spent on it: lost placeholders, cut or runaway texts, touched rules."""
+"""Checks of a child before anything is spent on it: lost placeholders, cut or overlong texts, changed rules."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _DANGLING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a child may go: a text to `growth` times that of its parent and `slack` characters more; all that it puts
-    into prompts to so many `characters`, and to so many `demos` for each step."""
+    """How large a child may be: a text up to `growth` times its parent's plus `slack` characters, all texts and demos
+    together up to `characters`, and each step up to so many `demos`."""
 
     growth: float = 3.0
     slack: int = 2_000
@@ -38,13 +38,13 @@ LIMITS = Limits()
 def problems(
     parent: Playbook, child: Playbook, limits: Limits = LIMITS, *, start: Playbook | None = None
 ) -> list[Problem]:
-    """Everything that speaks against paying for a child. With a `start`, growth is measured from there, so that many
-    small steps do not add up."""
+    """All reasons not to pay for a child. With a `start`, growth is measured from there, so many small steps do not add
+    up."""
     if parent.digest == child.digest:
         return [Problem("child", "nothing changed", "something other than its parent")]
     known = genes(parent)
     before, after = flattened(parent), flattened(child)
-    problems_found = [
+    outside = [
         Problem(path, "a change", "what its parent has", "Only genes may change, and of those only what is not locked.")
         for path in sorted(before.keys() | after.keys())
         if path not in known and before.get(path) != after.get(path)
@@ -53,11 +53,11 @@ def problems(
         path: gene.value for path, gene in genes(child).items() if path in known and gene.value != known[path].value
     }
     origins = genes(start) if start else known
-    return problems_found + list(_wrong(parent, known, values, limits, origins))
+    return outside + list(_wrong(parent, known, values, limits, origins))
 
 
 def child(parent: Playbook, values: Mapping[str, Any], limits: Limits = LIMITS) -> Playbook | None:
-    """The child with these genes, or None if it would be the same or has any of the problems."""
+    """The child with these genes, or None if it would be the same or has any problems."""
     known = genes(parent)
     changed = {path: value for path, value in values.items() if path not in known or known[path].value != value}
     if not changed or any(path not in known for path in changed):
@@ -103,7 +103,7 @@ def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin:
         if new not in needed and new.name not in filled:
             yield Problem(path, str(new), "placeholders that something fills")
     if path.startswith("steps.") and not before.strip() and not present:
-        # A step without a prompt is asked the task itself; with one, only what the prompt says.
+        # A step without a prompt asks the task itself; with one it asks only what the prompt says.
         yield Problem(path, "a prompt that does not tell the task", "a placeholder for it, or no prompt")
     if (broken := cut(text)) and not cut(before):
         yield Problem(path, f"{broken}: {shown(text[-40:])}", "a text that is complete")
@@ -115,7 +115,7 @@ def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin:
 
 
 def cut(text: str) -> str:
-    """How a text shows that it was cut off, if it does."""
+    """What shows that a text was cut off; empty if nothing does."""
     if text.count("```") % 2:
         return "an open code fence"
     thoughts = _THOUGHT.findall(text)
@@ -127,7 +127,7 @@ def cut(text: str) -> str:
     last = sentences[-1].rstrip("*_ ")
     if _DANGLING.search(last):
         return "an unfinished sentence"
-    # Where others end with a full stop, the last one does too; but the items of a list need none.
+    # Where all others end with a full stop the last one should too; but items of a list need none.
     ended = [each for each in sentences[:-1] if each[-1] in ".!?"]
     unended = [each for each in sentences[:-1] if each[-1].isalnum()]
     if last[-1:].isalnum() and ended and not unended:
@@ -140,7 +140,7 @@ def _named(text: str) -> set[str]:
 
 
 def _closed(text: str) -> set[str]:
-    """Tags that are closed as often as they are opened."""
+    """The tags that are closed as often as opened."""
     counts: dict[str, int] = {}
     for closing, name in _TAG.findall(text):
         counts[name] = counts.get(name, 0) + (-1 if closing else 1)
@@ -148,7 +148,7 @@ def _closed(text: str) -> set[str]:
 
 
 def _unshown(parent: Playbook, known: Mapping[str, Gene], values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Demos that have no value for a placeholder of their step's prompt: such a step cannot be asked."""
+    """Demos without a value for a placeholder of their step's prompt: such a step could not be performed."""
     for step in parent.all_steps():
         prompt_path, path = f"steps.{step.name}.prompt", f"demos.{step.name}"
         if prompt_path not in values and path not in values:

@@ -1,5 +1,5 @@
-"""Demos: worked examples from tasks with known answers and from the agent's own good runs; which, how many, in which
-order. All of them come from the reflect tasks of a search."""
+"""Demos: operators that choose worked examples, how many and in which order. Examples come from the reflect tasks of a
+search: from their known answers, and from good runs of the agent on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
 
 MOST = 8
-"""So many demos these operators go up to; fewer than a child may have."""
+"""These operators add up to so many demos, fewer than a child may have."""
 
 
 def demo_from_task(task: Task) -> Json:
@@ -30,7 +30,7 @@ def demo_from_task(task: Task) -> Json:
 
 
 def demo_from_run(step: Step, run: Run) -> Json | None:
-    """What a step was told in a run, and what it answered there, as a demo; None if it did not answer in full."""
+    """The inputs of a step in a run and its answer, as a demo; None if the answer is missing or cut off."""
     turns = {turn.step or turn.role: turn for turn in run.turns}
     turn = turns.get(step.name)
     if turn is None or turn.finish_reason == "length" or not turn.text.strip():
@@ -48,9 +48,9 @@ def _inputs(inputs: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass
 class GoodRuns:
-    """The best run of each reflect task so far, by one metric, as an optimizer is told of them.
+    """The best run of each reflect task so far, by one metric.
 
-    A run is good if it is better than most are and among the best quarter: where all are the same, none is.
+    A run is good if its score is above the mean and in the best quarter: where all are the same, none is.
     """
 
     metric: str
@@ -72,7 +72,7 @@ class GoodRuns:
                 self._best[cell.task] = (value, cell.run)
 
     def __iter__(self) -> Iterator[str]:
-        """Their ids, in the order in which their tasks were first tried."""
+        """The ids of the good runs, in the order in which their tasks were first tried."""
         if not self._values:
             return
         least, mean = np.quantile(self._values, 0.75), np.mean(self._values)
@@ -85,7 +85,7 @@ class GoodRuns:
 
 
 def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: GoodRuns | None = None) -> list[Operator]:
-    """All ways to change the demos of one step that can find something to show."""
+    """All ways to change the demos of one step for which there are examples."""
     (step,) = [step for step in start.all_steps() if f"demos.{step.name}" == path]
     sources: list[tuple[str, Source]] = []
     known = [demo_from_task(task) for task in tasks if task.expected is not None]
@@ -95,19 +95,19 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
         sources.append(("a good run", _GoodRunDemos(runs)))
     ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
-        ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGED.items()]
+        ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGEMENTS.items()]
     for what, source in sources:
         ways += [
-            Demos(f"add {what} to {path}", step.name, _added, source),
-            Demos(f"put {what} in place of another in {path}", step.name, _replaced, source),
-            Demos(f"draw other demos for {path}, {what} each", step.name, _drawn, source),
+            Demos(f"add {what} to {path}", step.name, _add, source),
+            Demos(f"put {what} in place of another in {path}", step.name, _replace, source),
+            Demos(f"draw other demos for {path}, {what} each", step.name, _draw, source),
         ]
     return ways
 
 
 Demo = Json
 Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Demo]]
-"""Gives demos that a step can show, in random order."""
+"""Yields demos that fit a step, in random order."""
 
 
 @dataclass(frozen=True)
@@ -157,22 +157,22 @@ class _GoodRunDemos:
 
 
 def answers_task(playbook: Playbook, step: Step) -> bool:
-    """Whether what a step says is the answer to the task: then the expected one is what it should say."""
+    """Whether the answer of a step is the answer to the task, so that the expected one can be its demo."""
     (*_, last) = playbook.plan
     return last == (step,)
 
 
 def fits_prompt(step: Step, demo: Demo) -> bool:
-    """Whether a demo has all that the prompt of its step needs."""
+    """Whether a demo has a value for every placeholder of the step's prompt."""
     return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
 
 
 def _has(demos: Sequence[Demo], demo: Demo) -> bool:
-    """Whether there is one for the same inputs."""
+    """Whether there is a demo for the same inputs."""
     return any(each["inputs"] == demo["inputs"] for each in demos)
 
 
-def _added(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _add(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     new = next(fresh, None) if len(demos) < MOST else None
     if new is None:
         return None
@@ -180,7 +180,7 @@ def _added(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator
     return [*demos[:place], new, *demos[place:]]
 
 
-def _replaced(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _replace(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     new = next(fresh, None) if demos else None
     if new is None:
         return None
@@ -188,8 +188,8 @@ def _replaced(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Genera
     return [*demos[:place], new, *demos[place + 1 :]]
 
 
-def _drawn(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
-    """As many as there are, a few more or a few less, all of them new."""
+def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+    """About as many as there are, all of them new."""
     count = int(np.clip(len(demos) + chance.integers(-1, 4), 1, MOST))
     new: list[Demo] = []
     for demo in fresh:
@@ -200,12 +200,12 @@ def _drawn(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator
     return new or None
 
 
-def _dropped(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _drop(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     place = int(chance.integers(len(demos))) if demos else 0
     return [*demos[:place], *demos[place + 1 :]] if demos else None
 
 
-def _swapped(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     if len(demos) < 2:
         return None
     a, b = (int(place) for place in chance.choice(len(demos), 2, replace=False))
@@ -213,8 +213,8 @@ def _swapped(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generat
     return demos
 
 
-def _reordered(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _reorder(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     return [demos[int(place)] for place in chance.permutation(len(demos))] if len(demos) > 2 else None
 
 
-REARRANGED = {"drop one of": _dropped, "swap two of": _swapped, "reorder": _reordered}
+REARRANGEMENTS = {"drop one of": _drop, "swap two of": _swap, "reorder": _reorder}

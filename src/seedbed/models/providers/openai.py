@@ -1,4 +1,4 @@
-"""A chat model for every endpoint that speaks the way OpenAI's does, without OpenAI's package.
+"""OpenAI-compatible model: any endpoint with OpenAI's chat API, without OpenAI's package.
 
 ```yaml
 models:
@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
@@ -30,9 +31,6 @@ from seedbed.errors import ModelUnavailable, Why, shown
 from seedbed.models.calling.connections import client, shared_client
 from seedbed.models.failures import explain_status, retry_after
 
-if TYPE_CHECKING:
-    import httpx
-
 __all__ = ["OpenAIChat"]
 
 
@@ -40,8 +38,8 @@ class OpenAIChat(BaseChatModel):
     """Any OpenAI-compatible endpoint as a LangChain chat model.
 
     `timeout` is how many seconds the endpoint may stay silent. `headers` and `body` are added to every request, for
-    what only some endpoints know. With `logprobs` a reply says how sure the model was of it. Nothing is tried twice
-    here: every failure is a ModelUnavailable that says why.
+    options that only some endpoints have. With `logprobs` a reply has a confidence. Nothing is retried here: every
+    failure is a ModelUnavailable that says why.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -87,10 +85,10 @@ class OpenAIChat(BaseChatModel):
             tool_choice = "required"
         elif isinstance(tool_choice, str) and tool_choice not in ("auto", "none", "required"):
             tool_choice = {"type": "function", "function": {"name": tool_choice}}
-        chosen = {"tool_choice": tool_choice} if tool_choice else {}
-        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **chosen, **kwargs)
+        choice = {"tool_choice": tool_choice} if tool_choice else {}
+        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **choice, **kwargs)
 
-    # Asking
+    # Requests
 
     def _generate(
         self,
@@ -130,10 +128,10 @@ class OpenAIChat(BaseChatModel):
             if not answer.is_success:
                 answer.read()
                 self._check(answer)
-            heard = EventStreamParser()
+            events = EventStreamParser()
             for piece in answer.iter_bytes():
-                yield from map(self._chunk, heard.more(piece))
-            yield self._last(heard)
+                yield from map(self._chunk, events.feed(piece))
+            yield self._last(events)
 
     async def _astream(
         self,
@@ -148,19 +146,17 @@ class OpenAIChat(BaseChatModel):
                 if not answer.is_success:
                     await answer.aread()
                     self._check(answer)
-                heard = EventStreamParser()
+                events = EventStreamParser()
                 async for piece in answer.aiter_bytes():
-                    for event in heard.more(piece):
+                    for event in events.feed(piece):
                         yield self._chunk(event)
-                yield self._last(heard)
+                yield self._last(events)
 
     def _request(
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, stream: bool = False, **kwargs: Any
     ) -> dict[str, Any]:
-        """What is sent, as arguments of an httpx request. What a call does not say is taken from the fields."""
-        import httpx
-
-        wishes = {
+        """The arguments of an httpx request. Options that a call does not set are taken from the fields."""
+        options = {
             "model": self.model,
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
@@ -170,12 +166,12 @@ class OpenAIChat(BaseChatModel):
             **self.body,
             **kwargs,
         }
-        if "//api.openai.com/" in f"{self.base_url}/":  # where newer models refuse the name that everybody else knows
-            limit = wishes.pop("max_tokens")
-            wishes["max_completion_tokens"] = limit or wishes.get("max_completion_tokens")
+        if "//api.openai.com/" in f"{self.base_url}/":  # where newer models refuse the name that all others accept
+            limit = options.pop("max_tokens")
+            options["max_completion_tokens"] = limit or options.get("max_completion_tokens")
         if stream:
-            wishes |= {"stream": True, "stream_options": {"include_usage": True}}
-        content = {name: value for name, value in wishes.items() if value is not None}
+            options |= {"stream": True, "stream_options": {"include_usage": True}}
+        content = {name: value for name, value in options.items() if value is not None}
         content["messages"] = convert_to_openai_messages(messages)
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         if self.api_key is not None:
@@ -184,7 +180,7 @@ class OpenAIChat(BaseChatModel):
             "url": f"{self.base_url.rstrip('/')}/chat/completions",
             "content": json.dumps(content, ensure_ascii=False).encode(errors="replace"),
             "headers": {"Content-Type": "application/json", **headers},
-            "timeout": httpx.Timeout(self.timeout, pool=None),  # to wait for a connection is no failure of the endpoint
+            "timeout": httpx.Timeout(self.timeout, pool=None),  # waiting for a free connection is no failure
         }
 
     # Answers
@@ -192,27 +188,27 @@ class OpenAIChat(BaseChatModel):
     def _result(self, content: bytes) -> ChatResult:
         answer = _read(content)
         if answer.get("error"):
-            raise self._refused(answer["error"])
+            raise self._error_in_answer(answer["error"])
         choice = answer["choices"][0]
         message = choice["message"]
-        self._decent(choice, message)
+        self._check_refusal(choice, message)
         extra = {key: message[key] for key in ("reasoning_content",) if message.get(key)}
         if message.get("tool_calls"):
-            extra["tool_calls"] = message["tool_calls"]  # from which LangChain reads them, the broken ones too
-        said = AIMessage(
+            extra["tool_calls"] = message["tool_calls"]  # where LangChain reads them, malformed ones too
+        answered = AIMessage(
             content=_text(message.get("content")),
             additional_kwargs=extra,
             usage_metadata=_usage(answer.get("usage")),
-            response_metadata={**_metadata(answer, answer.get("usage")), **_sureness(choice)},
+            response_metadata={**_metadata(answer, answer.get("usage")), **_logprobs(choice)},
         )
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        return ChatResult(generations=[ChatGeneration(message=answered)])
 
     def _chunk(self, event: dict[str, Any]) -> ChatGenerationChunk:
         if event.get("error"):
-            raise self._refused(event["error"])
+            raise self._error_in_answer(event["error"])
         choice = (event.get("choices") or [{}])[0]
         delta = choice.get("delta") or {}
-        self._decent(choice, delta)
+        self._check_refusal(choice, delta)
         calls = [
             tool_call_chunk(
                 name=call.get("function", {}).get("name"),
@@ -223,81 +219,79 @@ class OpenAIChat(BaseChatModel):
             for call in delta.get("tool_calls") or ()
         ]
         extra = {key: delta[key] for key in ("reasoning_content",) if delta.get(key)}
-        said = AIMessageChunk(
+        message = AIMessageChunk(
             content=_text(delta.get("content")),
             additional_kwargs=extra,
             tool_call_chunks=calls,
-            response_metadata=_sureness(choice),
+            response_metadata=_logprobs(choice),
         )
-        return ChatGenerationChunk(message=said)
+        return ChatGenerationChunk(message=message)
 
-    def _last(self, heard: EventStreamParser) -> ChatGenerationChunk:
-        """What is known at the end only. Pieces are put together by adding up, so it must be said but once."""
-        if heard.end is None:
+    def _last(self, events: EventStreamParser) -> ChatGenerationChunk:
+        """The last chunk, with usage and metadata: LangChain adds chunks up, so only one may have them."""
+        if events.end is None:
             raise self._unavailable("transient", "found an answer that breaks off", "Ask again")
-        metadata = _metadata(heard.end, heard.usage)
-        said = AIMessageChunk(
-            content="", usage_metadata=_usage(heard.usage), response_metadata=metadata, chunk_position="last"
+        metadata = _metadata(events.end, events.usage)
+        message = AIMessageChunk(
+            content="", usage_metadata=_usage(events.usage), response_metadata=metadata, chunk_position="last"
         )
-        return ChatGenerationChunk(message=said)
+        return ChatGenerationChunk(message=message)
 
     # Failures
 
-    def _decent(self, choice: Mapping[str, Any], message: Mapping[str, Any]) -> None:
+    def _check_refusal(self, choice: Mapping[str, Any], message: Mapping[str, Any]) -> None:
         refusal = message.get("refusal")
         if refusal or choice.get("finish_reason") == "content_filter":
-            told = self._quoted(refusal or "its content filter")
-            raise self._unavailable("refused", f"found a refusal: {told}", "Ask for something else")
+            text = self._quote(refusal or "its content filter")
+            raise self._unavailable("refused", f"found a refusal: {text}", "Ask for something else")
 
     def _check(self, answer: httpx.Response) -> None:
         if not answer.is_success:
             try:
-                told = _error(json.loads(answer.content)["error"])
+                text = _error_text(json.loads(answer.content)["error"])
             except (ValueError, KeyError, TypeError):
-                told = answer.content[:1000].decode(errors="replace")
-            raise self._said(answer.status_code, told, f"status {answer.status_code}", retry_after(answer.headers))
+                text = answer.content[:1000].decode(errors="replace")
+            raise self._failure(answer.status_code, text, f"status {answer.status_code}", retry_after(answer.headers))
 
-    def _refused(self, error: object) -> ModelUnavailable:
-        """An error inside an answer that began well; the code of some is an HTTP status, of others a word."""
+    def _error_in_answer(self, error: object) -> ModelUnavailable:
+        """An error inside an answer that began well; its code may be an HTTP status or a word."""
         code = error.get("code") if isinstance(error, Mapping) else None
-        told = _error(error)
-        status = code if isinstance(code, int) else 400 if "invalid_request" in told else 500
-        return self._said(status, told, "an error in the answer")
+        text = _error_text(error)
+        status = code if isinstance(code, int) else 400 if "invalid_request" in text else 500
+        return self._failure(status, text, "an error in the answer")
 
-    def _said(self, status: int, told: str, where: str, wait_seconds: float | None = None) -> ModelUnavailable:
-        because = explain_status(status, told)
+    def _failure(self, status: int, text: str, where: str, wait_seconds: float | None = None) -> ModelUnavailable:
+        why = explain_status(status, text)
         remedies = {401: "Check api_key", 403: "Check api_key", 404: "Check model and base_url"}
-        remedy = remedies.get(status, _REMEDIES[because])
-        return self._unavailable(because, f"found {where}: {self._quoted(told)}", remedy, wait_seconds)
+        remedy = remedies.get(status, _REMEDIES[why])
+        return self._unavailable(why, f"found {where}: {self._quote(text)}", remedy, wait_seconds)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Says of everything that goes wrong on the way why it did."""
-        import httpx
-
+        """Turns everything that goes wrong with a request into a ModelUnavailable that says why."""
         try:
             yield
         except httpx.TimeoutException as error:
-            found = f"found {type(error).__name__} after {self.timeout:g} s"
-            raise self._unavailable("transient", found, "Ask again, or raise timeout") from error
+            problem = f"found {type(error).__name__} after {self.timeout:g} s"
+            raise self._unavailable("transient", problem, "Ask again, or raise timeout") from error
         except httpx.HTTPError as error:
-            found = f"found {type(error).__name__}: {self._quoted(error)}"
-            raise self._unavailable("transient", found, "Check base_url and the network") from error
+            problem = f"found {type(error).__name__}: {self._quote(error)}"
+            raise self._unavailable("transient", problem, "Check base_url and the network") from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            found = f"found an answer that cannot be read ({type(error).__name__}: {self._quoted(error)})"
-            raise self._unavailable("transient", found, "Ask again, or check base_url") from error
+            problem = f"found an answer that cannot be read ({type(error).__name__}: {self._quote(error)})"
+            raise self._unavailable("transient", problem, "Ask again, or check base_url") from error
 
-    def _quoted(self, told: object) -> str:
-        """What the endpoint told, without our secrets: some repeat the key that they refuse."""
-        text = str(told)
+    def _quote(self, value: object) -> str:
+        """A text of the endpoint without our secrets: some endpoints repeat the key that they refuse."""
+        text = str(value)
         for secret in (self.api_key, *self.headers.values()):
             if secret is not None and secret.get_secret_value():
                 text = text.replace(secret.get_secret_value(), "…")
         return shown(text, 300)
 
-    def _unavailable(self, because: Why, found: str, remedy: str, wait: float | None = None) -> ModelUnavailable:
-        who = f"{self.model} at {urlsplit(self.base_url).netloc.rpartition('@')[2]}"
-        return ModelUnavailable(f"{who} gave no answer: {found}; expected a reply. {remedy}", because, wait)
+    def _unavailable(self, why: Why, problem: str, remedy: str, wait: float | None = None) -> ModelUnavailable:
+        name = f"{self.model} at {urlsplit(self.base_url).netloc.rpartition('@')[2]}"
+        return ModelUnavailable(f"{name} gave no answer: {problem}; expected a reply. {remedy}", why, wait)
 
 
 _REMEDIES: dict[Why, str] = {
@@ -311,20 +305,21 @@ _REMEDIES: dict[Why, str] = {
 
 
 class EventStreamParser:
-    """The events of a streamed answer, put together from pieces of any size, and how far they got."""
+    """Reads the events of a streamed answer from pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.end: dict[str, Any] | None = None
-        """The event that says why the answer ended."""
+        """The event that ended the answer, with its reason."""
         self.usage: Any = None
-        """The newest one: some endpoints count up from event to event."""
+        """The newest usage: some endpoints count up from event to event."""
 
-    def more(self, piece: bytes) -> Iterator[dict[str, Any]]:
-        # Only a line feed ends a line; Python knows other separators, which may stand within an answer.
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            data = line[5:].strip() if line.startswith(b"data:") else b""
+    def feed(self, piece: bytes) -> Iterator[dict[str, Any]]:
+        """The events that a piece completes."""
+        # Only a line feed ends a row; Python knows other separators, which may occur within an answer.
+        *rows, self._rest = (self._rest + piece).split(b"\n")
+        for row in rows:
+            data = row[5:].strip() if row.startswith(b"data:") else b""
             if data == b"[DONE]":
                 self.end = self.end or {"choices": [{}]}
             elif data:
@@ -343,27 +338,27 @@ def _read(content: bytes) -> dict[str, Any]:
 
 
 def _text(content: Any) -> Any:
-    """A text that can be written down: JSON may hold halves of characters. Other forms of content stay as they are."""
+    """A text that can be encoded: JSON may hold halves of characters. Other forms of content stay as they are."""
     return content.encode(errors="replace").decode() if isinstance(content, str) else content or ""
 
 
-def _error(error: object) -> str:
+def _error_text(error: object) -> str:
     if not isinstance(error, Mapping):
         return str(error)
     return ": ".join(str(error[key]) for key in ("type", "code", "message") if error.get(key))
 
 
-def _usage(told: Any) -> UsageMetadata | None:
-    if not told:
+def _usage(reported: Any) -> UsageMetadata | None:
+    if not reported:
         return None
-    read, written = int(told["prompt_tokens"]), int(told.get("completion_tokens") or 0)
-    cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens")
-    thought = (told.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    read, written = int(reported["prompt_tokens"]), int(reported.get("completion_tokens") or 0)
+    cached = (reported.get("prompt_tokens_details") or {}).get("cached_tokens")
+    reasoning = (reported.get("completion_tokens_details") or {}).get("reasoning_tokens")
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     if cached is not None:
         usage["input_token_details"] = InputTokenDetails(cache_read=int(cached))
-    if thought is not None:
-        usage["output_token_details"] = OutputTokenDetails(reasoning=int(thought))
+    if reasoning is not None:
+        usage["output_token_details"] = OutputTokenDetails(reasoning=int(reasoning))
     return usage
 
 
@@ -372,11 +367,11 @@ def _metadata(answer: Mapping[str, Any], usage: Any) -> dict[str, Any]:
         "finish_reason": next(choice.get("finish_reason") for choice in answer["choices"]),
         "model_name": answer.get("model"),
         "system_fingerprint": answer.get("system_fingerprint"),
-        "cost_usd": (usage or {}).get("cost"),  # what was charged, which only some providers tell
+        "cost_usd": (usage or {}).get("cost"),  # what was charged, which only some providers report
     }
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _sureness(choice: Mapping[str, Any]) -> dict[str, Any]:
-    told = (choice.get("logprobs") or {}).get("content")
-    return {"logprobs": {"content": told}} if told else {}
+def _logprobs(choice: Mapping[str, Any]) -> dict[str, Any]:
+    content = (choice.get("logprobs") or {}).get("content")
+    return {"logprobs": {"content": content}} if content else {}

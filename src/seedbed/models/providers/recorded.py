@@ -1,11 +1,11 @@
-"""A model that answers from a record of what models answered before.
+"""Recorded model: answers from a table of earlier answers.
 
 ```yaml
 models:
   small: {use: table, args: {path: answers.csv, model: small-1}}
 ```
 The table has the columns prompt, model and reply, and may have prompt_tokens, completion_tokens, cost_usd and
-latency_seconds: a Reply then says what the recorded answer took.
+latency_seconds, which the Reply then has too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["RecordedAnswer", "RecordedChat"]
 
 
 class RecordedAnswer(BaseModel):
-    """One recorded answer. Further columns are left alone."""
+    """One row of the table. Further columns are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -45,10 +45,10 @@ class RecordedAnswer(BaseModel):
 
 
 class RecordedChat(BaseChatModel):
-    """Answers the last user message with the reply that was recorded for it, word for word the same.
+    """Answers the last user message with the reply recorded for exactly this prompt.
 
-    The record is a file, CSV or one JSON object on each line, or given as `rows`. `model` is the one to speak for; it
-    may be left out if the record knows only one. If a prompt was recorded twice, the first reply counts.
+    The table is a file, CSV or one JSON object on each line, or a list of `rows`. `model` is the recorded model that
+    answers; it may be left out if there is only one. If a prompt was recorded twice, the first reply counts.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,7 +57,7 @@ class RecordedChat(BaseChatModel):
     rows: list[RecordedAnswer] = Field(default_factory=list, repr=False)
     model: str = ""
     folder: Path = Path()
-    """Where a relative `path` starts: beside the workspace file, if there is one."""
+    """The folder that a relative `path` starts from: that of the workspace file, if there is one."""
     _replies: dict[str, RecordedAnswer] = PrivateAttr()
 
     @validated(mode="after")
@@ -118,12 +118,12 @@ class RecordedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._generate(messages)  # a look into a dictionary needs no thread
+        return self._generate(messages)  # a lookup in a dictionary needs no thread
 
 
 @functools.lru_cache(maxsize=8)
 def _recorded(path: Path, changed: int) -> dict[str, dict[str, RecordedAnswer]]:
-    """A file is read once for all models that it speaks for, and again if it `changed`."""
+    """A file is read once for all its models, and again if it `changed`."""
     return _by_model(_read(path))
 
 
@@ -136,20 +136,20 @@ def _by_model(rows: Iterable[RecordedAnswer]) -> dict[str, dict[str, RecordedAns
 
 def _read(path: Path) -> Iterator[RecordedAnswer]:
     with path.open(encoding="utf-8", newline="") as file:
-        rows = _cells(file) if path.suffix == ".csv" else (json.loads(line) for line in file if line.strip())
+        rows = _cells(file) if path.suffix == ".csv" else (json.loads(text) for text in file if text.strip())
         for number in count(1):
             try:
                 yield RecordedAnswer.model_validate(next(rows))
             except StopIteration:
                 return
             except ValidationError as error:
-                told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-                raise ValueError(f"{path.name}, row {number}: {told}") from None
+                problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+                raise ValueError(f"{path.name}, row {number}: {problems}") from None
             except (ValueError, csv.Error) as error:
                 raise ValueError(f"{path.name}, row {number}: {error}") from None
 
 
 def _cells(file: TextIO) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file. An empty cell says nothing, except that a reply may be empty."""
+    """The rows of a CSV file. An empty cell counts as missing, but a reply may be empty."""
     for row in csv.DictReader(file, strict=True):
         yield {name: cell for name, cell in row.items() if name and cell is not None and (cell or name == "reply")}

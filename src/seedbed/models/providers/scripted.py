@@ -1,4 +1,4 @@
-"""A model that answers from a script; tests, docs and replay use it."""
+"""Scripted model: answers from a script, for tests and docs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["ScriptedChat"]
 
 
 class ScriptedChat(BaseChatModel):
-    """Answers from `replies`: a mapping of regular expressions, or a list that is read out in order.
+    """Answers from `replies`: a mapping of regular expressions to answers, or a list of answers in order.
 
-    The first expression found in the last user message gives the answer. Tokens are words between spaces. An answer
-    ends where a `stop` text begins, or after `max_tokens`.
+    The first expression that matches the last user message decides. Tokens are words between spaces. An answer ends
+    where a `stop` text begins, or after `max_tokens`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -41,7 +41,7 @@ class ScriptedChat(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """What LangChain calls it in traces."""
+        """Its name in LangChain's traces."""
         return "scripted"
 
     def _generate(
@@ -61,7 +61,7 @@ class ScriptedChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        # Not in a thread, as LangChain would do it: a list must be read out in the order of the questions.
+        # Not in a thread, as LangChain would do it: a list must be read in the order of the prompts.
         return self._generate(messages, stop, **kwargs)
 
     def _stream(
@@ -89,7 +89,7 @@ class ScriptedChat(BaseChatModel):
     def _answer(
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, max_tokens: int | None = None, **_: Any
     ) -> tuple[list[str], dict[str, Any]]:
-        """The words of an answer, each with the space before it, and what is to be said about it."""
+        """The words of an answer, each with the space before it, and its metadata."""
         text = self._reply(next((str(message.text) for message in reversed(messages) if message.type == "human"), ""))
         for end in (*self.stop, *(stop or ())):
             text = text.partition(end)[0]

@@ -142,9 +142,9 @@ class Router:
         if request.quality not in ("balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(request.quality), "balanced or maximum")])
         if request.prefer is not None and request.prefer not in self._models:
-            known, found = ", ".join(self._models) or "none", f"no model named {shown(request.prefer)}"
-            remedy = suggestion(request.prefer, self._models)
-            raise SettingsError([Problem("prefer", found, f"one of: {known}", remedy)])
+            known, remedy = ", ".join(self._models) or "none", suggestion(request.prefer, self._models)
+            problem = Problem("prefer", f"no model named {shown(request.prefer)}", f"one of: {known}", remedy)
+            raise SettingsError([problem])
 
     def _fitting(self, request: RoutingRequest) -> tuple[dict[str, float | None], list[str], dict[str, _Rejection]]:
         """The most that each model that fits may cost, their names, and why the others were rejected."""

@@ -18,12 +18,12 @@ from seedbed.storage.store import Json, Query, Store, short
 class Better:
     """A verdict says that exactly this candidate is better than exactly this incumbent.
 
-    `error` is the highest error rate it may have. Only the first comparison on the same tasks counts, answered or not:
-    who begins again, in another order or by a laxer rule, finds something in the end. Replays prove nothing of live
-    runs, and count only where `replays` says so. If a judge gave the scores, it has to be trusted: `agreement` is what
-    the lower end of its kappa with people has to reach.
+    `error` is the highest error rate that the verdict may have. Only the first comparison on the same tasks counts,
+    answered or not: with enough attempts, some comparison would succeed by chance. Replays prove nothing about live
+    runs, and count only with `replays`. If a judge gave the scores, it must be trusted: the lower end of its kappa with
+    people must reach `agreement`.
 
-    While the A/A sentinel is alarmed, nobody passes.
+    While the A/A sentinel is alarmed, no candidate passes.
     """
 
     error: float = 0.05
@@ -58,7 +58,7 @@ class Better:
         return self._distrust(verdict, plan["metric"], store)
 
     def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:
-        """Why a judge that gave the scores, with exactly the words and the model it had then, is not trusted."""
+        """Why a judge that gave the scores, with the words and the model it had then, is not trusted."""
         for judge in judges_in(metric):
             name = verdict.metric if judge == metric else ""
             if refused := distrust(deciding(agreements(store, judge)), self.agreement, name=name):
@@ -68,7 +68,7 @@ class Better:
 
 
 def _earlier(verdict: Verdict, metric: Json, store: Store) -> str:
-    """What came of the first comparison of the same pair on the same tasks by the same metric, if it is another."""
+    """The finding of an earlier comparison of the same pair on the same tasks by the same metric, if there is one."""
     for fact in store.facts(Query(kind="comparison", subject=verdict.candidate)):
         if fact.key == verdict.experiment:
             return ""

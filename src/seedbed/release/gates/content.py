@@ -1,4 +1,4 @@
-"""The content of a candidate: what its changed texts say, and whether its outputs answer the tasks (`content`)."""
+"""The `content` gate: the changed texts of a candidate are safe, and its outputs answer the tasks."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from seedbed.settings.gates import TextHazard
 from seedbed.storage.store import canonical
 
 ENOUGH = 8
-"""At fewer tasks the same answer to most of them says nothing."""
+"""With fewer tasks, equal outputs prove nothing."""
 BEYOND = 0.2
-"""By so much more often than the expected answers repeat, outputs must repeat to be suspicious."""
+"""Outputs are suspicious if they repeat more often than the expected answers, by at least this share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentGate:
-    """No changed text brings in what could lead an agent astray, and the outputs behind the verdict answer the tasks.
+    """No changed text adds a hazard, and the outputs behind the verdict answer the tasks.
 
-    Outputs do not, if more than a share `constant` of them is the same where other answers were expected, or if some
-    speak to whoever gives the scores. With `offence`, which needs the extra `safety`, no changed text may offend
-    a classifier more than that. Hazards in `allow`, by their names, may be brought in.
+    Outputs do not answer the tasks if more than a share `constant` of them is the same where other answers were
+    expected, or if some address the judge. With `offence`, which needs the extra `safety`, a classifier must rate no
+    changed text as more offensive than that. Hazards that `allow` names are allowed.
     """
 
     constant: float = 0.8
@@ -108,7 +108,7 @@ def _flatters(output: object) -> bool:
 
 
 def _commonest(outputs: Iterable[str]) -> float:
-    """The share of the commonest one."""
+    """The share of the most frequent output."""
     counts = Counter(outputs)
     return max(counts.values()) / counts.total() if counts else 0.0
 
@@ -150,7 +150,7 @@ _HAZARDS: Mapping[TextHazard, str] = {
 HAZARDS: Mapping[TextHazard, re.Pattern[str]] = {
     name: re.compile(pattern, _FLAGS) for name, pattern in _HAZARDS.items()
 }
-"""What a changed text must not bring in, each by its name."""
+"""What a changed text must not add, by name."""
 
 FLATTERY = re.compile(
     r"\b(give|award|assign|rate|grade|score|mark)\b[^.\n]{0,30}"
@@ -160,7 +160,7 @@ FLATTERY = re.compile(
     r"(graded|scored|rated|marked|considered|judged)\b",
     _FLAGS,
 )
-"""Words to whoever gives the scores, which no task asks for."""
+"""Words addressed to the judge, which no task asks for."""
 
 
 def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -176,7 +176,7 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def hazards(text: str, before: str = "") -> Iterator[tuple[str, str]]:
-    """The hazards in a text that were not in it before: what each is, and the words."""
+    """The hazards in a text that were not in it before: the name and the words of each."""
     for name, pattern in HAZARDS.items():
         known = {_bare(match[0]) for match in pattern.finditer(before)}
         new = (match[0] for match in pattern.finditer(text) if _bare(match[0]) not in known)

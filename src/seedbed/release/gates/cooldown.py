@@ -12,7 +12,7 @@ from seedbed.storage.store import Query, now
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Some time lies between two releases. A rollback is no release and needs no patience."""
+    """Some time lies between two releases. A rollback does not count as a release."""
 
     wait: timedelta
     clock: Callable[[], datetime] = now

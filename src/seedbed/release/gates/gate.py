@@ -23,22 +23,22 @@ class ReleaseRequest:
     verdict: Verdict | None
     library: Library
     share: float = 1.0
-    """Of those who are served, how many it is for."""
+    """The share of users that would get it."""
 
 
 class Gate(Protocol):
-    """Passes with None, or says what is missing and what to do. It looks, and changes nothing."""
+    """Returns None to let a candidate pass, or says what is missing and what to do. It changes nothing."""
 
     async def __call__(self, request: ReleaseRequest) -> Refusal | None: ...
 
 
 def compare_command(request: ReleaseRequest) -> str:
-    """What gives the verdict that a change needs."""
+    """The command that gives the verdict which a request needs."""
     return f"seedbed compare {short(request.incumbent or '')} {short(request.candidate)} --on DATASET"
 
 
 def check_verdict(request: ReleaseRequest, gate: str, expected: str) -> Refusal | None:
-    """Why the verdict of a change is no evidence about it: none, another pair's, forged, or without its experiment."""
+    """Why the verdict is no evidence for the request: missing, of another pair, forged, or without its experiment."""
     verdict, remedy = request.verdict, f"Run: {compare_command(request)}"
     if verdict is None:
         return Refusal(gate, "no verdict", expected, remedy)

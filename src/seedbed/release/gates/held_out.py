@@ -8,12 +8,12 @@ from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 
 
 async def held_out(request: ReleaseRequest) -> Refusal | None:
-    """The verdict's tasks are none of those the candidate, or anything it grew from, was chosen on or is shown."""
+    """The verdict has no task on which the candidate or an ancestor was selected, or which its demos show."""
     if request.incumbent is None:
         return None
     if request.verdict is None:
         return Refusal("held_out", "no verdict", "one on tasks that were not evolved on", "Compare on held-out tasks.")
-    if request.verdict.live:  # people were served, no tasks were set: there is none that it was evolved on
+    if request.verdict.live:  # the evidence comes from users, not from tasks that it could have been evolved on
         return check_verdict(request, "held_out", "a live verdict about exactly these two")
     library = request.library
     try:

@@ -1,4 +1,4 @@
-"""The `max_change` gate: how far a release, and all since the last review, may move from what was there."""
+"""The `max_change` gate: how far one release, and all since the last review, may move from the playbook before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MaxChange:
     """No number moves by more than this share of its range, no text by more than so many characters.
 
     However small the steps, no gene drifts further than a share `since_last_review` from the newest playbook of the
-    channel that the `panel` has reviewed, or from the first if none was: 1 is all of a range, and every word of a text.
+    channel that the `panel` has reviewed, or from the first release. 1 is a whole range, or every word of a text.
     """
 
     number: float = math.inf
@@ -57,7 +57,7 @@ class MaxChange:
 
 
 def drift(before: Playbook, after: Playbook) -> dict[str, float]:
-    """How far each gene is from where it was, from 0 to 1; one that is new, gone or of another kind is all the way."""
+    """How far each gene has moved, from 0 to 1. A gene that is new, gone or of another kind has moved by 1."""
     old, new = genes(before), genes(after)
     moved = {}
     for path in old.keys() | new.keys():

@@ -1,4 +1,4 @@
-"""Guardrails: metrics by which a candidate need not be better, but must not be worse (`not_worse`)."""
+"""The `not_worse` gate: metrics by which a candidate need not be better, but must not be worse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seedbed.stats.estimates import Interval, exact_rate, paired_interval
 from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
 
 MEASURED = frozenset({"cost_usd", "latency_seconds", "tokens", "turns", "length"})
-"""What has no largest value: of others, one more failure may be a whole point worse."""
+"""Metrics without a largest value. By any other, one more failure may be a whole point worse."""
 
 Scores = Mapping[str, Mapping[tuple[str, int], float]]
 """By the digest of a metric: the score of each task and replicate."""
@@ -27,10 +27,10 @@ Scores = Mapping[str, Mapping[tuple[str, int], float]]
 
 @dataclass(frozen=True, slots=True)
 class NotWorse:
-    """By each metric, the candidate is worse than the incumbent by no more than its margin, but for an `error` rate.
+    """By each metric, the candidate is worse than the incumbent by no more than its margin, with this `error` rate.
 
-    From the scores of both at all tasks of the verdict's dataset, by the models of its experiment: all of them, so that
-    nobody could stop where it looked good. One that is missing is a refusal.
+    It uses the scores of both on all tasks of the verdict's dataset, with the models of its experiment: all of them, so
+    that nobody can stop where it looks good. A missing score is a refusal.
     """
 
     margins: Mapping[str, float] = field(hash=False)
@@ -97,7 +97,7 @@ Arms = tuple[Mapping[tuple[str, int], float], Mapping[tuple[str, int], float]]
 
 
 def _complete(metric: str, before: Scores, after: Scores, wanted: int) -> tuple[Arms | None, int]:
-    """The scores of both by the same version of a metric at all tasks, if there are; and at how many there are."""
+    """The scores of both on all tasks by the same version of a metric, if complete; and on how many tasks there are."""
     versions = [each for each in after if each in before and _current(metric) in (None, each)]
     shared = {each: len(before[each].keys() & after[each].keys()) for each in versions}
     newest = next((each for each in reversed(versions) if shared[each] == wanted), None)
@@ -105,7 +105,7 @@ def _complete(metric: str, before: Scores, after: Scores, wanted: int) -> tuple[
 
 
 def _current(metric: str) -> str | None:
-    """The digest of the metric as it is now; None for those that only a workspace knows."""
+    """The digest of the metric as it is now; None for metrics that only a workspace knows."""
     try:
         return digest("metric", parse_metric(metric).identity)[3:19]
     except SettingsError:
@@ -126,7 +126,7 @@ def _loss(
     tasks: Sequence[Task] | Dataset,
     confidence: float,
 ) -> Interval:
-    """By how much the candidate is worse, over tasks; those of one source count together."""
+    """How much worse the candidate is, over tasks. Tasks of one source count together."""
     old, new = (_by_task(arm) for arm in (before, after))
     names, sources = [task.id for task in tasks], [task.source or task.id for task in tasks]
     olds, news = [old[name] for name in names], [new[name] for name in names]
@@ -134,7 +134,7 @@ def _loss(
     loss = paired_interval(*((olds, news) if lower else (news, olds)), sources, confidence)
     if loss.low < loss.high:
         return loss
-    # No spread was seen, which is no proof that there is none: some tasks not seen may lose all there is to lose.
+    # No spread in the sample is no proof that there is none: tasks outside it may lose everything.
     values = {*olds, *news}
     scale = 1.0 if metric not in MEASURED and values <= {0.0, 1.0} else max(values) - min(values)
     unseen = exact_rate(0, len({*sources}), confidence).high
@@ -149,7 +149,7 @@ def _by_task(arm: Mapping[tuple[str, int], float]) -> dict[str, float]:
 
 
 def _command(request: ReleaseRequest, plan: Experiment, store: Store, metrics: Mapping[str, float]) -> str:
-    """What scores both at all tasks by all metrics."""
+    """The command that scores both on all tasks by all metrics."""
     names = (ref.name.removeprefix("datasets/") for ref in store.refs("datasets/") if ref.target == plan.dataset)
     arms = f"{short(request.incumbent or '')} {short(request.candidate)} --on {next(names, plan.dataset)}"
     by = " ".join(f"--metric {metric}" if metric.isidentifier() else f"--metric '{metric}'" for metric in metrics)

@@ -14,8 +14,8 @@ from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, c
 
 @dataclass(frozen=True, slots=True)
 class ReplayFidelity:
-    """Of past runs that were replayed for a verdict, enough came out as they had: `at_least` this share, at the lower
-    end of its interval. A verdict about live runs needs none of it."""
+    """Enough of the replayed runs behind a verdict came out as the originals: `at_least` this share, at the lower end
+    of its interval. A verdict about live runs needs no such proof."""
 
     at_least: float = 0.9
 

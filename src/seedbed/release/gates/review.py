@@ -19,7 +19,7 @@ class Review:
 
     async def __call__(self, request: ReleaseRequest) -> Refusal | None:
         about = (request.library, request.channel, request.candidate)
-        # A no counts also where nobody had to be asked.
+        # A refusal counts even if no review was required.
         wanted = self._called_for(request) or self.panel.opinion(*about).refusals
         return self.panel.objection(*about) if wanted else None
 

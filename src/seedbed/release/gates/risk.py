@@ -1,4 +1,4 @@
-"""The risk of a candidate: what it could do that the incumbent could not, and how many would notice (`risk`)."""
+"""The `risk` gate: what the candidate can do that the incumbent could not, and how many users would notice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from seedbed.stats.estimates import Interval, exact_rate
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a change may do to people: new hazards by their kind, and the share of requests answered differently."""
+    """The effect of a release on users: new hazards by kind, and the share of requests answered differently."""
 
     hazards: tuple[tuple[str, str], ...]
     affected: Interval
 
 
 def impact(request: ReleaseRequest) -> Impact:
-    """The user impact of a change, as far as the runs behind its verdict show it. Raises NotFound if they are gone."""
+    """The impact, estimated from the runs behind the verdict. Raises NotFound if they are gone."""
     library = request.library
     assert request.incumbent
     assert request.verdict
@@ -82,10 +82,10 @@ def _code(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """The candidate gets no new tools, models, code or autonomy but those of a kind in `allow`, and what it answers
-    differently is at most a share `impact` of all requests, at the upper end of the interval.
+    """The candidate has no new tools, models, code or autonomy except kinds in `allow`, and it answers at most a share
+    `impact` of all requests differently, at the upper end of the interval.
 
-    Above that a person may still let it pass, as the `panel` says.
+    Otherwise the `panel` may still let it pass.
     """
 
     impact: float = 1.0

@@ -16,7 +16,7 @@ from seedbed.release.review.panel import Panel
 class RulesKept:
     """No rule of the incumbent is dropped or loosened, and no number leaves the bounds that it has there.
 
-    With a `panel` a person may let it pass.
+    A `panel` may let it pass all the same.
     """
 
     panel: Panel | None = None
@@ -40,7 +40,7 @@ rules_kept = RulesKept()
 
 
 def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
-    """Numbers that leave the bounds they had: whoever changes a playbook may have moved the bounds with them."""
+    """Numbers that leave the bounds they had: a change to a playbook may have moved the bounds as well."""
     for name, was in before.parameters.items():
         now = after.parameters.get(name)
         if now is None or not is_number(now.value):

@@ -9,7 +9,7 @@ from seedbed.storage.store import short
 
 
 async def schema(request: ReleaseRequest) -> Refusal | None:
-    """The candidate reads as a valid playbook with the digest it is asked for by, and needs no input that is new."""
+    """The stored candidate is a valid playbook with the right digest, and needs no new inputs."""
     expected, store = "a valid playbook", request.library.store
     try:
         playbook = Playbook.from_document(store.get(request.candidate))

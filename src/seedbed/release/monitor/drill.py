@@ -1,4 +1,4 @@
-"""Drill: tasks come to a channel as if people asked, so that a ramp and its guards can be tried before people do."""
+"""Drill: send tasks to a channel as if users asked, to try a ramp and its guards before real users do."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from seedbed.runs.run import Run
 from seedbed.storage.store import Digest
 
 Serve = Callable[[str, Mapping[str, Any]], Awaitable[Run]]
-"""Has whoever has that key served what they ask for."""
+"""Serves a request for the user with that key."""
 Rate = Callable[[Run, float], object]
-"""Takes what came of a run, from 0 to 1."""
+"""Records the rating of a run, from 0 to 1."""
 
 AT_ONCE = 8
 
 
 @dataclass(slots=True)
 class Drill:
-    """How often each playbook was met, how often well, and how many runs failed."""
+    """How often each playbook was served, how often well, and how many runs failed."""
 
     met: Counter[Digest] = field(default_factory=Counter)
     good: Counter[Digest] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class Drill:
 async def drill(
     tasks: Dataset, units: Iterable[int], metric: Metric, serve: Serve, rate: Rate, watch: Callable[[int], None]
 ) -> Drill:
-    """Serve each unit the next task, and rate what comes of it; tasks come again when they have all been.
+    """Serve each unit the next task and rate the output. After the last task the first comes again.
 
     `watch` receives the number of units served.
     """

@@ -1,8 +1,8 @@
-"""Readings: who met what on a channel, and what came of it, read from the store as it arrives.
+"""Exposures: which units got which playbook on a channel, and the outcomes, read from the store as they arrive.
 
-What is known of a run is read when it has ended and those that began before it have too: failures may come sooner than
-the rest. Everything else is the first feedback of that name, as it arrives. Of the exposures of a unit that are
-compared only the first counts, since the second time somebody comes is not independent of the first.
+The figures of a run are read when it and all runs that began before it have ended, as failures may arrive sooner than
+the rest. Every other outcome is the first feedback of that name. Only the first compared exposure of a unit counts: a
+second visit is not independent of the first.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from seedbed.settings.channels import RUN_METRICS
 from seedbed.storage.store import Digest, Fact, Feed, Query, Store
 
 WAITING = 200_000
-"""Of so many exposures an outcome is waited for; after that many more, one counts as unknown."""
+"""How many exposures wait for an outcome. When there are more, the outcome of the oldest counts as unknown."""
 
 RUN_TIME = timedelta(minutes=10)
-"""So long a run keeps those waiting that began after it."""
+"""How long a run delays those that began after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """That a unit met a playbook. `compared` says whether it is set against what others met."""
+    """A unit got a playbook. `compared` says whether it is compared with units of the other arm."""
 
     playbook: Digest
     at: datetime
@@ -34,7 +34,7 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class ExposureOutcome:
-    """What came of an exposure by one metric."""
+    """The outcome of an exposure by one metric."""
 
     playbook: Digest
     metric: str
@@ -53,7 +53,7 @@ class _Open:
 
 
 class ExposureFeed:
-    """Follows the exposures of a channel to some playbooks, and what comes of them by some metrics."""
+    """Follows the exposures of a channel to some playbooks, and their outcomes by some metrics."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ExposureFeed:
         after: int,
         until: int | None = None,
     ) -> None:
-        # What comes last is asked for first: nobody then hears of an outcome and not of what it came of.
+        # Later kinds of facts are queried first, so that no outcome is read without its exposure.
         queries = [Query(kind="feedback", tag=metric) for metric in metrics]
         self._runs = any(metric in RUN_METRICS for metric in metrics)
         if self._runs:
@@ -76,12 +76,12 @@ class ExposureFeed:
         self._playbooks, self._metrics, self._until = playbooks, metrics, until
         self._units: set[str] = set()
         self._open: dict[str, _Open] = {}
-        self._lines: dict[Digest, deque[tuple[str, datetime]]] = {playbook: deque() for playbook in playbooks}
+        self._queues: dict[Digest, deque[tuple[str, datetime]]] = {playbook: deque() for playbook in playbooks}
         self._ended: dict[str, list[ExposureOutcome] | None] = {}
-        """What came of the runs in a line; None of those that go on."""
+        """The outcomes of the queued runs; None while a run goes on."""
 
     def read(self) -> Iterator[ExposureEvent]:
-        """What has happened since it was read last, in its order."""
+        """The events since the last read, in their order."""
         for fact in self._news.read():
             if fact.kind == "exposure":
                 yield from self._met(fact)
@@ -104,8 +104,8 @@ class ExposureFeed:
             yield from readings
 
     def _next(self, playbook: Digest, at: datetime) -> Iterator[ExposureOutcome]:
-        """What came of those in the line whose turn it is."""
-        line = self._lines[playbook]
+        """The outcomes of the runs at the front of the queue that have ended."""
+        line = self._queues[playbook]
         while line and (self._ended[line[0][0]] is not None or at - line[0][1] > RUN_TIME):
             yield from self._ended.pop(line.popleft()[0]) or ()
 
@@ -122,7 +122,7 @@ class ExposureFeed:
             del self._open[next(iter(self._open))]
         yield met
         if body.get("run") and self._runs:
-            self._lines[met.playbook].append((fact.key, fact.at))
+            self._queues[met.playbook].append((fact.key, fact.at))
             self._ended[fact.key] = None
             yield from self._next(met.playbook, fact.at)
 

@@ -1,4 +1,4 @@
-"""Pairs: something new set against what was there before, by one guard, outcome for outcome as they arrive."""
+"""Evidence for one guard: outcomes of the newer playbook paired with outcomes of the older one as they arrive."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
 PairSide: TypeAlias = Literal["newer", "older"]
 
 AT_ONCE = 0.8
-"""Of the money, what is bet from the first pair on. The rest is bet on a change that comes later, at any pair."""
+"""The part of the capital that is bet from the first pair on. The rest is bet on a change at any later pair."""
 DIGITS = 3
-"""How finely differences are told apart for the interval, which is for people, and need not take longer and longer."""
+"""The decimal digits of differences in the interval, which people read, so that it stays quick to compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardStatus:
-    """How it stands by one guard. `change` is newer less older, between `low` and `high` with 95 % confidence.
+    """The state of one guard. `change` is newer minus older, between `low` and `high` with 95 % confidence.
 
-    `evidence` is how near the guard is to acting: at 1 it does.
+    `evidence` says how close the guard is to acting: at 1 it acts.
     """
 
     guard: Guard
@@ -40,11 +40,11 @@ class GuardStatus:
 
 
 class GuardEvidence:
-    """The next outcome of the newer one is set against the next of the older one, which is met as often.
+    """Pairs the next outcome of the newer playbook with the next of the older one, which as many units get.
 
-    If the newer is never worse by more than the guard bears, it is ever breached with a chance of at most `error`.
-    With a `run_length` it watches without end for the day on which that changes, and is breached without cause once in
-    so many pairs at most, on average.
+    If the newer playbook is never worse by more than the guard allows, the guard is ever breached with a probability of
+    at most `error`. With a `run_length` it watches for a change without end, and a false alarm comes at most once in so
+    many pairs, on average.
     """
 
     def __init__(self, guard: Guard, *, error: float = 0.05, run_length: float | None = None) -> None:
@@ -62,7 +62,7 @@ class GuardEvidence:
         self._most = 0.0
 
     def take(self, side: PairSide, value: float) -> None:
-        """Take what came of meeting one of the two."""
+        """Take an outcome of one of the two playbooks."""
         goodness = self.guard.goodness(value)
         self.known[side] += 1
         self._sums[side] += goodness
@@ -83,15 +83,15 @@ class GuardEvidence:
 
     @property
     def evidence(self) -> float:
-        """That it is worse by more than the guard bears, as a share of what is needed to act."""
+        """The evidence that it is worse by more than the guard allows, as a share of what the guard needs to act."""
         if self._drift:
             now = math.log(self._drift.evidence)
         else:
             now = float(evidence(self._money)) if self._pairs else 0.0
         return max(now, 0.0) / self._needed
 
-    def row(self) -> GuardStatus:
-        """How it stands. What rolls back stays breached; what only holds recovers when newer outcomes are good."""
+    def status(self) -> GuardStatus:
+        """The state of the guard. One that rolls back stays breached; one that holds recovers with good outcomes."""
         guard, read = self.guard, self._pairs
         low, high = sorted(map(guard.change, interval(self._differences, bets()))) if read else (None, None)
         strength = self._most if guard.action == "roll back" else self.evidence

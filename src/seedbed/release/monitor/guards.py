@@ -1,4 +1,4 @@
-"""Guards: by how much something new may do worse than what was there before, and what happens if it does.
+"""Guards: how much worse a new playbook may be than the one before, and what happens if it is.
 
 ```yaml
 canary:
@@ -30,7 +30,7 @@ Action: TypeAlias = Literal["roll back", "hold"]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The largest change for the worse that is borne. What is above `most` counts as the most."""
+    """The largest change for the worse that is allowed. A value above `most` counts as the most."""
 
     metric: str
     by: float
@@ -47,19 +47,20 @@ class Guard:
         return level if self.by < 0 else 1 - level
 
     def value(self, goodness: float) -> float:
-        """The value that is so good."""
+        """The value with that goodness."""
         return self.most * (goodness if self.by < 0 else 1 - goodness)
 
     def change(self, difference: float) -> float:
-        """A difference of goodness, in what the metric counts."""
+        """A difference of goodness in the unit of the metric."""
         return round(math.copysign(self.most, -self.by) * difference, 12) + 0.0  # which is never -0
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is watched while something new is served, and for how long some are kept back with what was there before.
+    """What the monitor watches while a new playbook is served, and how many users are kept back for how long.
 
-    All guards that roll back together do so without cause with a chance of at most `error`; those that hold, too.
+    The probability that any of the guards that roll back does so without cause is at most `error`; the same holds for
+    the guards that hold.
     """
 
     guards: tuple[Guard, ...] = ()
@@ -70,7 +71,7 @@ class Watch:
     keep_back_for: timedelta = timedelta(days=7)
 
     def keep_back_from(self, at: datetime) -> KeepBack | None:
-        """Who is to be kept back when something is for all from then on."""
+        """The users to keep back when a playbook is for all from then on."""
         return KeepBack(self.keep_back, at + self.keep_back_for) if self.keep_back else None
 
 

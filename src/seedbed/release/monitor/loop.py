@@ -1,6 +1,6 @@
-"""Watchman: looks at a channel, takes back what does harm, and tells people; again and again, for as long as one likes.
+"""Monitor loop: look at a channel, roll back what does harm, and send alerts.
 
-What he did is in the store. Another one who comes after him, or stands beside him, does nothing twice.
+All actions are stored as facts. A second loop, at the same time or later, repeats none of them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from seedbed.settings.alerts import Severity
 from seedbed.storage.store import Fact, Json, Ref, Store
 
 WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
-"""The kinds of alarms that may be over without anybody doing anything. Of others somebody has to say so."""
+"""The kinds of alarms that can end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """What was seen at one look, the move by which it was taken back, if it was, and what people were told."""
+    """The health of a channel at one look, the rollback if there was one, and the alerts that were sent."""
 
     health: Health
     moved: Ref | None
@@ -34,7 +34,7 @@ class WatchResult:
 
 
 async def watch_once(library: Library, monitor: Monitor, senders: Sequence[Sender]) -> WatchResult:
-    """Look once, and do what has to be done. That people cannot be told keeps nothing from being taken back."""
+    """Look once and react. An alert that cannot be sent does not prevent a rollback."""
     health = await asyncio.to_thread(monitor.look)
     moved = await asyncio.to_thread(monitor.react, health)
     alerts = await asyncio.to_thread(_alerts, library.store, health)
@@ -44,7 +44,7 @@ async def watch_once(library: Library, monitor: Monitor, senders: Sequence[Sende
 
 
 def no_alarm_gate(health: Health) -> Gate:
-    """A gate that lets nothing go further while there is an alarm."""
+    """A gate that lets no canary advance while there is an alarm."""
 
     async def watch(request: ReleaseRequest) -> Refusal | None:
         messages = [alarm.message for alarm in health.alarms if alarm.reaction != "tell"]
@@ -55,15 +55,15 @@ def no_alarm_gate(health: Health) -> Gate:
 
 
 def _alerts(store: Store, health: Health) -> list[Alert]:
-    """What is to be told: that something was taken back, each alarm when it begins, and when it is over."""
+    """The alerts to send: for a rollback, for the beginning of each alarm, and for its end."""
     known, past = [record.alert for record in history(store, health.channel)], moves(store, health.channel)
-    # What was taken back meanwhile needs nobody to look at it.
+    # Nobody needs to look at a playbook that was rolled back meanwhile.
     begun = _begun(health, known) if serves(past[-1].body["to"], health.newer) else ()
-    return [*_taken_back(health, known, past), *begun, *_over(health, known)]
+    return [*_rollbacks(health, known, past), *begun, *_over(health, known)]
 
 
-def _taken_back(health: Health, known: Sequence[Alert], past: Sequence[Fact]) -> Iterator[Alert]:
-    """Our moves of which nobody knows: whoever made one may have died before anybody was told."""
+def _rollbacks(health: Health, known: Sequence[Alert], past: Sequence[Fact]) -> Iterator[Alert]:
+    """Rollbacks of the monitor without an alert: its process may have died in between."""
     sent = {alert.key for alert in known}
     for move in past:
         key = f"{health.channel}/{move.number}/rolled back"
@@ -85,7 +85,7 @@ def _begun(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
 
 
 def _over(health: Health, known: Sequence[Alert]) -> Iterator[Alert]:
-    """What held the canary, and holds it no more, or was about something that is no longer watched."""
+    """Alarms that are over, or that were about a playbook that is no longer watched."""
     current = {_key(health, alarm) for alarm in health.alarms}
     for alert in _open(known):
         ours = alert.severity == "warning" and alert.kind in WARNINGS
@@ -114,7 +114,7 @@ def _figures(health: Health, alarm: Alarm) -> Json:
 
 
 def _key(health: Health, alarm: Alarm) -> str:
-    """What names an alarm, however often it comes and goes."""
+    """The key of an alarm, the same however often it comes and goes."""
     return f"{health.channel}/{health.since.number}/{alarm.kind}/{alarm.metric or 'all'}"
 
 

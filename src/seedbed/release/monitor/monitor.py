@@ -1,8 +1,8 @@
-"""Monitor: watch what is new on a channel beside what was there before; take it back if it does worse; tell people.
+"""Monitor: watch a new playbook on a channel beside the one before, and roll it back if it does worse.
 
-A canary is watched beside a control of the same size that meets the stable playbook at the same time. When it is
-settled, those who are kept back are the control; without them, what was known before of the one before. Everything is
-read from the store: a monitor that was killed goes on where it was, and as many may watch as like.
+A canary is watched beside a control of the same size that gets the stable playbook at the same time. After it is
+settled, the users who are kept back are the control; without them, the earlier outcomes of the playbook before.
+Everything is read from the store: a monitor that was killed continues where it was, and several may watch at once.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MonitorPhase: TypeAlias = Literal["canary", "kept back", "settled"]
 Reaction: TypeAlias = Literal["roll back", "hold", "tell"]
 
 RUN_LENGTH = 10_000
-"""After a release, an alarm without cause comes once in so many outcomes at most, on average; all guards share that."""
+"""After a release, all guards together give at most one false alarm in so many outcomes, on average."""
 REFERENCE = 200
-"""So many outcomes say what is normal for a playbook."""
+"""The number of outcomes that establish what is normal for a playbook."""
 EARLIER = 1_000
-"""So many exposures of the playbook before are looked at."""
+"""How many exposures of the playbook before are read."""
 RATIO_ERROR = 0.001
 MONITOR = "monitor"
-"""Who moves a channel when the monitor does."""
+"""The `by` of moves that the monitor makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that is not as it should be, and what is to be done about it."""
+    """Something that is wrong on a channel, and the reaction to it."""
 
     kind: str
     reaction: Reaction
@@ -50,7 +50,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a channel does: what is new, beside what, by each guard, and every alarm."""
+    """The health of a channel: the newer and the older playbook, the state of each guard, and every alarm."""
 
     channel: str
     at: datetime
@@ -60,13 +60,13 @@ class Health:
     share: float
     since: Fact
     units: tuple[int, int]
-    """How many met the newer and the older one, of those who are compared."""
+    """How many compared units got the newer and the older playbook."""
     rows: tuple[GuardStatus, ...]
     alarms: tuple[Alarm, ...]
 
     @property
     def reaction(self) -> Reaction | None:
-        """The gravest that is called for."""
+        """The most severe reaction of all alarms."""
         called = {alarm.reaction for alarm in self.alarms}
         order: tuple[Reaction, ...] = ("roll back", "hold", "tell")
         return next((each for each in order if each in called), None)
@@ -103,7 +103,7 @@ class Health:
 
 
 class Monitor:
-    """Watches one channel. Look as often as you like: it reads only what has come since."""
+    """Watches one channel. Look as often as you like: each look reads only new facts."""
 
     def __init__(self, store: Store, channel: str, watch: Watch, *, clock: Callable[[], datetime] = now) -> None:
         self.store, self.channel, self.watch = store, channel, watch
@@ -111,7 +111,7 @@ class Monitor:
         self._watched: _Watched | None = None
 
     def look(self) -> Health:
-        """How the channel does now. Raises NotFound if nothing was ever released to it."""
+        """The health of the channel now. Raises NotFound if nothing was ever released to it."""
         at = self._clock()
         past = moves(self.store, self.channel)
         state = replay_moves(past)
@@ -123,19 +123,19 @@ class Monitor:
         return self._watched.look(at, state.canary.share if state.canary else 1.0)
 
     def react(self, health: Health) -> Ref | None:
-        """Take back what has to be taken back, unless somebody did so meanwhile, whatever is served since."""
+        """Roll back if an alarm demands it, unless the playbook was taken back meanwhile."""
         cause = next((alarm for alarm in health.alarms if alarm.reaction == "roll back"), None)
         since = Query(kind="move", subject=f"channels/{self.channel}", after=health.since.number)
         if cause is None or not all(serves(move.body["to"], health.newer) for move in self.store.facts(since)):
             return None
-        with suppress(RefMoved, ReleaseRefused):  # somebody was quicker, or there is nothing before it
+        with suppress(RefMoved, ReleaseRefused):  # another process was quicker, or there is nothing to return to
             return rollback(Library(self.store, MONITOR), self.channel, because=cause.message, of=health.newer)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is watched: which playbooks, since which move."""
+    """The playbooks that are watched, and the move since which."""
 
     phase: MonitorPhase
     newer: Digest
@@ -156,7 +156,7 @@ def _case(state: State, past: Sequence[Fact], at: datetime) -> _Case:
 
 
 def _since(past: Sequence[Fact], so: Callable[[Json], bool]) -> Fact:
-    """The first of the newest moves that all led to this."""
+    """The first of the newest moves whose targets all fit."""
     first = past[-1]
     for move in reversed(past):
         target = move.body["to"]
@@ -167,7 +167,7 @@ def _since(past: Sequence[Fact], so: Callable[[Json], bool]) -> Fact:
 
 
 class _Watched:
-    """One case, from its beginning: all that was read of it."""
+    """One case with everything that was read of it."""
 
     def __init__(self, store: Store, channel: str, watch: Watch, case: _Case) -> None:
         self.case, self._watch = case, watch
@@ -195,7 +195,7 @@ class _Watched:
             self._recall(store, channel, case.older, metrics)
 
     def _recall(self, store: Store, channel: str, older: Digest, metrics: Sequence[str]) -> None:
-        """Without a control, what came of the playbook before is what the new one is set against."""
+        """Without a control, the new playbook is compared with earlier outcomes of the one before."""
         query = Query(kind="exposure", subject=f"channels/{channel}", tag=older, newest=True, limit=EARLIER)
         numbers = [fact.number for fact in store.facts(query)]
         if numbers:
@@ -212,7 +212,7 @@ class _Watched:
                 self._met(event)
             else:
                 self._read(event)
-        rows = tuple(pairs.row() for pairs in self._pairs.values())
+        rows = tuple(pairs.status() for pairs in self._pairs.values())
         case = self.case
         return Health(
             self._channel,
@@ -256,7 +256,7 @@ class _Watched:
             hold: Reaction = "hold" if phase == "canary" else "tell"
             alarms += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
             for metric, ratio in self._answers.items():
-                if ratio.evidence >= -math.log(ratio.alpha):  # now: what comes later of one of the two may yet come
+                if ratio.evidence >= -math.log(ratio.alpha):  # as it is now: late outcomes of one arm may still arrive
                     uneven = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
                     alarms.append(replace(uneven, metric=metric))
         if phase == "canary":
@@ -279,7 +279,7 @@ class _Watched:
 
 
 class _Level:
-    """Whether a playbook does worse than it did at first, by one guard."""
+    """Whether a playbook has become worse than it was at first, by one guard."""
 
     def __init__(self, guard: Guard, run_length: float) -> None:
         self._guard, self._run_length = guard, run_length

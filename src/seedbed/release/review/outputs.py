@@ -1,4 +1,4 @@
-"""Outputs: what the two playbooks of a verdict said at the tasks that it rests on, side by side."""
+"""Outputs: the outputs of the two playbooks of a verdict on its tasks, side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seedbed.storage.store import Digest, Json, Query, Store, canonical, short
 
 @dataclass(frozen=True, slots=True)
 class OutputPair:
-    """What the control and the candidate made of one task."""
+    """The outputs of the control and the candidate for one task."""
 
     task: Task
     control: Any
@@ -32,9 +32,9 @@ class OutputPair:
 
 
 def read_output_pairs(store: Store, verdict: Verdict) -> list[OutputPair]:
-    """The outputs at every task that was read, in registered order; a task that one of the two failed is left out.
+    """The outputs for every task of the verdict, in registered order. A task that one of the two failed is left out.
 
-    Raises NotFound if what the verdict rests on is not in this store.
+    Raises NotFound if the runs behind the verdict are not in this store.
     """
     tasks, arms = _read(store, verdict)
     runs = [[arm.run(task, 0) for task in tasks] for arm in arms]
@@ -51,8 +51,8 @@ def read_output_pairs(store: Store, verdict: Verdict) -> list[OutputPair]:
 
 
 def read_tool_calls(store: Store, verdict: Verdict) -> tuple[dict[str, bool], dict[str, bool]]:
-    """The tools that the control and the candidate called at the tasks of a verdict, also in runs that failed; each
-    with whether it may change the world. Raises NotFound as `pairs` does."""
+    """The tools that the control and the candidate called for the tasks of a verdict, also in failed runs; each with
+    whether it may change the world. Raises NotFound as `read_output_pairs` does."""
     tasks, arms = _read(store, verdict)
     control, candidate = (_called(store, [run for task in tasks for run in arm.all_runs(task)]) for arm in arms)
     return control, candidate
@@ -109,7 +109,7 @@ def _called(store: Store, runs: Sequence[str]) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class OutputSample:
-    """Two outputs for one task, in an order that does not tell whose they are. `swapped` does."""
+    """Two outputs for one task, in an order that does not reveal which is which. `swapped` does."""
 
     task: Task
     left: Any
@@ -131,7 +131,7 @@ class OutputSample:
 def draw_samples(
     output_pairs: Sequence[OutputPair], candidate: Digest, reviewer: str, count: int = 5
 ) -> list[OutputSample]:
-    """Some tasks at which the outputs differ, drawn and swapped by chance: for one reviewer always the same."""
+    """A random sample of tasks with different outputs, in random order: always the same for one reviewer."""
     chance = random.Random(f"{reviewer} {candidate}")
     differing = [pair for pair in output_pairs if pair.differs]
     chosen = chance.sample(differing, min(count, len(differing)))

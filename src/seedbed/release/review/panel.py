@@ -1,4 +1,4 @@
-"""Panel: who may say yes or no to a candidate, for how long a yes holds, and what was said so far."""
+"""Panel: who may approve or refuse a candidate, for how long an approval holds, and the answers so far."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from seedbed.storage.store import Digest, Fact, Query, now, short
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What was said of a candidate for a channel: of each reviewer the last word, oldest first.
+    """The answers about a candidate for a channel: the last one of each reviewer, oldest first.
 
     `approvals` and `refusals` are those that hold. `void` are approvals that do not count, each with the reason.
-    `missing` are the roles for which nobody said yes.
+    `missing` are the roles without an approval.
     """
 
     approvals: tuple[Fact, ...]
@@ -34,9 +34,9 @@ class Opinion:
 class Panel:
     """Who reviews for a channel.
 
-    `reviewers` are people and the roles they have; without any, everybody may review. One yes is needed for each of
-    the `roles`, or one at all. Nobody counts who made the candidate or asked for its review. A yes holds for as long
-    as `expires` says; a no stands until whoever said it says yes.
+    `reviewers` are people and their roles; without any, everybody may review. Each of the `roles` needs one approval;
+    without roles, one approval is enough. People who made the candidate or requested its review do not count. An
+    approval holds for as long as `expires` says; a refusal stands until the same person approves.
     """
 
     reviewers: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
@@ -70,7 +70,7 @@ class Panel:
         return ""
 
     def has(self, person: str) -> bool:
-        """Whether somebody may review at all."""
+        """Whether a person may review."""
         if not self.reviewers:
             return not self.roles
         mine = self.reviewers.get(person)
@@ -115,7 +115,7 @@ def answers(library: Library, channel: str, candidate: Digest) -> list[Fact]:
 
 
 def requests(library: Library, channel: str, candidate: Digest) -> list[Fact]:
-    """Who asked for a review of a candidate, oldest first."""
+    """The requests for a review of a candidate, oldest first."""
     return list(_about(library, "request", channel, candidate))
 
 
@@ -125,15 +125,15 @@ def _about(library: Library, kind: str, channel: str, candidate: Digest) -> Iter
 
 
 def involved(library: Library, channel: str, candidate: Digest) -> dict[str, str]:
-    """Who may not approve a candidate, and what they did."""
+    """The people who may not approve a candidate, and why."""
     requesters = {fact.by: "asked for its review" for fact in requests(library, channel, candidate)}
     author = library.entry(candidate).by
     return {**requesters, author: "made it"}
 
 
 def last_reviewed(library: Library, channel: str, panel: Panel) -> Digest | None:
-    """Of the releases of a channel that stand, the newest that was reviewed, or else the first."""
-    always = replace(panel, expires=None)  # what has expired since was reviewed all the same
+    """The newest release of a channel that stands and was reviewed, or else the first."""
+    always = replace(panel, expires=None)  # an approval that has expired since was a review all the same
     standing = replay_moves(library.store.facts(Query(kind="move", subject=f"channels/{channel}"))).standing
     reviewed = (each for each in reversed(standing) if always.opinion(library, channel, each).approved)
     return next(reviewed, standing[0] if standing else None)

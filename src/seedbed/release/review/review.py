@@ -1,4 +1,4 @@
-"""Review: people are asked, say yes or no with a reason, and nobody approves their own."""
+"""Review: people approve or refuse a candidate with a reason. Nobody approves their own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from seedbed.storage.store import Digest, Fact, Json, Query
 ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
 
 
-# What people do
+# Answers
 
 
 def request(library: Library, channel: str, candidate: Digest, *, because: str) -> Fact:
-    """Ask for a review of a candidate. Whoever asks cannot approve it."""
+    """Request a review of a candidate. The person who requests it cannot approve it."""
     library.entry(candidate)
     return _record(library, "request", channel, candidate, because)
 
 
 def approve(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
-    """Record that whoever the library works for lets a candidate onto a channel. Said again, it holds anew.
+    """Record that the user of the library approves a candidate for a channel. A second approval renews the first.
 
-    Raises ReleaseRefused if they made it or asked for it, or are none of the panel.
+    Raises ReleaseRefused if they made the candidate, requested the review, or are not on the panel.
     """
     barred = involved(library, channel, candidate)
     if library.by in barred:
@@ -39,9 +39,9 @@ def approve(library: Library, channel: str, candidate: Digest, *, because: str, 
 
 
 def refuse(library: Library, channel: str, candidate: Digest, *, because: str, panel: Panel | None = None) -> Fact:
-    """Record that whoever the library works for does not let a candidate onto a channel. It stands until they approve.
+    """Record that the user of the library refuses a candidate for a channel. It stands until they approve.
 
-    Raises ReleaseRefused if they are none of the panel.
+    Raises ReleaseRefused if they are not on the panel.
     """
     library.entry(candidate)
     _expect_member(library.by, panel)
@@ -72,7 +72,7 @@ def _record(library: Library, kind: str, channel: str, candidate: Digest, becaus
     return fact
 
 
-# What waits
+# The queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ReviewItem:
 
 
 def queue(library: Library, panels: dict[str, Panel]) -> Iterator[ReviewItem]:
-    """Every candidate whose review was asked for, the one that waits for longest first. `panels` are by channel."""
+    """Every candidate whose review was requested, the longest waiting first. `panels` are by channel."""
     seen: set[tuple[str, Digest]] = set()
     for fact in library.store.facts(Query(kind="request")):
         channel, candidate = fact.body["channel"], fact.subject

@@ -26,7 +26,7 @@ from seedbed.reports.page import (
     picture,
     section,
 )
-from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
+from seedbed.reports.plots import Axes, Figure, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
@@ -76,6 +76,11 @@ def export(
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
 
 
+def figures(verdict: Verdict, *, store: Store | None = None) -> dict[str, Figure]:
+    """The figures of a verdict by their titles; most of them need its store."""
+    return page.figures(page_of(ExperimentView(verdict) if store is None else view_of(store, verdict)))
+
+
 def view_of(store: Store, verdict: Verdict, names: NamePair | None = None) -> ExperimentView:
     """A verdict with its certificate and its tasks. Playbooks have the names given, or those of their refs."""
     tasks = NO_TASKS if verdict.live else Dataset.from_content(store.get(verdict.dataset))
@@ -96,32 +101,7 @@ def to_html(view: ExperimentView) -> str:
     return page.to_html(page_of(view))
 
 
-def narrowing(view: ExperimentView) -> list[tuple[int, Interval]]:
-    """The difference after so many tasks: with 95 % confidence the true one is inside at every look."""
-    if not view.certificate:
-        return []
-    rule, sign = view.certificate.experiment.start(), 1.0 if view.verdict.better == "higher" else -1.0
-    # Another rule's scores are bet on only to draw the band: so small an error rate is never reached.
-    bet = rule if isinstance(rule, Betting) else Betting(alpha=1e-300)
-    seen, total, every = [], 0.0, max(1, len(view.gains) // LOOKS)
-    for n, gain in enumerate(view.gains, 1):
-        if bet.answer.verdict != "continue" or not -1 <= gain <= 1:
-            break
-        bet.update(gain)
-        total += gain
-        if n % every == 0 or n == len(view.gains):
-            low, high = sorted(sign * bound for bound in bet.interval())
-            seen.append((n, Interval(sign * total / n, low, high, 0.95, n)))
-    return seen
-
-
-def _points(path: Sequence[Answer], value: Callable[[Answer], float | None]) -> list[Point]:
-    return [(answer.n, value(answer)) for answer in path]
-
-
-def _difference_tile(name: str, interval: Interval) -> Tile:
-    mean, reach = difference_texts(interval)
-    return Tile(name, mean, f"95 %: {reach}")
+# The page
 
 
 def page_of(view: ExperimentView) -> ReportPage:
@@ -152,6 +132,11 @@ def _tiles(view: ExperimentView) -> list[Tile]:
         tiles.append(_difference_tile("stop-adjusted", view.adjusted))
     paid = "from live traffic" if verdict.live else f"of at most {verdict.at_most:,}, for ${verdict.cost_usd:.4f}"
     return [*tiles, Tile(f"{view.things} read", f"{verdict.tasks:,}", paid)]
+
+
+def _difference_tile(name: str, interval: Interval) -> Tile:
+    mean, reach = difference_texts(interval)
+    return Tile(name, mean, f"95 %: {reach}")
 
 
 def _parts(view: ExperimentView) -> list[PagePart]:
@@ -204,6 +189,29 @@ def _charts(view: ExperimentView) -> Iterator[PagePart]:
     side = "above" if view.verdict.better == "higher" else "below"
     meaning = f"candidate minus control, better {side} 0; with 95 % confidence the true one stays within the band"
     yield from picture("Difference", drawn, meaning)
+
+
+def _points(path: Sequence[Answer], value: Callable[[Answer], float | None]) -> list[Point]:
+    return [(answer.n, value(answer)) for answer in path]
+
+
+def narrowing(view: ExperimentView) -> list[tuple[int, Interval]]:
+    """The difference after so many tasks: with 95 % confidence the true one is inside at every look."""
+    if not view.certificate:
+        return []
+    rule, sign = view.certificate.experiment.start(), 1.0 if view.verdict.better == "higher" else -1.0
+    # Another rule's scores are bet on only to draw the band: so small an error rate is never reached.
+    bet = rule if isinstance(rule, Betting) else Betting(alpha=1e-300)
+    seen, total, every = [], 0.0, max(1, len(view.gains) // LOOKS)
+    for n, gain in enumerate(view.gains, 1):
+        if bet.answer.verdict != "continue" or not -1 <= gain <= 1:
+            break
+        bet.update(gain)
+        total += gain
+        if n % every == 0 or n == len(view.gains):
+            low, high = sorted(sign * bound for bound in bet.interval())
+            seen.append((n, Interval(sign * total / n, low, high, 0.95, n)))
+    return seen
 
 
 def _order(view: ExperimentView) -> list[PagePart]:

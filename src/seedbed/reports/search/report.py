@@ -28,7 +28,7 @@ from seedbed.reports.page import (
     picture,
     section,
 )
-from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
+from seedbed.reports.plots import Axes, Figure, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Store, canonical, short
@@ -76,6 +76,11 @@ def export(
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html}, to)
 
 
+def figures(evolution: Evolution) -> dict[str, Figure]:
+    """The figures of a search by their titles."""
+    return page.figures(page_of(SearchView(evolution)))
+
+
 def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | None = None) -> SearchView:
     """A search with its plan. Playbooks have the names given, or those of their refs."""
     called = {digest: playbook_name(name) for digest, name in (names or {}).items()}
@@ -92,6 +97,155 @@ def to_markdown(view: SearchView) -> str:
 
 def to_html(view: SearchView) -> str:
     return page.to_html(page_of(view))
+
+
+# The page
+
+
+def page_of(view: SearchView) -> ReportPage:
+    return ReportPage(
+        title=view.title,
+        subtitle=view.subtitle,
+        answer=view.sentence,
+        badge=BADGES[view.answer],
+        tiles=_tiles(view),
+        parts=_parts(view),
+    )
+
+
+def _tiles(view: SearchView) -> list[Tile]:
+    sure, runs = view.evolution.confirmed, view.evolution.spent["runs"]
+    start, best = view.standing(0), view.standing(view.best)
+    doubt = "selection bias not known" if view.optimism is None else f"about {number(view.optimism)} selection bias"
+    tiles = [Tile(f"{view.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
+    if sure:
+        tiles.append(_gain_tile("gain, confirmed", sure.gain))
+        tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
+    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.evolution.spent['usd']:.4f}"
+    return [*tiles, Tile("runs", f"{runs:,}", tried)]
+
+
+def _gain_tile(name: str, interval: Interval) -> Tile:
+    mean, reach = difference_texts(interval)
+    return Tile(name, mean, f"95 %: {reach}" if math.isfinite(interval.low) else "too few tasks for an interval")
+
+
+def _parts(view: SearchView) -> list[PagePart]:
+    arms = PageTable(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
+    return [
+        *section("What changed", *_changes(view)),
+        *section("How it came about", *_course(view)),
+        *section("Scores in the search and on new tasks", *_levels(view)),
+        *section("Lineage of the best", Verbatim("\n".join(view.lineage), "text")),
+        *section("What each arm earned", *([Prose(view.no_arms)] if view.no_arms else arms)),
+        *(section("What was skipped", Prose(view.skipped.sentence)) if view.skipped else []),
+        *section("Spending", *_spending(view)),
+        *section("Front", *_front(view)),
+        *section("Candidates", _candidates(view)),
+        *section("Figures", PageTable(FIGURES, view.figures)),
+        *section("Registered before anything was run", PageTable(REGISTERED, registered_rows(view))),
+    ]
+
+
+def _changes(view: SearchView) -> list[PagePart]:
+    if not view.changes:
+        return [Prose("Nothing: the best is the start.")]
+    name = view.names.get(view.evolution.best, "")
+    heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
+    whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
+    return [WordChanges(view.changes), *section(heading, whole)]
+
+
+def _course(view: SearchView) -> list[PagePart]:
+    """The best score over the runs that were spent, and how different candidates were from each other."""
+    if not view.curve:
+        return [Prose("No step was taken.")]
+    spent, stairs = view.evolution.spent["runs"], _stairs(view.curve)
+    lines = [
+        Series("best so far", [(runs, each.mean) for runs, each in stairs], "path"),
+        _level("start", view.standing(0), spent, "bound"),
+    ]
+    if view.evolution.confirmed:
+        lines.append(_level("best, confirmed", view.cut(view.evolution.confirmed.best), spent, "limit"))
+    band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
+    sure = "with two standard errors of its difference from the start" if band else "its uncertainty is not recorded"
+    drawn = chart(lines, "best score over runs", Axes("runs", zero=False), band)
+    table = PageTable(COURSE, course_rows(view), numbers=True)
+    pictures = picture(f"Best {view.metric}", drawn, f"over runs spent, {sure}", table)
+    if not view.diversity:
+        return [*pictures, Prose("Diversity is not known: there were fewer than two candidates.")]
+    apart = Series("distance", view.diversity, "path")
+    drawn = chart([apart], "distance between candidates over steps", Axes("steps"))
+    return [*pictures, *picture("Diversity", drawn, DISTANCE)]
+
+
+def _stairs(curve: Sequence[tuple[int, Interval]]) -> list[tuple[int, Interval]]:
+    """An estimate holds until the next step is done."""
+    held = [point for (_, before), (runs, now) in pairwise(curve) for point in ((runs, before), (runs, now))]
+    return [*curve[:1], *held]
+
+
+def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -> Series:
+    return Series(name, [(0, at.mean), (end, at.mean)], kind)
+
+
+def _levels(view: SearchView) -> list[PagePart]:
+    sure = view.evolution.confirmed
+    searched: list[ForestRow] = [
+        ("start, in the search", view.standing(0), 1),
+        ("best, in the search", view.standing(view.best), 1),
+    ]
+    if sure is None:
+        return [*picture(view.metric, forest(searched, "scores in the search")), Prose(view.unconfirmed)]
+    confirmed = [("start, confirmed", sure.start), ("best of N, confirmed", sure.best_of_n)]
+    confirmed.append(("best, confirmed", sure.best))
+    levels: list[ForestRow] = [(name, view.cut(each), 0) for name, each in confirmed if each]
+    gains: list[ForestRow] = [("over the start", sure.gain, 0)]
+    gains += [("over best of N", sure.over_best_of_n, 0)] if sure.over_best_of_n else []
+    return [
+        *picture(view.metric, forest([*searched, *levels], "scores in the search and confirmed")),
+        *picture(
+            "Gain of the best",
+            forest(gains, "confirmed gains", line=0.0, texts=difference_texts),
+            "on tasks that were opened once, at the end",
+        ),
+    ]
+
+
+def _spending(view: SearchView) -> list[PagePart]:
+    lines = spending_rows(view)
+    limited = [
+        (name, spent / limit, f"{row[1]} of {row[2]}")
+        for row, (name, spent, limit) in zip(lines, view.spending, strict=True)
+        if limit
+    ]
+    return [*picture("Budget", bars(limited, "spent of the budget")), PageTable(SPENDING, lines, numbers=True)]
+
+
+def _front(view: SearchView) -> list[PagePart]:
+    if not view.front:
+        return []
+    first, *others = view.pool.metrics
+    pictures: list[PagePart] = []
+    for other in others:
+        x, y = (f"{name}, {view.better[name]} is better" for name in (other, first))
+        drawn = scatter(_points(view, other, first), x, y, f"{first} and {other}")
+        pictures += picture(f"{first} and {other}", drawn, front.LEGEND)
+    return [*pictures, PageTable(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
+
+
+def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
+    for place in view.front_places[:SHOWN]:
+        each = view.candidate(place)
+        name = "best" if place == view.best else "start" if place == 0 else view.name(each.playbook)
+        yield ScatterPoint(name, each.scores[across], each.scores[up], view.front[place])
+
+
+def _candidates(view: SearchView) -> PageTable:
+    return PageTable(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)
+
+
+# Rows of tables
 
 
 def arm_rows(view: SearchView) -> list[TableRow]:
@@ -189,19 +343,7 @@ def registered_rows(view: SearchView) -> list[TableRow]:
     return [*lines, ("budget", str(view.evolution.budget)), ("to see it again", again)]
 
 
-def _gain_tile(name: str, interval: Interval) -> Tile:
-    mean, reach = difference_texts(interval)
-    return Tile(name, mean, f"95 %: {reach}" if math.isfinite(interval.low) else "too few tasks for an interval")
-
-
-def _stairs(curve: Sequence[tuple[int, Interval]]) -> list[tuple[int, Interval]]:
-    """An estimate holds until the next step is done."""
-    held = [point for (_, before), (runs, now) in pairwise(curve) for point in ((runs, before), (runs, now))]
-    return [*curve[:1], *held]
-
-
-def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -> Series:
-    return Series(name, [(0, at.mean), (end, at.mean)], kind)
+# JSON
 
 
 def to_document(view: SearchView) -> Json:
@@ -267,131 +409,3 @@ def _candidate_document(pool: Pool, place: int) -> Json:
         "tasks": standing.tasks,
         "scores": {name: pool.signs[n] * pool.standing(place, n).mean for n, name in enumerate(pool.metrics)},
     }
-
-
-def page_of(view: SearchView) -> ReportPage:
-    return ReportPage(
-        title=view.title,
-        subtitle=view.subtitle,
-        answer=view.sentence,
-        badge=BADGES[view.answer],
-        tiles=_tiles(view),
-        parts=_parts(view),
-    )
-
-
-def _tiles(view: SearchView) -> list[Tile]:
-    sure, runs = view.evolution.confirmed, view.evolution.spent["runs"]
-    start, best = view.standing(0), view.standing(view.best)
-    doubt = "selection bias not known" if view.optimism is None else f"about {number(view.optimism)} selection bias"
-    tiles = [Tile(f"{view.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
-    if sure:
-        tiles.append(_gain_tile("gain, confirmed", sure.gain))
-        tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
-    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.evolution.spent['usd']:.4f}"
-    return [*tiles, Tile("runs", f"{runs:,}", tried)]
-
-
-def _parts(view: SearchView) -> list[PagePart]:
-    arms = PageTable(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
-    return [
-        *section("What changed", *_changes(view)),
-        *section("How it came about", *_course(view)),
-        *section("Scores in the search and on new tasks", *_levels(view)),
-        *section("Lineage of the best", Verbatim("\n".join(view.lineage), "text")),
-        *section("What each arm earned", *([Prose(view.no_arms)] if view.no_arms else arms)),
-        *(section("What was skipped", Prose(view.skipped.sentence)) if view.skipped else []),
-        *section("Spending", *_spending(view)),
-        *section("Front", *_front(view)),
-        *section("Candidates", _candidates(view)),
-        *section("Figures", PageTable(FIGURES, view.figures)),
-        *section("Registered before anything was run", PageTable(REGISTERED, registered_rows(view))),
-    ]
-
-
-def _changes(view: SearchView) -> list[PagePart]:
-    if not view.changes:
-        return [Prose("Nothing: the best is the start.")]
-    name = view.names.get(view.evolution.best, "")
-    heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
-    whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
-    return [WordChanges(view.changes), *section(heading, whole)]
-
-
-def _course(view: SearchView) -> list[PagePart]:
-    """The best score over the runs that were spent, and how different candidates were from each other."""
-    if not view.curve:
-        return [Prose("No step was taken.")]
-    spent, stairs = view.evolution.spent["runs"], _stairs(view.curve)
-    lines = [
-        Series("best so far", [(runs, each.mean) for runs, each in stairs], "path"),
-        _level("start", view.standing(0), spent, "bound"),
-    ]
-    if view.evolution.confirmed:
-        lines.append(_level("best, confirmed", view.cut(view.evolution.confirmed.best), spent, "limit"))
-    band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
-    sure = "with two standard errors of its difference from the start" if band else "its uncertainty is not recorded"
-    drawn = chart(lines, "best score over runs", Axes("runs", zero=False), band)
-    table = PageTable(COURSE, course_rows(view), numbers=True)
-    pictures = picture(f"Best {view.metric}", drawn, f"over runs spent, {sure}", table)
-    if not view.diversity:
-        return [*pictures, Prose("Diversity is not known: there were fewer than two candidates.")]
-    apart = Series("distance", view.diversity, "path")
-    drawn = chart([apart], "distance between candidates over steps", Axes("steps"))
-    return [*pictures, *picture("Diversity", drawn, DISTANCE)]
-
-
-def _levels(view: SearchView) -> list[PagePart]:
-    sure = view.evolution.confirmed
-    searched: list[ForestRow] = [
-        ("start, in the search", view.standing(0), 1),
-        ("best, in the search", view.standing(view.best), 1),
-    ]
-    if sure is None:
-        return [*picture(view.metric, forest(searched, "scores in the search")), Prose(view.unconfirmed)]
-    confirmed = [("start, confirmed", sure.start), ("best of N, confirmed", sure.best_of_n)]
-    confirmed.append(("best, confirmed", sure.best))
-    levels: list[ForestRow] = [(name, view.cut(each), 0) for name, each in confirmed if each]
-    gains: list[ForestRow] = [("over the start", sure.gain, 0)]
-    gains += [("over best of N", sure.over_best_of_n, 0)] if sure.over_best_of_n else []
-    return [
-        *picture(view.metric, forest([*searched, *levels], "scores in the search and confirmed")),
-        *picture(
-            "Gain of the best",
-            forest(gains, "confirmed gains", line=0.0, texts=difference_texts),
-            "on tasks that were opened once, at the end",
-        ),
-    ]
-
-
-def _spending(view: SearchView) -> list[PagePart]:
-    lines = spending_rows(view)
-    limited = [
-        (name, spent / limit, f"{row[1]} of {row[2]}")
-        for row, (name, spent, limit) in zip(lines, view.spending, strict=True)
-        if limit
-    ]
-    return [*picture("Budget", bars(limited, "spent of the budget")), PageTable(SPENDING, lines, numbers=True)]
-
-
-def _front(view: SearchView) -> list[PagePart]:
-    if not view.front:
-        return []
-    first, *others = view.pool.metrics
-    pictures: list[PagePart] = []
-    for other in others:
-        x, y = (f"{name}, {view.better[name]} is better" for name in (other, first))
-        drawn = scatter(_points(view, other, first), x, y, f"{first} and {other}")
-        pictures += picture(f"{first} and {other}", drawn, front.LEGEND)
-    return [*pictures, PageTable(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
-
-
-def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
-    for place in view.front_places[:SHOWN]:
-        each = view.candidate(place)
-        name = "best" if place == view.best else "start" if place == 0 else view.name(each.playbook)
-        yield ScatterPoint(name, each.scores[across], each.scores[up], view.front[place])
-
-
-def _candidates(view: SearchView) -> PageTable:
-    return PageTable(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)

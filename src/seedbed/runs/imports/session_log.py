@@ -1,4 +1,4 @@
-"""The text of a session's log: a header, then tasks between rules, each with its steps and how it ended.
+"""Session log: its text has a header, then tasks between rules, each with its steps and its end.
 
 Session: s-1
 ==========
@@ -35,12 +35,12 @@ STEP_TOKENS = re.compile(r"step=(\d{1,15})")
 STATS = re.compile(r"(?P<seconds>-?[\d.]+)s, (?P<tokens>\d{1,15}) tokens")
 
 Fields: TypeAlias = dict[str, list[str]]
-"""Lines by the name before the first of them."""
+"""The rows of each field, by its name."""
 
 
 def parse(text: str, at: str) -> tuple[dict[str, str], list[Json], list[Problem]]:
-    """The lines before the first task by their names in small letters, the tasks, and what cannot be read."""
-    # Not splitlines: what tools answer may hold other characters that it takes for the end of a line.
+    """The header by lower-case names, the tasks, and the problems."""
+    # Not splitlines: results of tools may hold other characters that it takes for the end of a line.
     rows = [row.rstrip("\r") for row in text.split("\n")]
     begins = [place for place in range(1, len(rows)) if RULE.fullmatch(rows[place - 1]) and TASK.fullmatch(rows[place])]
     header = {}
@@ -75,7 +75,7 @@ def _task(rows: list[str], begin: int, end: int, at: str, problems: list[Problem
 
 
 class _Body:
-    """What is below the text of a task, read line by line."""
+    """The part of a task below its text, read row by row."""
 
     def __init__(self, task: Json) -> None:
         self.task = task
@@ -85,10 +85,10 @@ class _Body:
         self.events: list[str] = []
         self.ended = False
         self.open: tuple[Fields, str] | None = None
-        """Where a line belongs that begins nothing: an answer may have several."""
+        """The field that a row without a name continues: a result may have several rows."""
 
     def read(self, row: str) -> bool:
-        """Take in a line. Whether it puts the score in doubt: the grader's comes last, others may have said another."""
+        """Read a row. Returns whether it puts the score in doubt: the grader's comes last, tools may print others."""
         step, ending = STEP.fullmatch(row), ENDING.fullmatch(row)
         if "SCORE" in self.ending:
             if step or ending:
@@ -99,18 +99,18 @@ class _Body:
         elif ending:
             self.ended = True
             self._field(self.ending, ending["name"], ending["value"])
-        elif (found := FIELD.fullmatch(row)) and (found["inner"] or not self._answering()):
-            kept = self.ending if self.ended or not self.steps else self.steps[-1]
-            self._field(kept, found["plain"] or found["inner"], found["value"])
+        elif (field := FIELD.fullmatch(row)) and (field["inner"] or not self._is_in_result()):
+            fields = self.ending if self.ended or not self.steps else self.steps[-1]
+            self._field(fields, field["plain"] or field["inner"], field["value"])
         elif self.open:
-            kept, name = self.open
-            kept[name].append(row)
+            fields, name = self.open
+            fields[name].append(row)
         elif row.strip():
             self.events.append(row.strip())
         return False
 
-    def _answering(self) -> bool:
-        """Whether what a tool was asked or said is being told, which comes last in a step: it may hold anything."""
+    def _is_in_result(self) -> bool:
+        """Whether the row is within the arguments or result of a tool, which end a step and may hold anything."""
         return self.open is not None and self.open[1] in INNER and not self.ended
 
     def _begin(self, event: str) -> None:
@@ -120,9 +120,9 @@ class _Body:
         else:
             self.steps.append({})
 
-    def _field(self, kept: Fields, name: str, value: str | None) -> None:
-        kept[name] = [value or ""]
-        self.open = kept, name
+    def _field(self, fields: Fields, name: str, value: str | None) -> None:
+        fields[name] = [value or ""]
+        self.open = fields, name
 
     def end(self, at: str, problems: list[Problem]) -> Json:
         ending = _texts(self.ending)
@@ -143,18 +143,18 @@ def _texts(fields: Fields) -> dict[str, str]:
 
 
 def _step(fields: Fields) -> Json:
-    told = _texts(fields)
-    took, tokens = TOOK.search(told.pop("time", "")), STEP_TOKENS.search(told.pop("tokens", ""))
-    step: Json = {name: value_of(told.pop(name)) for name in ("args", "result") if name in told}
+    texts = _texts(fields)
+    took, tokens = TOOK.search(texts.pop("time", "")), STEP_TOKENS.search(texts.pop("tokens", ""))
+    step: Json = {name: value_of(texts.pop(name)) for name in ("args", "result") if name in texts}
     for name in ("BLOCKED", "ERROR"):
-        if name in told:
-            step["error"] = f"{name}: {told.pop(name)}"
+        if name in texts:
+            step["error"] = f"{name}: {texts.pop(name)}"
     step |= {"seconds": number(took[1]) if took else None, "tokens": int(tokens[1]) if tokens else None}
-    return step | told
+    return step | texts
 
 
 def value_of(text: str) -> Any:
-    """What a text says as JSON, or the text itself."""
+    """The value of a text that is JSON, or else the text itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -308,8 +308,8 @@ def _demos(step: Step, stage: Stage) -> list[Message]:
         values = {Placeholder(name): text for name, text in demo.inputs.items()}
         if missing := [str(each) for each in placeholders(step.prompt) if each not in values]:
             expected = f"what the prompt of the step needs: {', '.join(missing)}"
-            found = ", ".join(demo.inputs) or "nothing"
-            raise PlaybookError([Problem(f"demos.{step.name}[{index}].inputs", found, expected)])
+            names = ", ".join(demo.inputs) or "nothing"
+            raise PlaybookError([Problem(f"demos.{step.name}[{index}].inputs", names, expected)])
         prompt = fill(step.prompt, values) if step.prompt else _task_text(demo.inputs)
         messages += [Message("user", prompt), Message("assistant", demo.output)]
     return messages

@@ -42,7 +42,7 @@ class EmailSender:
                 refused = server.send_message(
                     email_message(alert, self.sender, list(self.to)), self.sender, list(self.to)
                 )
-                with suppress(smtplib.SMTPException, OSError):  # it has the letter, however it says goodbye
+                with suppress(smtplib.SMTPException, OSError):  # the letter is accepted already
                     server.quit()
             finally:
                 server.close()
@@ -88,13 +88,13 @@ class EmailSender:
 
 
 def email_message(alert: Alert, sender: str, to: list[str]) -> EmailMessage:
-    """A letter in plain text. Sent again it is the same letter, by its Message-ID."""
+    """A letter in plain text, with the same Message-ID however often it is sent."""
     message = EmailMessage(policy=SMTP)
     message["From"], message["To"] = sender, ", ".join(to)
     message["Subject"] = shorten(" ".join(re.sub(r"[\x00-\x1f\x7f]", " ", alert.headline).split()), 200)
     message["Date"] = format_datetime(alert.at)
     message["Message-ID"] = f"<{alert.id}@{sender.rpartition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"  # so that no absence note answers it
+    message["Auto-Submitted"] = "auto-generated"  # so that no out-of-office reply comes back
     figures = [f"{name}: {shorten(value, 2000)}" for name, value in alert.details.items()]
     state = "resolved" if alert.resolved else alert.severity
     about = [f"channel: {alert.channel}", f"what: {alert.kind}", f"severity: {state}", f"at: {alert.at.isoformat()}"]

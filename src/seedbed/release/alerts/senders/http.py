@@ -14,14 +14,14 @@ from seedbed.release.alerts.senders.sender import TIMEOUT_SECONDS, NotDelivered
 
 async def post(url: str, body: bytes, headers: Mapping[str, str] | None = None) -> str:
     try:
-        # A client of its own: that all connections to models are taken must not keep an alert waiting.
+        # A client of its own: busy connections to models must not delay an alert.
         with _unlogged():
             async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
                 answer = await client.post(
                     url, content=body, headers={"Content-Type": "application/json", **(headers or {})}
                 )
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        # Without its words and its cause: either may quote the URL.
+        # Without its message and its cause: either may quote the URL.
         reason = f"found {type(error).__name__}; expected an answer. Check url and the network"
         raise NotDelivered(reason, again=not isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)) from None
     if not answer.is_success:
@@ -32,7 +32,7 @@ async def post(url: str, body: bytes, headers: Mapping[str, str] | None = None) 
 
 
 def _passes(status: int) -> bool:
-    """Whether the same request may be taken later."""
+    """Whether the same request may succeed later."""
     return status >= 500 or status in (408, 425, 429)
 
 
@@ -45,7 +45,7 @@ def _not_ours(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep httpx from logging the URL of what is asked in here: a token may stand in it."""
+    """Keep httpx from logging the URL of requests in this block: it may hold a token."""
     logging.getLogger("httpx").addFilter(_not_ours)  # once: a logger keeps no filter twice
     before = _quiet.set(True)
     try:

@@ -13,7 +13,7 @@ from seedbed.storage.store import Json
 
 @dataclass(frozen=True, slots=True)
 class PagerDutySender:
-    """An event of PagerDuty's Events API v2, or of what understands the same: it begins an incident, or ends it."""
+    """An event of PagerDuty's Events API v2, or of a compatible service: it begins an incident, or ends it."""
 
     name: str
     at_least: Severity

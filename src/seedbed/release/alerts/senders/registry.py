@@ -21,7 +21,7 @@ from seedbed.settings.secrets import A_REFERENCE
 
 
 def build_senders(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Sender]:
-    """The senders of a workspace, in its order. Raises SettingsError with every secret that leads to nothing usable."""
+    """The senders of a workspace, in order. Raises SettingsError with every secret that is missing or unusable."""
     secrets = _Secrets(Path(settings.source).parent, os.environ if environ is None else environ)
     senders = [_build(alert, f"alerts[{index}]", secrets) for index, alert in enumerate(settings.alerts)]
     if secrets.problems:

@@ -1,6 +1,6 @@
 """Sender: one way to notify people of an alert.
 
-The error of a sender names neither a URL nor a password. It repeats no word of the other side, which may repeat ours.
+The error of a sender names neither a URL nor a password. It quotes no answer of the other side, which may contain them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from seedbed.release.alerts.alert import SEVERITIES, Alert
 from seedbed.settings.alerts import Severity
 
 TIMEOUT_SECONDS = 5.0
-"""How long the other side may stay silent."""
+"""How long to wait for the other side."""
 
 
 class NotDelivered(SeedbedError):
-    """An alert did not reach anybody. `again` says whether it may in a moment."""
+    """An alert reached nobody. `again` says whether another attempt may help."""
 
     def __init__(self, message: str, again: bool) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class NotDelivered(SeedbedError):
 
 
 class Sender(Protocol):
-    """One way to tell people. Its name is unique in a workspace."""
+    """One way to notify people. Its name is unique in a workspace."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ class Sender(Protocol):
     def at_least(self) -> Severity: ...
 
     async def send(self, alert: Alert) -> str:
-        """Tell people, and say whom it did not reach, if some. Raises NotDelivered if that is everybody."""
+        """Notify people. Returns whom it did not reach, if some. Raises NotDelivered if it reached nobody."""
 
 
 def wants(sender: Sender, alert: Alert) -> bool:

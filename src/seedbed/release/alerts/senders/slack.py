@@ -12,7 +12,7 @@ from seedbed.storage.store import Json
 
 @dataclass(frozen=True, slots=True)
 class SlackSender:
-    """A message to an incoming webhook of Slack, or of what understands the same."""
+    """A message to an incoming webhook of Slack, or of a compatible service."""
 
     name: str
     at_least: Severity
@@ -23,7 +23,7 @@ class SlackSender:
 
 
 def slack_message(alert: Alert) -> Json:
-    """A message for an incoming webhook as Slack has them. Nothing in it is read as a link or calls anybody."""
+    """A message for an incoming webhook of Slack. No text in it becomes a link or a mention."""
     head = _escape(alert.headline)
     blocks: list[Json] = [{"type": "section", "text": {"type": "mrkdwn", "text": head}}]
     if alert.details:
@@ -35,7 +35,7 @@ def slack_message(alert: Alert) -> Json:
 
 
 def _escape(text: str) -> str:
-    # Cut before: each character may become five, a block holds 3,000, and half an escape would be none.
+    # Shorten first: each character may become five, a block holds 3,000, and a cut escape would be invalid.
     return shorten(text, 590).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -41,7 +41,7 @@ def signature(secret: str, body: bytes, now: datetime) -> str:
 def signed_by(
     secret: str, headers: Mapping[str, str], body: bytes, now: datetime, tolerance_seconds: float = 300
 ) -> bool:
-    """Whether whoever knows the secret signed exactly this body, not long ago. For those who receive a webhook."""
+    """Whether this body was signed with the secret, not long ago. For receivers of a webhook."""
     header = next((value for name, value in headers.items() if name.lower() == SIGNATURE.lower()), "")
     match = re.fullmatch(r"t=(\d{1,12}),v1=([0-9a-f]{64})", header, re.ASCII)
     if not secret or not match:

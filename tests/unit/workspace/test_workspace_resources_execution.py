@@ -1,11 +1,14 @@
+"""Where a workspace keeps things and performs runs."""
+
 from __future__ import annotations
 
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.premises import Premises, opened_by, store_url
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
+from seedbed.workspace.execution import Execution, open_worker
+from seedbed.workspace.resources import Resources, store_url
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:////data/seedbed.db", "files:/data", "postgresql://ada@db/seedbed"])
@@ -14,14 +17,14 @@ def test_any_other_store_is_where_its_url_says(url: str) -> None:
 
 
 def test_work_elsewhere_needs_a_store_that_others_can_reach() -> None:
-    premises = Premises(Settings(by="ada", store="memory:"), MemoryStore())
+    execution = Execution(Resources(Settings(by="ada", store="memory:"), MemoryStore()))
     with pytest.raises(SettingsError, match="a store that other processes can reach"):
-        premises.context_on("processes")
+        execution.context("processes")
 
 
 def test_another_process_gets_the_same_settings_and_tools() -> None:
     def look(at: str) -> str:
         return at
 
-    other = opened_by((Settings(by="ada", store="memory:"), [look], None))
-    assert (other.by, other.tools) == ("ada", [look])
+    context = open_worker((Settings(by="ada", store="memory:"), [look], None)).context
+    assert (context.by, context.runner.tools) == ("ada", [look])

@@ -10,7 +10,8 @@ from loop_samples import ORACLE, agent, count, numbers
 from seedbed.errors import DatasetError, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NO_TASKS
+from seedbed.evolution.plan import NO_TASKS, SearchOptions
+from seedbed.experiments.options import Comparing
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
@@ -27,13 +28,15 @@ def space() -> Workspace:
 
 async def test_tasks_that_a_candidate_was_evolved_on_are_refused_before_anything_runs(space: Workspace) -> None:
     seen, metric = numbers(9), ExactMatch()
-    found = await space.evolve(WRONG, seen, metric=metric, optimizer=BestOf([RIGHT]), confirm=NO_TASKS)
+    found = await space.evolve(
+        WRONG, seen, metric=metric, optimizer=BestOf([RIGHT]), options=SearchOptions(confirm=NO_TASKS)
+    )
     assert found.best == RIGHT.digest
     runs = count(space.store, "start")
     with pytest.raises(DatasetError, match="9 of 9 that the candidate was evolved on"):
         await space.compare(WRONG, found.best, on=seen, metric=metric)
     with pytest.raises(DatasetError, match="9 of 9 that the candidate was evolved on"):
-        await space.compare_many(WRONG, [HALF, found.best], on=seen, metric=metric)
+        await space.compare(WRONG, [HALF, found.best], on=seen, metric=metric)
     assert count(space.store, "start") == runs
     verdict = await space.compare(WRONG, found.best, on=numbers(20, first=50), metric=metric)
     assert verdict.finding == "superior"
@@ -41,24 +44,29 @@ async def test_tasks_that_a_candidate_was_evolved_on_are_refused_before_anything
 
 async def test_several_candidates_are_ranked_against_one_baseline(space: Workspace) -> None:
     same = agent("y")
-    ranking = await space.compare_many(WRONG, [same, HALF, RIGHT], on=numbers(40), metric=ExactMatch())
+    verdict = await space.compare(WRONG, [same, HALF, RIGHT], on=numbers(40), metric=ExactMatch())
+    ranking = verdict.ranking
+    assert ranking
+    assert verdict.candidate == RIGHT.digest
     ranked = [(place.verdict.candidate, place.better) for place in ranking.candidates]
     assert ranked == [(RIGHT.digest, True), (HALF.digest, True), (same.digest, False)]
     assert {place.verdict.control for place in ranking.candidates} == {WRONG.digest}
 
 
 def test_an_outlook_spends_nothing(space: Workspace) -> None:
-    planned = space.forecast(WRONG, RIGHT, on=numbers(20), metric=ExactMatch(), alpha=0.1)
+    planned = space.experiments.forecast(
+        WRONG, RIGHT, on=numbers(20), metric=ExactMatch(), options=Comparing(alpha=0.1)
+    )
     assert planned.alpha == 0.1
     assert [count(space.store, kind) for kind in ("start", "cell", "comparison", "reservation", "verdict")] == [0] * 5
 
 
 async def test_the_error_rate_for_a_channel_is_never_chosen_beside_its_budget(space: Workspace) -> None:
-    given: Any = {"on": numbers(20), "metric": ExactMatch(), "channel": "production"}
+    given: Any = {"on": numbers(20), "metric": ExactMatch()}
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
-        await space.compare(WRONG, RIGHT, alpha=0.1, **given)
+        await space.compare(WRONG, RIGHT, options=Comparing(channel="production", alpha=0.1), **given)
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none"):
-        space.forecast(WRONG, RIGHT, alpha=0.1, **given)
+        space.experiments.forecast(WRONG, RIGHT, options=Comparing(channel="production", alpha=0.1), **given)
     assert count(space.store, "start") == count(space.store, "reservation") == 0
-    level = space.next_level("production")
-    assert (await space.compare(WRONG, RIGHT, **given)).alpha == level
+    level = space.experiments.next_level("production")
+    assert (await space.compare(WRONG, RIGHT, options=Comparing(channel="production"), **given)).alpha == level

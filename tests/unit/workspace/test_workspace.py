@@ -9,14 +9,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
-from seedbed.premises import AT_ONCE
 
+import seedbed
 from seedbed.errors import (
     BudgetSpent,
     ModelUnavailable,
@@ -29,6 +30,8 @@ from seedbed.errors import (
 )
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.experiments.options import Comparing
+from seedbed.experiments.sources import live
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
@@ -39,6 +42,7 @@ from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store, canonical
 from seedbed.workspace import Workspace
+from seedbed.workspace.execution import AT_ONCE, Execution
 
 
 class KeyedChat(ScriptedChat):
@@ -73,13 +77,13 @@ def everything(store: Any) -> str:
 async def test_a_workspace_is_its_file_and_is_closed_at_the_end(tmp_path: Path) -> None:
     path = written(tmp_path, store="sqlite:///seedbed.db")
     log = tmp_path / "seedbed.db-wal"
-    async with Workspace.open(path) as opened:
+    async with seedbed.open(path) as opened:
         run = await opened.run(agent(".*"), n=3)
         assert run.output == "3"
         assert log.exists()
     assert not log.exists()  # SQLite takes it away with the last connection
     with suppress(LookupError):
-        async with Workspace.open(path) as opened:
+        async with seedbed.open(path) as opened:
             assert recall(opened.store, run.id) == run
             raise LookupError("the block's own")
     assert not log.exists()
@@ -90,7 +94,7 @@ async def test_the_file_is_called_seedbed_yaml_unless_it_is_named(
 ) -> None:
     written(tmp_path, store="memory:")
     monkeypatch.chdir(tmp_path)
-    async with Workspace.open() as opened:
+    async with seedbed.open() as opened:
         assert opened.by == "ada"
 
 
@@ -102,8 +106,8 @@ async def test_a_relative_store_lies_beside_the_file_wherever_one_is(
     (tmp_path / "elsewhere").mkdir()
     written(tmp_path / "project", store=url)
     monkeypatch.chdir(tmp_path / "elsewhere")
-    async with Workspace.open("../project/seedbed.yaml") as opened:
-        opened.library.keep(agent("a"), because="try")
+    async with seedbed.open("../project/seedbed.yaml") as opened:
+        opened.resources.library.keep(agent("a"), because="try")
     assert (tmp_path / "project" / made).exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -111,11 +115,11 @@ async def test_a_relative_store_lies_beside_the_file_wherever_one_is(
 async def test_an_environment_has_its_own_store_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sections = {"production": {"store": "sqlite:///live.db", "quota": {"runs_per_day": 1}}}
     path = written(tmp_path, store="sqlite:///dev.db", environments=sections)
-    async with Workspace.open(path) as opened:
+    async with seedbed.open(path) as opened:
         for n in range(2):
             await opened.run(agent(".*"), n=n)
     monkeypatch.setenv("SEEDBED_ENVIRONMENT", "production")
-    async with Workspace.open(path) as opened:
+    async with seedbed.open(path) as opened:
         await opened.run(agent(".*"), n=1)
         with pytest.raises(BudgetSpent, match=r"^production: 1 runs within a day; expected at most 1"):
             await opened.run(agent(".*"), n=2)
@@ -136,28 +140,28 @@ async def test_an_encrypted_workspace_keeps_no_words_in_the_clear(
     monkeypatch.setenv("SEEDBED_KEY", key())
     path = written(tmp_path, store="sqlite:///seedbed.db", encrypted=True)
     secretive = agent(".*|zanzibar")
-    async with Workspace.open(path) as opened:
+    async with seedbed.open(path) as opened:
         run = await opened.run(secretive, n="marrakesh")
         await opened.release(secretive, to="production")
     assert b"zanzibar" not in (tmp_path / "seedbed.db").read_bytes()
     assert b"marrakesh" not in (tmp_path / "seedbed.db").read_bytes()
-    async with Workspace.open(path) as opened:
+    async with seedbed.open(path) as opened:
         assert recall(opened.store, run.id).inputs == {"n": "marrakesh"}
-        assert opened.playbook("production") == secretive
+        assert opened.playbooks.get("production") == secretive
 
 
 async def test_an_encrypted_workspace_opens_with_its_key_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, store="sqlite:///seedbed.db", encrypted=True)
     monkeypatch.delenv("SEEDBED_KEY", raising=False)
     with pytest.raises(SettingsError, match="SEEDBED_KEY"):
-        Workspace.at(Settings.load(path))
+        seedbed.open(Settings.load(path))
     assert not (tmp_path / "seedbed.db").exists()
     monkeypatch.setenv("SEEDBED_KEY", key())
-    async with Workspace.open(path) as opened:
-        opened.library.keep(agent("a"), because="try")
+    async with seedbed.open(path) as opened:
+        opened.resources.library.keep(agent("a"), because="try")
     monkeypatch.setenv("SEEDBED_KEY", key())
     with pytest.raises(StoreError, match="wrong key"):
-        Workspace.at(Settings.load(path))
+        seedbed.open(Settings.load(path))
     assert not (tmp_path / "seedbed.db-wal").exists()  # nobody holds it open
 
 
@@ -166,7 +170,7 @@ async def test_an_encrypted_workspace_opens_with_its_key_only(tmp_path: Path, mo
 
 async def test_every_fact_says_who_was_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEEDBED_BY", "eve")
-    async with Workspace.open(written(tmp_path, store="memory:")) as opened:
+    async with seedbed.open(written(tmp_path, store="memory:")) as opened:
         start = agent("[0-4]")
         found = await opened.evolve(start, numbers(9), metric=ExactMatch(), optimizer=BestOf([agent(".*")]))
         await opened.compare(start, found.best, on=numbers(9, first=20), metric=ExactMatch())
@@ -196,9 +200,9 @@ async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path:
     playbook = agent("a")
     file = tmp_path / "agent.yaml"
     file.write_text(playbook.to_yaml())
-    digest = its.library.keep(playbook, because="written")
-    its.library.name("careful", digest, because="try")
-    its.library.version("agent", "1.0.0", digest, because="try")
+    digest = its.resources.library.keep(playbook, because="written")
+    its.resources.library.name("careful", digest, because="try")
+    its.resources.library.version("agent", "1.0.0", digest, because="try")
     await its.release(playbook, to="production")
     named: list[Playbook | str] = [
         playbook,
@@ -210,49 +214,50 @@ async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path:
         "versions/agent/1.0.0",
     ]
     for name in (*named, "production", "channels/production"):
-        assert its.playbook(name) == playbook
+        assert its.playbooks.get(name) == playbook
 
 
 def test_what_names_no_playbook_is_told() -> None:
     with pytest.raises(NotFound, match='no playbook is called "nobody"'):
-        space().playbook("nobody")
+        space().playbooks.get("nobody")
 
 
 async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
     its = space()
     start, better = agent("x"), agent(".*")
     await its.run(start, n=1)
-    its.library.name("start", start.digest, because="try")
-    card = await its.evaluate("start", numbers(5), ExactMatch())
+    its.resources.library.name("start", start.digest, because="try")
+    card = await its.evaluate("start", numbers(5), metric=ExactMatch())
     assert (card.playbook, card.interval.mean) == (start.digest, 0.0)
     verdict = await its.compare("start", better, on=numbers(20), metric=ExactMatch())
     await its.release("start", to="production")
-    ref = await its.release(better, to="production", verdict=verdict)
+    ref = await its.release(better, to="production", because=verdict)
     assert ref.because == str(verdict)
-    assert its.playbook("production") == better
+    assert its.playbooks.get("production") == better
     assert (await its.run("production", n=7)).output == "7"
     await its.rollback("production", because="back")
-    assert its.playbook("production") == start
-    assert its.library.entry(better.digest).because == "compared"
+    assert its.playbooks.get("production") == start
+    assert its.resources.library.entry(better.digest).because == "compared"
 
 
 async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budget_and_no_other() -> None:
     its = space(channels={"production": {"error_budget": {"rate": 0.2, "control": "e-lond"}}})
-    given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch(), "channel": "production"}
+    given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch()}
+    paid = Comparing(channel="production")
     old, new = agent("x"), agent(".*")
     with pytest.raises(SettingsError, match=r"alpha: found 0\.1; expected none .* channels\.production\.error_budget"):
-        await its.compare(old, new, alpha=0.1, **given)
+        await its.compare(old, new, options=replace(paid, alpha=0.1), **given)
     with pytest.raises(SettingsError, match=r"channels\.production\.error_budget"):
-        its.forecast(old, new, alpha=0.1, **given)
+        its.experiments.forecast(old, new, options=replace(paid, alpha=0.1), **given)
     assert list(its.store.facts(Query(kind="derivation"))) == []
-    level = its.next_level("production")
-    planned = its.forecast(old, new, **given)
+    level = its.experiments.next_level("production")
+    planned = its.experiments.forecast(old, new, options=paid, **given)
     assert (planned.rule, planned.alpha) == ("betting", level)
-    verdict = await its.compare(old, new, **given)
+    verdict = await its.compare(old, new, options=paid, **given)
     assert (verdict.rule, verdict.alpha) == ("betting", level)
-    assert its.next_level("production") != level
-    planned = its.forecast(old, new, rule="exact", **given)
-    assert planned.alpha == pytest.approx((its.next_level("production") / 2) ** 2)
+    assert its.experiments.next_level("production") != level
+    planned = its.experiments.forecast(old, new, options=replace(paid, rule="exact"), **given)
+    assert planned.alpha == pytest.approx((its.experiments.next_level("production") / 2) ** 2)
 
 
 async def test_the_gates_of_a_channel_are_those_of_the_settings() -> None:
@@ -280,10 +285,10 @@ async def test_a_channel_with_a_canary_plays_to_each_key_what_it_meets_and_write
         exposure = exposures[run.id]
         assert (exposure.body["unit"], exposure.body["playbook"]) == (key, run.playbook)
         assert exposure.number < starts[run.id].number
-        assert (await its.choose("channels/live", key=key)).playbook.digest == run.playbook
+        assert (await its.channels.choose("channels/live", key=key)).playbook.digest == run.playbook
     assert (await its.run("live", n=7)).playbook == old.digest  # no key, no canary
-    await its.promote("live", because="well")
-    assert its.playbook("live") == new
+    await its.channels.promote("live", because="well")
+    assert its.playbooks.get("live") == new
 
 
 async def test_several_channels_are_compared_with_the_first_of_them() -> None:
@@ -292,26 +297,26 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
     for known, name in zip("abc", names, strict=True):
         await its.release(agent(known), to=name)
     for number in range(240):
-        choice = await its.choose(*names, key=f"user {number}")
+        choice = await its.channels.choose(*names, key=f"user {number}")
         its.feedback(choice, 1.0 if choice.arm == "live/warm" else number % 2)
-    short, warm = await its.compare_channels(*names)
+    short, warm = its.experiments.compare_live(live(*names))
     assert [(each.channel, each.finding, each.alpha) for each in (short, warm)] == [
         ("live/short", "inconclusive", 0.025),
         ("live/warm", "superior", 0.025),
     ]
     assert warm.canary.playbook == agent("c").digest
     assert (short.verdict, warm.verdict and warm.verdict.finding) == (None, "superior")
-    assert await its.compare_channels(*names) == [short, warm]
+    assert its.experiments.compare_live(live(*names)) == [short, warm]
     await its.release(agent("d"), to="live/short", because="another")
-    assert [each.pairs for each in await its.compare_channels(*names)] == [0, 0]
+    assert [each.pairs for each in its.experiments.compare_live(live(*names))] == [0, 0]
     with pytest.raises(NotFound, match='no channel "nowhere"'):
-        await its.compare_channels("live", "nowhere")
+        its.experiments.compare_live(live("live", "nowhere"))
 
 
 async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
     its = space(channels={"live": {"require": []}})
     await its.release(agent(".*"), to="live")
-    run, choice = await its.run("live", key="anna", n=7), await its.choose("live", key="ben")
+    run, choice = await its.run("live", key="anna", n=7), await its.channels.choose("live", key="ben")
     unkeyed = await its.run("live", n=7)
     for on in (run, choice, unkeyed, run.id):
         its.feedback(on, 0.5, "so so")
@@ -321,22 +326,22 @@ async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
 
 async def test_only_a_channel_chooses_by_a_key() -> None:
     its = space()
-    with pytest.raises(SettingsError, match="key: found a playbook; expected a channel"):
+    with pytest.raises(SettingsError, match="key: found a Playbook; expected a channel"):
         await its.run(agent("x"), key="anna", n=7)
     with pytest.raises(NotFound, match='no channel "nowhere"'):
-        await its.choose("nowhere", key="anna")
+        await its.channels.choose("nowhere", key="anna")
 
 
 async def test_a_frozen_channel_moves_only_back() -> None:
     its = space(channels={"live": {"require": []}})
     for known in ("a", "b"):
         await its.release(agent(known), to="live", because="try")
-    await its.freeze("live", because="stop")
+    await its.channels.freeze("live", because="stop")
     with pytest.raises(ReleaseRefused, match="a frozen channel"):
         await its.release(agent("c"), to="live", because="try")
     await its.rollback("live", because="worse")
-    await its.unfreeze("live", because="understood")
-    assert its.playbook("live") == agent("a")
+    await its.channels.unfreeze("live", because="understood")
+    assert its.playbooks.get("live") == agent("a")
 
 
 # Runs
@@ -372,7 +377,7 @@ def keyed(**args: Any) -> dict[str, Any]:
 async def scored(store: Store, models: dict[str, Any]) -> list[bool]:
     """Which cells were known before."""
     its = Workspace(Settings(by="ada", models=models), store)
-    card = await its.evaluate(agent("[0-4]"), numbers(4), ExactMatch())
+    card = await its.evaluate(agent("[0-4]"), numbers(4), metric=ExactMatch())
     assert len(card.scored) == 4
     return [cell.reused for cell in card.cells]
 
@@ -388,7 +393,8 @@ async def test_a_new_key_pays_no_cell_again_and_no_key_is_kept(monkeypatch: pyte
 
 def test_no_key_takes_part_in_what_a_model_is_even_if_it_was_given_in_python() -> None:
     one, other = (
-        space(models=keyed(api_key=f"{name}-secret")).runner.model_identities(agent("a")) for name in ("one", "other")
+        space(models=keyed(api_key=f"{name}-secret")).resources.runner.model_identities(agent("a"))
+        for name in ("one", "other")
     )
     assert one == other
     assert "secret" not in canonical(one)
@@ -409,7 +415,7 @@ async def test_only_the_models_of_a_playbook_take_part_and_a_run_says_what_they_
     run = await its.run(agent(".*"), n=1)
     assert (
         run.models
-        == its.runner.model_identities(agent(".*"))
+        == its.resources.runner.model_identities(agent(".*"))
         == {"oracle": {"use": "scripted", "args": ORACLE["args"]}}
     )
 
@@ -428,7 +434,7 @@ models = {
 space = Workspace(Settings(models=models), MemoryStore())
 roles = {name: {"model": name} for name in models}
 steps = [{"name": f"say_{name}", "role": name, "prompt": "{q}"} for name in models]
-print(json.dumps(space.runner.model_identities(Playbook.from_document({"roles": roles, "steps": steps}))))
+print(json.dumps(space.resources.runner.model_identities(Playbook.from_document({"roles": roles, "steps": steps}))))
 print(*sys.modules)
 """
 
@@ -476,12 +482,12 @@ async def test_an_evaluation_with_eight_at_once_keeps_the_quota_and_what_it_paid
     its = space(quota={"runs_per_day": 11})
     playbook = waiting()
     GATE["open"].set()
-    assert its.context.at_once == AT_ONCE == 8
+    assert Execution(its.resources).context().at_once == AT_ONCE == 8
     with pytest.raises(BudgetSpent, match="dev: 11 runs within a day; expected at most 11"):
-        await its.evaluate(playbook, numbers(30), ExactMatch())
+        await its.evaluate(playbook, numbers(30), metric=ExactMatch())
     assert count(its.store, "run") == count(its.store, "cell") == 11
     richer = Workspace(Settings(by="ada", quota={"runs_per_day": 30}), its.store)  # type: ignore[arg-type]
-    card = await richer.evaluate(playbook, numbers(30), ExactMatch())
+    card = await richer.evaluate(playbook, numbers(30), metric=ExactMatch())
     assert sum(cell.reused for cell in card.cells) == 11
     with pytest.raises(BudgetSpent, match="30 runs within a day"):
         await richer.run(playbook, n=1)
@@ -594,13 +600,13 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
     playbook = Playbook.from_document({"roles": {"sorter": {"needs": ["sorting"]}}})
     for number in range(60):
         run = await its.run(playbook, text=f"{number}", seed=number)
-        its.learn(run, 1.0 if run.output == "modest" else 0.0)
-        its.learn(run, 1.0)  # a run is judged once
+        its.runs.learn(run, 1.0 if run.output == "modest" else 0.0)
+        its.runs.learn(run, 1.0)  # a run is judged once
     assert count(its.store, "outcome") == 60
     late = [fact.body["model"] for fact in its.store.facts(Query(kind="routing"))][-20:]
     assert late.count("modest") > late.count("praised")
     again = Workspace(its.settings, its.store)
-    assert again.runner.router.state() == its.runner.router.state()
+    assert again.resources.runner.router.state() == its.resources.runner.router.state()
 
 
 async def never(task: Mapping[str, Any], stage: Stage) -> str:
@@ -611,10 +617,10 @@ async def never(task: Mapping[str, Any], stage: Stage) -> str:
 async def test_an_evaluation_gives_up_on_runs_that_take_too_long() -> None:
     waits = Playbook.from_document({"program": "test_workspace:never", "roles": {}})
     with closing(space()) as here:
-        card = await here.evaluate(waits, numbers(2), ExactMatch(), timeout_seconds=0.01)
+        card = await here.evaluate(waits, numbers(2), metric=ExactMatch(), timeout_seconds=0.01)
         assert card.reasons == {"it took longer than 0.01 s": 2}
         # The limit was that of one evaluation.
-        assert here.context.timeout_seconds is None
+        assert Execution(here.resources).context().timeout_seconds is None
 
 
 def test_a_dataset_is_found_by_its_name_or_digest() -> None:
@@ -622,8 +628,8 @@ def test_a_dataset_is_found_by_its_name_or_digest() -> None:
         digest = here.store.put("dataset", numbers(3).content())
         here.store.move("datasets/digits", digest, expected=None, because="kept", by="ada")
         for named in ("digits", "datasets/digits", digest):
-            assert here.dataset(named).digest == numbers(3).digest
+            assert here.datasets.get(named).digest == numbers(3).digest
         other = here.store.put("note", {"text": "no tasks"})
         for named in ("digit", other):
             with pytest.raises(NotFound, match=r"no dataset is called .*Known names: digits\."):
-                here.dataset(named)
+                here.datasets.get(named)
