@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import SecretStr, ValidationError
 
@@ -33,7 +33,10 @@ from seedbed.settings.models import check_fallbacks
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["OURS", "Card", "Model", "Registry", "fallback_chain"]
+__all__ = ["OURS", "Card", "ChatModel", "Model", "Registry", "fallback_chain"]
+
+ChatModel: TypeAlias = "BaseChatModel"
+"""A live LangChain chat model."""
 
 OURS = {
     "embedded": "seedbed.models.providers.embedded.EmbeddedChat",

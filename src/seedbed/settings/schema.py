@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def _tidy(value: Any, are_names: bool = False) -> Any:
-    """Leave out titles, which repeat the names of keys, and defaults, which pydantic does not write as the file would."""
+    """Leave out titles, which repeat keys, and defaults, which pydantic does not write as the file would."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):

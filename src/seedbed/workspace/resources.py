@@ -27,7 +27,7 @@ from seedbed.storage.store import Digest, Store, Upkeep
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    from seedbed.models.cards import ChatModel
 
 DATASET_FILES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow")
 FILE = "seedbed.yaml"
@@ -43,7 +43,7 @@ class Resources:
     """What programs may call: functions, LangChain tools, or `Tool`."""
     confirm: Confirm | Person | None = None
     """Asks a person where a rule requires it; without it the settings say who is asked."""
-    chat_models: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    chat_models: Mapping[str, ChatModel] = field(default_factory=dict)
     """Live LangChain models by name, beside those of the settings."""
     spent: Spending = field(init=False)
     executors: dict[str, Any] = field(init=False, repr=False, default_factory=dict)

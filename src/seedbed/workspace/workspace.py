@@ -15,7 +15,7 @@ from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import Resources, find_file, new_seed
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    from seedbed.models.cards import ChatModel
 
     from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
@@ -291,7 +291,7 @@ def open_workspace(
     path: Path | str | Settings | None = None,
     *,
     store: Store | str | None = None,
-    models: Mapping[str, BaseChatModel | Mapping[str, Any]] | None = None,
+    models: Mapping[str, ChatModel | Mapping[str, Any]] | None = None,
     tools: Iterable[Any] = (),
     confirm: Confirm | Person | None = None,
     by: str = "",

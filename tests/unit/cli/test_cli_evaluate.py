@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import BETTER, SORTER, WORKSPACE, Seedbed, keeps_promise, tasks, write
