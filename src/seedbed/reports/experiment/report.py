@@ -16,17 +16,7 @@ from seedbed.reports import formats, markdown, page
 from seedbed.reports.experiment.view import NO_TASKS, ExperimentView, NamePair
 from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import difference_texts, number
-from seedbed.reports.page import (
-    Badge,
-    PagePart,
-    PageTable,
-    Prose,
-    ReportPage,
-    Tile,
-    Verbatim,
-    picture,
-    section,
-)
+from seedbed.reports.page import Badge, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, picture, section
 from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential.betting import Betting

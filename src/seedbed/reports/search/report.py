@@ -47,9 +47,7 @@ SHOWN = 40
 """So many candidates are listed, and drawn."""
 
 GAINS = "A new best is a candidate that took over as the best. Its gain is how far its score was above the one before."
-
 DISTANCE = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
-
 FRONT = (
     "Only candidates that were tried on as many tasks as the best. One is beaten if another is at least as good by "
     "every metric and better by one, by their estimated scores."
