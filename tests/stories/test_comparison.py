@@ -25,6 +25,7 @@ from typing import Any
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.certificate import verify
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict, experiments
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
@@ -60,7 +61,7 @@ def tasks(number: int) -> Dataset:
 
 
 async def begin(space: Workspace, number: int) -> Verdict:
-    return await space.compare(OLD, NEW, on=tasks(number), metric=ExactMatch(), rule={"effect": 0.3})
+    return await space.compare(OLD, NEW, on=tasks(number), metric=ExactMatch(), options=Comparing(rule={"effect": 0.3}))
 
 
 def in_child(number: int) -> int:

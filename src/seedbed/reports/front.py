@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from seedbed.evaluation.front import Front
 from seedbed.reports import markdown, page
+from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow
 from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, ReportPage, picture, section
-from seedbed.reports.plots import Figure, ScatterPoint, scatter
+from seedbed.reports.plots import ScatterPoint, scatter
 from seedbed.stats.estimates import Interval
 
 TITLE = "Which playbooks are worth having"

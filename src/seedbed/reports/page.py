@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from seedbed.playbooks.changes import Change
+from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow
-from seedbed.reports.plots import Figure
 
 if TYPE_CHECKING:
     import jinja2

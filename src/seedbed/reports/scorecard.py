@@ -13,6 +13,7 @@ from typing import Any
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import ROW, Scorecard, TaskScore, interval_document
 from seedbed.reports import formats, front, markdown, page
+from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow, counted, interval_texts, number, playbook_name
 from seedbed.reports.page import (
     Bullets,
@@ -27,7 +28,7 @@ from seedbed.reports.page import (
     picture,
     section,
 )
-from seedbed.reports.plots import Figure, ForestRow, forest, histogram
+from seedbed.reports.plots import ForestRow, forest, histogram
 from seedbed.storage.store import Digest, Json, canonical, short
 
 NO_CLAIM = (

@@ -194,7 +194,7 @@ async def test_a_report_tells_what_was_skipped_and_how_often_that_was_wrong() ->
     for report in (to_markdown(SearchView(found)), to_html(SearchView(found))):
         assert "What was skipped" in report
         assert f"{told.candidates:,} of them were skipped" in report
-        assert "skipping was wrong in 0% [0%, " in report
+        assert "skipping was wrong in 0% [0%, " in report.replace("\\", "")
     again = recall_search(store, find_search(store, found.search))
     assert [skip.key for skip in again.skips] == [skip.key for skip in found.skips]
     assert SearchView(again).skipped == told

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.errors import SettingsError
+from seedbed.reports.figure import Figure
 from seedbed.reports.plots import (
     FINE,
     Axes,
-    Figure,
     ScatterPoint,
     Series,
     bars,
     chart,
     forest,
     histogram,
-    save,
     scatter,
     strip,
 )
 from seedbed.stats.estimates import Interval
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(picture: Figure | None) -> ElementTree.Element:
@@ -95,25 +90,6 @@ def test_every_figure_says_in_words_what_it_shows() -> None:
     ):
         assert words in (drawn(figure).findtext("desc") or "")
         assert drawn(figure).findtext("title") == drawn(figure).get("aria-label") == "m"
-
-
-@pytest.mark.parametrize(("ending", "start"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".pdf", b"%PDF")])
-def test_a_figure_can_be_saved_as_a_file(ending: str, start: bytes, tmp_path: Path) -> None:
-    figure = forest([("a < b & c", Interval(0.5, 0.25, 0.75, 0.95, 9), 0)], "m")
-    path = save(figure, tmp_path / f"figure{ending}")
-    assert path.read_bytes().startswith(start)
-
-
-def test_a_saved_svg_is_whole_by_itself() -> None:
-    saved = forest([("a", Interval(0.5, 0.25, 0.75, 0.95, 9), 0)], "m").to_svg()
-    assert ElementTree.fromstring(saved).tag == f"{SVG}svg"
-    assert "var(" not in saved
-    assert "#2e7d32" in saved
-
-
-def test_another_ending_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"expected one of: \.svg, \.png, \.pdf. Did you mean \.svg\?"):
-        save(forest([], "m"), tmp_path / "figure.svgz")
 
 
 def test_nothing_has_no_picture() -> None:

@@ -14,19 +14,10 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, page
 from seedbed.reports.experiment.view import NO_TASKS, ExperimentView, NamePair
+from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import difference_texts, number
-from seedbed.reports.page import (
-    Badge,
-    PagePart,
-    PageTable,
-    Prose,
-    ReportPage,
-    Tile,
-    Verbatim,
-    picture,
-    section,
-)
-from seedbed.reports.plots import Axes, Figure, Point, Series, chart, forest, strip
+from seedbed.reports.page import Badge, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, picture, section
+from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
@@ -34,7 +25,6 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Store
 
 FIGURES = ("figure", "value", "what it means")
-
 REGISTERED = ("what", "value")
 
 SHOWN = 50

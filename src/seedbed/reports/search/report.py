@@ -15,6 +15,7 @@ from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
+from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow, counted, difference_texts, number, playbook_name, score_text
 from seedbed.reports.page import (
     Badge,
@@ -28,19 +29,15 @@ from seedbed.reports.page import (
     picture,
     section,
 )
-from seedbed.reports.plots import Axes, Figure, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
+from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 FIGURES = ("figure", "value", "what it means")
-
 ARMS = ("arm", "turns", "new bests", "gain", "runs", "candidates", "per 100 runs")
-
 SPENDING = ("what", "spent", "budget", "share")
-
 COURSE = ("step", "runs", "best", "score", "distance")
-
 REGISTERED = ("what", "value")
 
 STEPS = 10
@@ -50,9 +47,7 @@ SHOWN = 40
 """So many candidates are listed, and drawn."""
 
 GAINS = "A new best is a candidate that took over as the best. Its gain is how far its score was above the one before."
-
 DISTANCE = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
-
 FRONT = (
     "Only candidates that were tried on as many tasks as the best. One is beaten if another is at least as good by "
     "every metric and better by one, by their estimated scores."
@@ -131,6 +126,7 @@ def _gain_tile(name: str, interval: Interval) -> Tile:
 
 
 def _parts(view: SearchView) -> list[PagePart]:
+    heads = ("playbook", view.metric, "tasks", "arm", "how", "from")
     arms = PageTable(ARMS, arm_rows(view), numbers=True), Prose(f"{GAINS} {view.gains}")
     return [
         *section("What changed", *_changes(view)),
@@ -141,7 +137,7 @@ def _parts(view: SearchView) -> list[PagePart]:
         *(section("What was skipped", Prose(view.skipped.sentence)) if view.skipped else []),
         *section("Spending", *_spending(view)),
         *section("Front", *_front(view)),
-        *section("Candidates", _candidates(view)),
+        *section("Candidates", PageTable(heads, candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)),
         *section("Figures", PageTable(FIGURES, view.figures)),
         *section("Registered before anything was run", PageTable(REGISTERED, registered_rows(view))),
     ]
@@ -241,10 +237,6 @@ def _points(view: SearchView, across: str, up: str) -> Iterable[ScatterPoint]:
         yield ScatterPoint(name, each.scores[across], each.scores[up], view.front[place])
 
 
-def _candidates(view: SearchView) -> PageTable:
-    return PageTable(candidate_heads(view), candidate_rows(view, SHOWN), more=len(view.pool) - SHOWN)
-
-
 # Rows of tables
 
 
@@ -308,10 +300,6 @@ def front_rows(view: SearchView, limit: int = SHOWN) -> list[TableRow]:
         scores = [each.scores[name] for name in view.pool.metrics]
         lines.append((_called(view, each), mark, *map(score_text, scores), f"{scores[0].n}"))
     return lines
-
-
-def candidate_heads(view: SearchView) -> TableRow:
-    return ("playbook", view.metric, "tasks", "arm", "how", "from")
 
 
 def candidate_rows(view: SearchView, limit: int) -> list[TableRow]:
