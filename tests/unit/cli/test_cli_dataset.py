@@ -156,7 +156,7 @@ def test_adding_can_be_rehearsed(space: Path, seedbed: Seedbed) -> None:
     assert seedbed("dataset", "list").out.strip() == "No datasets yet."
     before = held()
     done = seedbed("dataset", "add", "plain.jsonl", *FIELDS, "--dry-run")
-    assert (done.code, "would keep plain, 12 tasks" in done.out) == (0, True)
+    assert (done.code, "would store plain, 12 tasks" in done.out) == (0, True)
     assert held() == before
 
 

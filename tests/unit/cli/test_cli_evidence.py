@@ -39,7 +39,7 @@ def test_a_verdict_that_follows_is_verified(verdict: Any, seedbed: Seedbed) -> N
     for names in ((), (verdict["experiment"][:10],)):
         done = seedbed("evidence", "verify", *names, "--json")
         assert (done.code, done.json) == (0, [{"experiment": verdict["experiment"], "problems": []}])
-    assert "follows from the raw facts" in seedbed("evidence", "verify").out
+    assert "follows from its raw facts" in seedbed("evidence", "verify").out
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_was_forged_is_found(statement: str, verdict: Any, seedbed: Seedbed
     (found,) = done.json
     assert found["problems"]
     assert set(found["problems"][0]) == {"path", "found", "expected", "remedy"}
-    assert "is not what it says" in seedbed("evidence", "verify").out
+    assert "differs from its raw facts" in seedbed("evidence", "verify").out
 
 
 def test_one_that_cannot_be_computed_again_does_not_hide_the_others(verdict: Any, seedbed: Seedbed) -> None:
@@ -141,7 +141,7 @@ def test_a_channel_that_is_misspelt_has_no_budget(verdict: Any, seedbed: Seedbed
 
 
 def test_games_against_itself_are_counted(verdict: Any, seedbed: Seedbed) -> None:
-    assert "no games yet" in seedbed("evidence", "sentinel").out
+    assert "no A/A comparisons yet" in seedbed("evidence", "sentinel").out
     done = seedbed("evidence", "sentinel", "better.yaml", "tasks.jsonl", "--times", "2", "--json")
     assert done.code == 0
     assert keeps_promise(done.json, "evidence", "sentinel")

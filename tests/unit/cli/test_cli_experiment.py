@@ -47,7 +47,7 @@ def test_comparisons_are_listed_the_newest_first(verdict: Any, seedbed: Seedbed)
 
 def test_where_nothing_was_compared_that_is_said(space: Path, seedbed: Seedbed) -> None:
     assert seedbed("experiment", "list", "--json").json == []
-    assert "No comparison was begun here yet" in seedbed("experiment", "list").out
+    assert "No comparisons yet" in seedbed("experiment", "list").out
 
 
 def test_what_was_registered_is_shown_with_what_came_of_it(verdict: Any, seedbed: Seedbed) -> None:

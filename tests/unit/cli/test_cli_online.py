@@ -58,7 +58,7 @@ def test_live_says_how_it_stands_until_it_is_decided_and_then_the_verdict(tried:
     shown = seedbed("compare", "--live", "production")
     assert shown.code == 0
     assert shown.out.startswith("superior: the canary is better than the control\n")
-    for word in ("difference", "stop-adjusted", "betting", "in order", "kept however often one looks", "outcomes"):
+    for word in ("difference", "stop-adjusted", "betting", "in order", "holds however often you look", "outcomes"):
         assert word in shown.out
     before = held()
     again = seedbed("compare", "--live", "production", "--json")

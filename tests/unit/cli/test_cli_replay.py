@@ -41,7 +41,7 @@ def test_a_run_comes_out_as_it_did(run: str, seedbed: Seedbed) -> None:
     assert (found["of"], found["same"], found["missed"], found["diverges_at"]) == (run, True, False, None)
     assert [(step["name"], step["label"]) for step in found["steps"]] == [("one/two", "exact"), ("last", "exact")]
     assert all(step["recorded"] == step["replayed"] for step in found["steps"])
-    assert "came out as it did" in seedbed("runs", "replay", run).out
+    assert "same result" in seedbed("runs", "replay", run).out
 
 
 def test_a_replay_is_made_once_and_is_none_of_the_runs(run: str, seedbed: Seedbed) -> None:
@@ -82,7 +82,7 @@ def test_an_outcome_that_is_another_is_told_beside_the_recorded_one(space: Path,
     assert (step["recorded"], step["replayed"], step["differs"]) == ("unsure [bold]ä[/bold] 🙂", "good", True)
     assert (found["output"], found["recorded"]["output"], found["same"]) == ("good", "unsure [bold]ä[/bold] 🙂", False)
     told = seedbed("runs", "replay", run, "--playbook", "better.yaml", "--mode", "fork:1").out
-    assert "came out as good, not as unsure [bold]ä[/bold] 🙂" in told
+    assert "result good, recorded unsure [bold]ä[/bold] 🙂" in told
 
 
 @pytest.mark.parametrize(
