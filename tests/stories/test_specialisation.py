@@ -15,7 +15,7 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.specialisation import Specialist, evaluate_specialisation
 from seedbed.playbooks.merging import manual
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.specialised import Specialised, all_specialised, back_to_base, find, rebase, specialise
+from seedbed.playbooks.specialised import SpecialisedPlaybook, all_specialised, back_to_base, find, rebase, specialise
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.store import Query
@@ -83,7 +83,7 @@ async def test_a_specialised_playbook_from_its_beginning_back_to_its_base(tmp_pa
     async def evaluate(name: str, playbook: Playbook, corpus: str, tasks: Dataset) -> Scorecard:
         return await space.evaluate(playbook, tasks, metric=ExactMatch())
 
-    def specialist(known: Specialised) -> Specialist:
+    def specialist(known: SpecialisedPlaybook) -> Specialist:
         return Specialist(known.name, known.corpus, known.base, library.get(known.playbook))
 
     specialists = [specialist(each) for each in all_specialised(library, "qa")]

@@ -1,23 +1,22 @@
-"""Find everything that is wrong with a playbook document, in words a person can act on.
+"""Checks of a playbook document: every problem at once, in words that a person can act on.
 
-Types and unknown keys are pydantic's to find; what only makes sense across the document (roles that do
-not exist, placeholders that nothing fills) is found here, on the raw document, so that both kinds of
-problem are told at once.
+pydantic checks types and unknown keys. This module checks what spans the document (roles that do not exist,
+placeholders that nothing fills), on the raw document, so that both kinds of problem are reported together.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from seedbed import plugins
 from seedbed.errors import Problem, shown
 from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
-from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.prompts import placeholders
+from seedbed.playbooks.rules import locks
 from seedbed.playbooks.values import is_number
 
 EXPECTED = {
@@ -39,12 +38,12 @@ LIMITS = {
 }
 
 
-def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...]], Iterable[str]]) -> list[Problem]:
-    """pydantic's findings as Problems, one for each place; `known_keys` says what may stand beside a location."""
+def explain(error: ValidationError, known_keys: Callable[[tuple[int | str, ...]], Iterable[str]]) -> list[Problem]:
+    """The errors of pydantic as Problems, one per path; `known_keys` returns the keys allowed at a location."""
     problems: dict[str, Problem] = {}
     for each in error.errors(include_url=False):
         path = _path(each["loc"])
-        kind, given, context = each["type"], each["input"], each.get("ctx", {})
+        kind, value, context = each["type"], each["input"], each.get("ctx", {})
         if kind == "extra_forbidden":
             remedy = _remedy_for_key(str(each["loc"][-1]), list(known_keys(each["loc"])))
             problem = Problem(path, "an unknown key", "a key of the format", remedy)
@@ -52,15 +51,15 @@ def explained(error: ValidationError, known_keys: Callable[[tuple[int | str, ...
             problem = Problem(path, "nothing", "a value")
         elif kind == "string_too_long":
             limit = f"at most {context['max_length']:,}"
-            problem = Problem(path, f"{len(given):,} characters", limit, "Keep long texts in a corpus.")
+            problem = Problem(path, f"{len(value):,} characters", limit, "Keep long texts in a corpus.")
         elif kind == "string_pattern_mismatch":
-            problem = Problem(path, shown(given), _shape(context["pattern"]))
+            problem = Problem(path, shown(value), _shape(context["pattern"]))
         elif kind == "json_invalid":
             problem = Problem("document", _unreadable(each["msg"]), "values that JSON can hold")
         elif kind in LIMITS:
-            problem = Problem(path, shown(given), LIMITS[kind].format_map(context))
+            problem = Problem(path, shown(value), LIMITS[kind].format_map(context))
         else:
-            problem = Problem(path, shown(given), EXPECTED.get(kind, each["msg"].lower()))
+            problem = Problem(path, shown(value), EXPECTED.get(kind, each["msg"].lower()))
         known = problems.get(path)
         if known and known.expected != problem.expected:
             # A value that fits no member of a union is reported once for each member.
@@ -96,13 +95,12 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _remedy_for_key(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+    hint = plugins.suggestion(name, known) or f"Known keys: {', '.join(known)}."
     return f"{hint} Notes of your own go under meta."
 
 
-def placed(problems: Iterable[Problem], document: object, origins: Mapping[str, str]) -> list[Problem]:
-    """Problems with the file and line they come from, where `origins` knows them by path."""
+def locate(problems: Iterable[Problem], document: object, origins: Mapping[str, str]) -> list[Problem]:
+    """Add to each problem its file and line, where `origins` has them by path."""
     steps = _steps(_mapping(document).get("steps"))
     named = {path: f"steps.{step['name']}" for path, step, _ in steps if isinstance(step.get("name"), str)}
 
@@ -123,10 +121,10 @@ def placed(problems: Iterable[Problem], document: object, origins: Mapping[str, 
 
 
 def problems(document: object) -> list[Problem]:
-    """What contradicts itself in a document, whatever its types are."""
+    """The contradictions in a document, whatever its types are."""
     if not isinstance(document, Mapping):
         return []
-    return list(_Check(document).everything())
+    return list(_DocumentCheck(document).problems())
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -137,7 +135,7 @@ def _texts(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
 
 
-def _listed(names: Iterable[object]) -> str:
+def _join(names: Iterable[object]) -> str:
     return ", ".join(map(str, names)) or "none"
 
 
@@ -146,7 +144,7 @@ def _number(value: object) -> float | None:
 
 
 def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[str, Any], int]]:
-    """Each step with its path and the number of the group it runs in."""
+    """Each step with its path and the number of its group."""
     for index, item in enumerate(steps if isinstance(steps, list | tuple) else ()):
         item = _mapping(item)
         if "together" in item:
@@ -158,7 +156,7 @@ def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[s
 
 
 def _conditions(path: str, condition: object, step: object = None) -> Iterator[tuple[str, Mapping[str, Any], object]]:
-    """A condition and all within it, each with its path and the step that it is about."""
+    """A condition and its inner ones, each with its path and the step that it is about."""
     if not isinstance(condition, Mapping):
         return
     step = condition.get("step", step)
@@ -169,7 +167,7 @@ def _conditions(path: str, condition: object, step: object = None) -> Iterator[t
             yield from _conditions(f"{path}.{key}[{index}]", each, step)
 
 
-class _Check:
+class _DocumentCheck:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
         self.roles = _mapping(document.get("roles"))
@@ -178,7 +176,7 @@ class _Check:
         self.steps = list(_steps(document.get("steps")))
         self.group_of = {str(step["name"]): group for _, step, group in self.steps if "name" in step}
 
-    def everything(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         if not self.document.keys() & {"roles", "steps", "parameters", "program", "rules"}:
             yield Problem("document", "no roles, steps, parameters, rules or program", "at least one of them")
         yield from self.step_problems()
@@ -192,15 +190,15 @@ class _Check:
         yield from self.rule_problems()
 
     def step_problems(self) -> Iterator[Problem]:
-        seen: dict[object, str] = {}
+        paths: dict[object, str] = {}
         for path, step, group in self.steps:
             name, role = step.get("name"), step.get("role")
             if isinstance(name, str):
-                if name in seen:
-                    yield Problem(f"{path}.name", f"{shown(name)}, as in {seen[name]}", "a name of its own")
+                if name in paths:
+                    yield Problem(f"{path}.name", f"{shown(name)}, as in {paths[name]}", "a name of its own")
                 if name in self.inputs:
                     yield Problem(f"{path}.name", f"{shown(name)}, which is an input too", "a name of its own")
-                seen[name] = path
+                paths[name] = path
             if isinstance(role, str) and role not in self.roles:
                 yield Problem(
                     f"{path}.role", shown(role), f"one of the roles: {', '.join(map(str, self.roles)) or 'none yet'}"
@@ -215,12 +213,12 @@ class _Check:
 
             summary = _mapping(step.get("context")).get("summary")
             if isinstance(summary, str) and summary not in self.roles:
-                yield Problem(f"{path}.context.summary", shown(summary), f"one of the roles: {_listed(self.roles)}")
+                yield Problem(f"{path}.context.summary", shown(summary), f"one of the roles: {_join(self.roles)}")
             if "context" in step and not step.get("sees"):
                 yield Problem(f"{path}.context", "nothing to shorten", "steps to see", "Name them under sees.")
 
     def loop_problems(self) -> Iterator[Problem]:
-        """Loops go back to a step that is there, and do not cut into each other."""
+        """Loops must go back to a step that exists, and must not overlap."""
         loops: list[tuple[int, int, str]] = []
         for path, step, group in self.steps:
             if not isinstance(until := step.get("until"), Mapping):
@@ -228,7 +226,7 @@ class _Check:
             back_to, first = until.get("back_to"), group
             if isinstance(back_to, str):
                 if self.group_of.get(back_to, group + 1) > group:
-                    known = _listed(name for name, number in self.group_of.items() if number <= group)
+                    known = _join(name for name, number in self.group_of.items() if number <= group)
                     yield Problem(f"{path}.until.back_to", shown(back_to), f"a step up to this one: {known}")
                     continue
                 first = self.group_of[back_to]
@@ -249,7 +247,7 @@ class _Check:
                 yield from self.condition_problem(place, condition, "an earlier step", earlier)
                 tests = condition.keys() - {"step", "all", "any"}
                 if about is None and (tests or not condition.keys() & {"all", "any"}):
-                    yield Problem(place, "no step", f"the step it is about: {_listed(earlier)}")
+                    yield Problem(place, "no step", f"the step it is about: {_join(earlier)}")
             until = _mapping(step.get("until"))
             back_to, at_most = until.get("back_to"), until.get("at_most", Until().at_most)
             in_round: list[Any] = [step.get("name")]
@@ -260,15 +258,15 @@ class _Check:
                 yield from self.condition_problem(place, rule, "a step of the round", in_round)
                 first = earliest(rule, alone=len(in_round) == 1)
                 if isinstance(at_most, int) and first > max(at_most, 1):
-                    found = f"a rule that can hold after round {first}, and at_most {at_most}"
-                    yield Problem(place, found, f"at_most {first} or more", "Or ask for what can hold sooner.")
+                    rule_text = f"a rule that can hold after round {first}, and at_most {at_most}"
+                    yield Problem(place, rule_text, f"at_most {first} or more", "Or use a rule that can hold sooner.")
 
     def condition_problem(
         self, path: str, condition: Mapping[str, Any], what: str, steps: list[Any]
     ) -> Iterator[Problem]:
         named, tests = condition.get("step"), condition.keys() & {"says", "lacks", "at_least", "below"}
         if isinstance(named, str) and named not in steps:
-            yield Problem(f"{path}.step", shown(named), f"{what}: {_listed(steps)}")
+            yield Problem(f"{path}.step", shown(named), f"{what}: {_join(steps)}")
         if named is not None and not tests and not condition.keys() & {"all", "any"}:
             yield Problem(path, f"step {shown(named)} and nothing about it", "says, lacks, at_least or below")
 
@@ -279,13 +277,13 @@ class _Check:
             if not isinstance(name, str) or "playbook" in opens:
                 continue
             if self.inputs and name not in self.inputs:
-                yield Problem(f"{path}.opens.input", shown(name), f"one of the inputs: {_listed(self.inputs)}")
+                yield Problem(f"{path}.opens.input", shown(name), f"one of the inputs: {_join(self.inputs)}")
             elif not self.inputs and not self.is_read(name):
                 remedy = f"Write {{{name}}} where it is asked about."
                 yield Problem(f"{path}.opens.input", f"{shown(name)}, which no prompt names", "an input", remedy)
 
     def is_read(self, name: str) -> bool:
-        """Whether a step is told an input: by name, or with all others where it has no prompt."""
+        """Whether a step receives an input: by name, or with all others if it has no prompt."""
         prompts = [step.get("prompt") for _, step, _ in self.steps]
         systems = [_mapping(role).get("system") for role in self.roles.values()]
         texts = [text for text in (*prompts, *systems) if isinstance(text, str)]
@@ -293,7 +291,7 @@ class _Check:
         return name in named or not all(prompts) or "program" in self.document
 
     def before(self, group: int) -> str:
-        return _listed(name for name, number in self.group_of.items() if number < group)
+        return _join(name for name, number in self.group_of.items() if number < group)
 
     def prompt_problems(self) -> Iterator[Problem]:
         texts = [(f"{path}.prompt", step.get("prompt"), group) for path, step, group in self.steps]
@@ -312,27 +310,27 @@ class _Check:
                     )
 
     def parameter_problems(self) -> Iterator[Problem]:
-        for name, given in self.parameters.items():
-            parameter = given if isinstance(given, Mapping) else {"value": given}
-            path, given = f"parameters.{name}", parameter.get("value")
-            value, low, high = _number(given), _number(parameter.get("low")), _number(parameter.get("high"))
+        for name, item in self.parameters.items():
+            parameter = item if isinstance(item, Mapping) else {"value": item}
+            path, raw = f"parameters.{name}", parameter.get("value")
+            value, low, high = _number(raw), _number(parameter.get("low")), _number(parameter.get("high"))
             options = parameter.get("options")
             if value is None and not (low is None and high is None):
-                yield Problem(path, f"bounds on {shown(given)}", "bounds on numbers only", "Use options instead.")
+                yield Problem(path, f"bounds on {shown(raw)}", "bounds on numbers only", "Use options instead.")
             if low is not None and high is not None and low > high:
                 yield Problem(path, f"low {low} above high {high}", "low ≤ high")
             elif value is not None and low is not None and value < low:
                 yield Problem(path, str(value), f"at least {low}")
             elif value is not None and high is not None and value > high:
                 yield Problem(path, str(value), f"at most {high}")
-            if isinstance(options, list | tuple) and options and given not in options:
-                yield Problem(path, shown(given), f"one of its options: {_listed(map(shown, options))}")
+            if isinstance(options, list | tuple) and options and raw not in options:
+                yield Problem(path, shown(raw), f"one of its options: {_join(map(shown, options))}")
             if parameter.get("whole") is True and (value is None or value != int(value)):
-                yield Problem(path, shown(given), "a whole number, as it says whole: true")
+                yield Problem(path, shown(raw), "a whole number, as it says whole: true")
 
     def value(self, parameter: str) -> object:
-        given = self.parameters[parameter]
-        return given.get("value") if isinstance(given, Mapping) else given
+        item = self.parameters[parameter]
+        return item.get("value") if isinstance(item, Mapping) else item
 
     def demo_problems(self) -> Iterator[Problem]:
         steps = self._steps()
@@ -350,14 +348,13 @@ class _Check:
         paths = [*(named for named, _, _ in leaves(self.document)), *self._unwritten()] if locked else []
         for index, pattern in enumerate(locked):
             if not any(locks(pattern, path) for path in paths):
-                near = difflib.get_close_matches(pattern, paths, 1)
-                remedy = f"Did you mean {near[0]}?" if near else ""
+                remedy = plugins.suggestion(pattern, paths)
                 yield Problem(
                     f"locked[{index}]", f"{shown(pattern)}, which matches nothing", "the path of a gene", remedy
                 )
 
     def _unwritten(self) -> Iterator[str]:
-        """Genes that are there also where a document leaves them at their default."""
+        """Genes that exist even if the document leaves them at their default."""
         yield from (f"roles.{name}.system" for name in self.roles)
         yield from (f"demos.{name}" for name in self._steps())
         for name, step in ((step.get("name"), step) for _, step, _ in self.steps):
@@ -368,7 +365,7 @@ class _Check:
     def rule_problems(self) -> Iterator[Problem]:
         below = _mapping(self.document.get("rules")).get("confirm_below")
         if isinstance(below, str) and below not in self.parameters:
-            expected = f"a number, or one of the parameters: {_listed(self.parameters)}"
+            expected = f"a number, or one of the parameters: {_join(self.parameters)}"
             yield Problem("rules.confirm_below", shown(below), expected)
         elif isinstance(below, str) and not is_number(value := self.value(below)):
             remedy = f"Give parameters.{below} a number."

@@ -1,10 +1,10 @@
-"""When a step is taken, and when a round has been repeated often enough.
+"""Conditions: when a step runs, and when a loop stops.
 
 ```yaml
 when: {step: review, lacks: nothing must change}
 until: {back_to: draft, settled: 0.9, any: [{agreement: 0.8}, {step: review, at_least: 8}], at_most: 5}
 ```
-All that stands in one mapping must hold; under `any` one of the mappings must.
+Everything in one mapping must hold; of the mappings under `any`, at least one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Phrase = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 
 
 class Condition(Frozen):
-    """What an earlier answer must be like: words it says or lacks, or the last number in it.
+    """A test of an earlier answer: words it says or lacks, or the last number in it.
 
-    Where no `step` is named, the one is meant that is named around it, or else the one that has the condition.
+    Without `step` it is about the step of the surrounding condition, or else the step that has the condition.
     """
 
     step: StepName | None = None
@@ -37,11 +37,11 @@ class Condition(Frozen):
 
 
 class StopRule(Condition):
-    """What the rounds so far must be like, in each of the last `rounds`.
+    """A test of the rounds so far, which must hold in each of the last `rounds`.
 
-    `agreement` is how alike the speakers' answers are (of one speaker: this answer and the one before), `settled` how
-    little each changed its own since the round before, both from 0 to 1; `stable` says in how many rounds in a row the
-    conclusions were the same.
+    `agreement` is how alike the answers of the speakers are (of one speaker: this answer and the one before), `settled`
+    how little each speaker changed its answer since the round before, both from 0 to 1. `stable` is in how many rounds
+    in a row the conclusions were the same.
     """
 
     agreement: Share | None = None
@@ -53,11 +53,11 @@ class StopRule(Condition):
 
 
 class Until(StopRule):
-    """Repeat a round until the rule holds, or it is plain that it never will; at most so often.
+    """Repeat a round until the rule holds or can no longer hold; at most `at_most` times.
 
-    A round is the step itself, or all steps from the one it goes `back_to`. Recommended for speakers on the same
-    question: `any: [{agreement: 0.5, stable: 2}, {stable: 4}]`; for one who revises a text: `settled: 0.75, rounds: 2`;
-    for different jobs, such as work and review: what the judge says, such as `at_least: 8`.
+    A round is the step itself, or all steps from `back_to` on. Recommended for several speakers on one question:
+    `any: [{agreement: 0.5, stable: 2}, {stable: 4}]`; for one speaker who revises a text: `settled: 0.75, rounds: 2`;
+    for different jobs, such as work and review: a score of the reviewer, such as `at_least: 8`.
     """
 
     back_to: StepName | None = None
@@ -65,7 +65,7 @@ class Until(StopRule):
 
 
 def earliest(rule: Mapping[str, Any], *, alone: bool) -> int:
-    """The first round after which a rule can hold, without those within it; `alone` says that only one step speaks."""
+    """The first round after which a rule can hold, without its inner rules; `alone` means that only one step speaks."""
     compared = "settled" in rule or (alone and "agreement" in rule)
     stable, rounds = (value if isinstance(value := rule.get(name), int) else 1 for name in ("stable", "rounds"))
     return max(stable, 2 if compared else 1) + rounds - 1

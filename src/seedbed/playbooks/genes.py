@@ -1,9 +1,8 @@
-"""The evolvable leaves of a playbook as one flat mapping, with types and bounds.
+"""Genes: the leaves of a playbook that may evolve, as one flat mapping with types and bounds.
 
-`flattened` is every leaf of a playbook, and `built` puts them together again; diff and merge work on those.
-`genes` are the leaves that may evolve: texts, numbers, choices and demos, but neither rules nor structure
-nor anything locked; a parameter that rules name as their threshold may only rise. Whatever changes a playbook
-by its genes goes through `with_genes`.
+`flatten` gives every leaf of a playbook, and `build` assembles them again; diff and merge work on those. `genes` are
+the leaves that may evolve: texts, numbers, choices and demos, but not rules, structure or anything locked. A parameter
+that the rules use as their threshold may only rise. Every change by genes goes through `with_genes`.
 """
 
 from __future__ import annotations
@@ -15,24 +14,25 @@ from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks.conditions import MOST_ROUNDS, StopRule, Until, earliest
-from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook
-from seedbed.playbooks.values import is_number, thawed
-from seedbed.playbooks.wording import changed_parts, shared_words
+from seedbed.playbooks.rules import locks
+from seedbed.playbooks.values import is_number, thaw
+from seedbed.playbooks.word_diff import changed_parts, shared_words
 from seedbed.storage.store import Json, canonical
 
-Kind = Literal["text", "number", "integer", "choice", "demos"]
+GeneKind = Literal["text", "number", "integer", "choice", "demos"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gene:
-    """One evolvable leaf: its value, and what else it may be.
+    """One leaf that may evolve: its value, and which other values it may take.
 
-    `span` is how wide the range of a number was declared, if it was; `low` may lie higher, as a threshold only rises.
+    `span` is the declared width of the range of a number, if there is one; `low` may be higher than the declared one,
+    as a threshold only rises.
     """
 
     path: str
-    kind: Kind
+    kind: GeneKind
     value: Any
     low: float | None = None
     high: float | None = None
@@ -58,12 +58,12 @@ class Gene:
         return None if fits else Problem(self.path, shown(value), expected)
 
     def distance(self, value: Any) -> float:
-        """How far another value of this gene is away: 0 for the same, 1 for nothing in common."""
+        """How far another value of this gene is: 0 for the same, 1 for nothing in common."""
         match self.kind:
             case "text":
                 return text_distance(self.value, value)
             case "number" | "integer":
-                # Without bounds the larger of the two is the only scale there is.
+                # Without bounds the larger of the two is the only scale.
                 scale = self.span or max(abs(self.value), abs(value))
                 return min(1.0, abs(self.value - value) / scale) if scale else 0.0
             case "choice":
@@ -74,7 +74,7 @@ class Gene:
 
     @property
     def length(self) -> int:
-        """How many characters it puts into prompts."""
+        """How many characters it adds to prompts."""
         match self.kind:
             case "text":
                 return len(self.value)
@@ -94,8 +94,8 @@ class Gene:
 # Leaves
 
 
-def flattened(playbook: Playbook) -> Json:
-    """Every leaf by path. `steps` itself is a leaf too: the names in their order, groups as lists."""
+def flatten(playbook: Playbook) -> Json:
+    """Every leaf by path. `steps` itself is a leaf too: the names in order, groups as lists."""
     return dict(_leaves(playbook.content()))
 
 
@@ -123,7 +123,7 @@ def _leaves(content: Json) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(path: str, value: Any, *, empty: bool = True) -> Iterator[tuple[str, Any]]:
-    """A mapping's leaves; one that has none is itself a leaf, so that nothing gets lost."""
+    """The leaves of a mapping; an empty one is a leaf itself, so that nothing gets lost."""
     if isinstance(value, dict) and (value or not empty):
         for key, item in value.items():
             yield from _flat(f"{path}.{key}", item)
@@ -135,8 +135,8 @@ def _names(item: Json) -> Any:
     return [step["name"] for step in item["together"]] if "together" in item else item["name"]
 
 
-def built(flat: Mapping[str, Any], source: str = "") -> Playbook:
-    """The playbook that has these leaves. Raises PlaybookError if they make none."""
+def build(flat: Mapping[str, Any], source: str = "") -> Playbook:
+    """The playbook with these leaves. Raises PlaybookError if it would not be valid."""
     content: Json = {}
     steps: dict[str, Json] = {}
     for path, value in flat.items():
@@ -172,7 +172,7 @@ def _plant(tree: Json, path: list[str], value: Any) -> None:
 
 
 def genes(playbook: Playbook) -> dict[str, Gene]:
-    """What may evolve in a playbook, by path."""
+    """The genes of a playbook, by path."""
     return {gene.path: gene for gene in _genes(playbook) if not any(locks(lock, gene.path) for lock in playbook.locked)}
 
 
@@ -199,7 +199,7 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
 
 
 def _rounds_gene(path: str, until: Until) -> Gene:
-    """How many rounds there are at most: as many as it takes for the rules to hold, or more."""
+    """The limit of rounds: at least as many as its rules need to hold."""
     rules: list[StopRule] = [until]
     for rule in rules:
         rules += (*rule.all, *rule.any)
@@ -218,7 +218,7 @@ def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:
 
 
 def _only_rising(gene: Gene, playbook: Playbook) -> Gene:
-    """The gene of a rule's threshold without the values that would loosen the rule."""
+    """The gene of a rule's threshold, without values that would loosen the rule."""
     if gene.kind != "choice":
         return replace(gene, low=gene.value) if is_number(gene.value) else gene
     name, now = gene.path.removeprefix("parameters."), playbook.threshold
@@ -226,12 +226,12 @@ def _only_rising(gene: Gene, playbook: Playbook) -> Gene:
 
 
 def get(playbook: Playbook, path: str) -> Any:
-    """The value of a gene. Raises PlaybookError for a path that is none."""
+    """The value of a gene. Raises PlaybookError for an unknown path."""
     return _known(genes(playbook), path, playbook).value
 
 
 def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
-    """A new playbook with some genes changed. Raises PlaybookError for every value that may not be."""
+    """A new playbook with some genes changed. Raises PlaybookError with every value that is not allowed."""
     known, flat = _parts(playbook)
     problems: list[Problem] = []
     for path, value in values.items():
@@ -243,8 +243,8 @@ def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
             problems += [problem] if problem else []
     if problems:
         raise PlaybookError(problems)
-    meta = {"meta": thawed(playbook.meta)} if playbook.meta else {}
-    changed = built({**flat, **values, **meta})
+    meta = {"meta": thaw(playbook.meta)} if playbook.meta else {}
+    changed = build({**flat, **values, **meta})
     if loosened := playbook.loosened_by(changed):
         raise PlaybookError(loosened)
     return changed
@@ -252,8 +252,8 @@ def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
 
 @lru_cache(maxsize=1_000)
 def _parts(playbook: Playbook) -> tuple[Mapping[str, Gene], Mapping[str, Any]]:
-    """Genes and leaves, for those that many others are made from."""
-    return genes(playbook), flattened(playbook)
+    """Genes and leaves, cached for playbooks from which many others are made."""
+    return genes(playbook), flatten(playbook)
 
 
 def _known(known: Mapping[str, Gene], path: str, playbook: Playbook) -> Gene:
@@ -270,7 +270,7 @@ def _known(known: Mapping[str, Gene], path: str, playbook: Playbook) -> Gene:
 
 
 def distance(one: Playbook, other: Playbook) -> float:
-    """How different two playbooks are in what may evolve: 0 for the same, 1 for nothing in common."""
+    """How different the genes of two playbooks are: 0 if equal, 1 if they have nothing in common."""
     mine, yours = genes(one), genes(other)
     paths = mine.keys() | yours.keys()
     if not paths:
@@ -281,7 +281,7 @@ def distance(one: Playbook, other: Playbook) -> float:
 def _apart(one: Gene | None, other: Gene | None) -> float:
     if one is None or other is None or one.kind != other.kind:
         return 1.0
-    # Bounds may differ between the two; the mean of both views keeps the measure symmetric.
+    # Bounds may differ between the two; the mean of both distances is symmetric.
     return (one.distance(other.value) + other.distance(one.value)) / 2
 
 
@@ -289,7 +289,7 @@ def text_distance(one: str, other: str) -> float:
     """The share of words that differ."""
     if one == other:
         return 0.0
-    shared, words = shared_words(*sorted((one, other)))  # the matcher's answer depends on the order it is asked in
+    shared, words = shared_words(*sorted((one, other)))  # the matcher is not symmetric
     return 1 - 2 * shared / words if words else 1.0
 
 

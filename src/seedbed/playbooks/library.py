@@ -1,7 +1,7 @@
-"""Keep, name, find, branch, derive and merge playbooks; trace where they came from.
+"""Library: save, name, find, branch, derive and merge playbooks, and trace where they came from.
 
-Playbooks are content; each has one derivation fact that says what it grew from, the first one recorded.
-As a parent must be known before its child, ancestry cannot form a circle. Names are refs.
+Playbooks are content. Each has one derivation fact, the first one recorded, that names its parents. As a parent must be
+saved before its child, ancestry cannot form a circle. Names are refs.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal
 
 from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.values import thawed
+from seedbed.playbooks.values import thaw
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, in_brief, put_all, short
 
-State = Literal["active", "merged", "archived", "failed"]
+BranchState = Literal["active", "merged", "archived", "failed"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 REF_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known about a kept playbook besides its content."""
+    """What the library knows about a playbook besides its content."""
 
     digest: Digest
     parents: tuple[Digest, ...]
@@ -40,10 +41,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of work: where it stands, or how it ended."""
+    """A line of work: where it is, or how it ended."""
 
     name: str
-    state: State
+    state: BranchState
     digest: Digest
     because: str
     by: str
@@ -52,41 +53,53 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries, newest first; `after` asks for the next page, None if this was the last."""
+    """Some entries, newest first. Pass `after` to `search` for the next page; None if this is the last."""
 
     entries: tuple[Entry, ...]
     after: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaybookFilter:
+    """Conditions of a search; all must hold. `gene` is `path=value`, for numbers and choices."""
+
+    text: str | None = None
+    gene: str | None = None
+    tag: str | None = None
+    by: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The playbooks of a store, as seen by one author."""
+    """The playbooks of a store, used by one author."""
 
     store: Store
     by: str
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    # Keeping
+    # Saving
 
     def keep(self, playbook: Playbook, *, because: str, parents: Iterable[Digest] = (), how: str = "written") -> Digest:
-        """Store a playbook with where it came from. What is already kept keeps its first derivation.
+        """Save a playbook with its parents. One that is saved already keeps its first derivation.
 
         Raises PlaybookError for one that could not be read again.
         """
         self.keep_all([(playbook, tuple(parents), how)], because=because)
         return playbook.digest
 
-    def keep_all(self, grown: Sequence[tuple[Playbook, tuple[Digest, ...], str]], *, because: str) -> set[Digest]:
-        """Keep playbooks with their parents and how each was made, together; the digests of those that are new.
+    def keep_all(self, playbooks: Sequence[tuple[Playbook, tuple[Digest, ...], str]], *, because: str) -> set[Digest]:
+        """Save playbooks with their parents and how each was made, together. Returns the digests of the new ones.
 
-        A parent may be one of them that comes before its child.
+        A parent may be among them, before its child.
         """
         if not because.strip():
             raise PlaybookError([Problem("because", "no reason", "why it is kept")])
-        named = {name for playbook, parents, _ in grown for name in (playbook.digest, *parents)}
+        named = {name for playbook, parents, _ in playbooks for name in (playbook.digest, *parents)}
         known = self._known(named)
         new: dict[Digest, tuple[Playbook, tuple[Digest, ...], str]] = {}
-        for playbook, parents, how in grown:
+        for playbook, parents, how in playbooks:
             for parent in parents:
                 if parent not in known and parent not in new:
                     self.entry(parent)
@@ -109,17 +122,17 @@ class Library:
             subject=digest,
             at=self.clock(),
             by=self.by,
-            body={**body, "meta": thawed(playbook.meta)} if playbook.meta else body,
+            body={**body, "meta": thaw(playbook.meta)} if playbook.meta else body,
             parents=parents,
             tags=(*_gene_tags(playbook), *map(_child_tag, parents)),
         )
 
     def derive(self, parent: Digest, values: Mapping[str, Any], *, because: str, how: str = "edited") -> Digest:
-        """Keep a child that differs from its parent in some genes."""
+        """Save a child that differs from its parent in some genes."""
         return self.keep(with_genes(self.get(parent), values), because=because, parents=[parent], how=how)
 
     def get(self, name: str) -> Playbook:
-        """The playbook of a digest, of the beginning of one, or of a ref."""
+        """The playbook with this digest, beginning of a digest, or ref."""
         return Playbook.from_document(self.store.get(self.find(name)))
 
     def entry(self, digest: Digest) -> Entry:
@@ -128,7 +141,7 @@ class Library:
         raise NotFound(f"playbook {short(digest)} is not in this store. Keep it first, or copy it from another store")
 
     def tag(self, name: str, *tags: str) -> None:
-        """Attach words to a kept playbook, to find it by."""
+        """Tag a playbook, to find it by."""
         for tag in tags:
             if not tag.strip() or not tag.isprintable():
                 raise PlaybookError([Problem("tag", shown(tag), "a printable word or a few")])
@@ -144,32 +157,32 @@ class Library:
     # Naming
 
     def find(self, name: str) -> Digest:
-        """The digest a person means: a digest, at least four characters of one, or a ref's name."""
+        """The digest for a digest, at least four characters of one, or the name of a ref."""
         if re.fullmatch(r"b2:[0-9a-f]{64}", name):
             return name
         ref = self.store.ref(name) or self.store.ref(f"branches/{name}") or self.store.ref(f"channels/{name}")
         if ref and names_a_playbook(ref):
             return ref.target if isinstance(ref.target, str) else str(ref.target["stable"])
         start = name.removeprefix("b2:")
-        found: list[Digest] = []
+        matches: list[Digest] = []
         if re.fullmatch(r"[0-9a-f]{4,63}", start):
             query = Query(kind="derivation", key_from=f"b2:{start}", limit=3)
-            found = [fact.key for fact in self.store.facts(query)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NotFound(f"{name} begins several digests: {', '.join(map(short, found))}, …. Give more characters")
+            matches = [fact.key for fact in self.store.facts(query)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise NotFound(f"{name} begins several digests: {', '.join(map(short, matches))}, …. Give more characters")
         known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
         raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
 
     def specialised(self, corpus: str, task: str, *, base: str) -> Digest:
-        """The playbook for a corpus and a kind of task; the base where there is none of its own."""
+        """The playbook for a corpus and a kind of task; the base if there is none."""
         ref = f"corpora/{corpus}/{task}"
         return self.find(ref if self.store.ref(ref) else base)
 
     def name(self, name: str, to: str, *, because: str) -> Ref:
         """Point a branch, or any other ref but a channel or a version, at a playbook."""
-        ref = checked_ref(name if "/" in name else f"branches/{name}")
+        ref = check_ref_name(name if "/" in name else f"branches/{name}")
         verbs = {"channels": "release", "versions": "playbook version", "datasets": "dataset add"}
         if verb := verbs.get(ref.partition("/")[0]):
             raise PlaybookError([Problem(name, "a protected name", "a branch or another ref", f"Use seedbed {verb}.")])
@@ -180,7 +193,7 @@ class Library:
         if not SEMVER.fullmatch(number):
             raise PlaybookError([Problem(f"versions/{line}", shown(number), "a semantic version such as 2.0.0")])
         digest = self.find(of)
-        ref = checked_ref(f"versions/{line}/{number}")
+        ref = check_ref_name(f"versions/{line}/{number}")
         try:
             return self.store.move(ref, digest, expected=None, because=because, by=self.by)
         except RefMoved:
@@ -196,12 +209,12 @@ class Library:
     # Branches
 
     def branch(self, name: str, start: str, *, because: str) -> Ref:
-        """Begin a line of work at a playbook. Raises RefMoved if the name is taken."""
+        """Start a branch at a playbook. Raises RefMoved if the name is taken."""
         digest = self.find(start)
-        return self.store.move(checked_ref(f"branches/{name}"), digest, expected=None, because=because, by=self.by)
+        return self.store.move(check_ref_name(f"branches/{name}"), digest, expected=None, because=because, by=self.by)
 
     def close(self, name: str, state: Literal["merged", "archived", "failed"], *, because: str) -> None:
-        """End a branch; its name is free again and its history stays."""
+        """End a branch. Its name is free again, and its history stays."""
         ref = self.store.ref(f"branches/{name}")
         if ref is None:
             raise NotFound(f"there is no active branch {shown(name)}")
@@ -211,7 +224,7 @@ class Library:
         self.store.move(ref.name, None, expected=ref, because=f"{state}: {because}", by=self.by)
 
     def branches(self) -> list[Branch]:
-        """All branches by name: the active ones as refs say, the others as they ended last."""
+        """All branches by name: active ones from their refs, the others as they last ended."""
         known = {
             fact.subject: Branch(
                 fact.subject.removeprefix("branches/"),
@@ -231,7 +244,7 @@ class Library:
     def merge(
         self, ours: str, theirs: str, *, because: str, resolvers: Iterable[Resolver] = ()
     ) -> tuple[Digest, Merge]:
-        """Join two playbooks over their common ancestor and keep the result as a child of both.
+        """Merge two playbooks with their common ancestor and save the result as a child of both.
 
         If `theirs` is a branch it is closed as merged; if `ours` is one it moves to the result.
         """
@@ -250,11 +263,11 @@ class Library:
     # Ancestry
 
     def ancestry(self, digest: Digest) -> list[Entry]:
-        """A playbook and everything it grew from, newest first."""
+        """A playbook and all its ancestors, newest first."""
         return [_entry(fact) for fact in self.store.facts(Query(kind="derivation", key=digest, follow=True))]
 
     def common_ancestor(self, one: Digest, other: Digest) -> Digest | None:
-        """The newest playbook that both grew from, or are."""
+        """The newest playbook that is an ancestor of both, or one of them."""
         ours = {entry.digest for entry in self.ancestry(one)}
         return next((entry.digest for entry in self.ancestry(other) if entry.digest in ours), None)
 
@@ -270,40 +283,39 @@ class Library:
 
     def search(
         self,
+        where: PlaybookFilter | None = None,
         *,
-        text: str | None = None,
-        gene: str | None = None,
-        tag: str | None = None,
-        by: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         after: int | None = None,
         limit: int = 20,
     ) -> Page:
-        """Kept playbooks, newest first. `gene` is `path=value` for numbers and choices; all that is given must hold."""
+        """Playbooks that match all conditions, newest first."""
+        where = where or PlaybookFilter()
+        gene = where.gene and _gene_query(where.gene)
         query = Query(
-            kind="derivation", text=text, tag=gene and _gene_query(gene), by=by, since=since, until=until, newest=True
+            kind="derivation",
+            text=where.text,
+            tag=gene,
+            by=where.by,
+            since=where.since,
+            until=where.until,
+            newest=True,
         )
-        found: list[tuple[int, Entry]] = []
-        for number, entry in self._tagged(tag, query, after) if tag else self._queried(query, after):
-            found.append((number, entry))
-            if len(found) > limit:
-                break
-        entries = tuple(entry for _, entry in found[:limit])
-        return Page(entries, found[limit - 1][0] if len(found) > limit else None)
+        matches = self._search_tags(where.tag, query, after) if where.tag else self._search_facts(query, after)
+        page = list(islice(matches, limit + 1))
+        return Page(tuple(entry for _, entry in page[:limit]), page[limit - 1][0] if len(page) > limit else None)
 
-    def _queried(self, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
+    def _search_facts(self, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
         for fact in self.store.facts(replace(query, after=after)):
             yield fact.number, _entry(fact)
 
-    def _tagged(self, tag: str, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
+    def _search_tags(self, tag: str, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
         for mark in self.store.facts(Query(kind="tag", tag=tag, newest=True, after=after)):
             for fact in self.store.facts(replace(query, key=mark.subject)):
                 yield mark.number, _entry(fact)
 
 
 def names_a_playbook(ref: Ref) -> bool:
-    """Whether a ref is one of those that this library keeps: datasets have names in the same store."""
+    """Whether a ref names a playbook: datasets have names in the same store."""
     return not ref.name.startswith("datasets/")
 
 
@@ -318,8 +330,8 @@ def names_of(store: Store) -> dict[Digest, str]:
     return names
 
 
-def checked_ref(ref: str) -> str:
-    """The name of a ref as it is, if it can be typed. Raises PlaybookError otherwise."""
+def check_ref_name(ref: str) -> str:
+    """Return the name of a ref. Raises PlaybookError for odd characters."""
     if not REF_NAME.fullmatch(ref):
         raise PlaybookError([Problem(shown(ref), "a name with odd characters", "words like branches/careful")])
     return ref
@@ -340,7 +352,7 @@ def _entry(fact: Fact) -> Entry:
 
 
 def _gene_tags(playbook: Playbook) -> list[str]:
-    """What a playbook can be found by: its numbers and choices. Texts are found by their words."""
+    """The tags to find a playbook by: its numbers and choices. Texts are found by their words."""
     kinds = ("number", "integer", "choice")
     return [f"{gene.path}={canonical(gene.value)}" for gene in genes(playbook).values() if gene.kind in kinds]
 

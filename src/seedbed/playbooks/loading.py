@@ -1,8 +1,8 @@
-"""From files to one document: `extends`, `overrides` and run-time overrides, resolved before hashing.
+"""Loading: from files to one document. `extends`, `overrides` and run-time overrides are resolved before hashing.
 
-A file that extends another is laid over it: mappings are merged key by key, a step of a known name
-changes that step and a new one is added at the end, everything else replaces, and null removes.
-`overrides` and run-time overrides name single values by path, such as `roles.critic.system`.
+A file that extends another is merged over it: mappings key by key, a step with a known name changes that step and a new
+one is added at the end, everything else replaces, and null removes. `overrides` and run-time overrides set single
+values by path, such as `roles.critic.system`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from seedbed.storage.store import Json
 
 SUFFIXES = ("", ".yaml", ".yml", ".json")
 RUN_TIME = "override"
-"""The origin of values that no file holds."""
+"""The origin of values that are in no file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A resolved document, the file and line that each of its values came from, and what could not be resolved."""
+class ResolvedDocument:
+    """A resolved document, the file and line of each of its values, and what could not be resolved."""
 
     document: Json
     origins: dict[str, str]
     problems: tuple[Problem, ...] = ()
 
 
-def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> Loaded:
+def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> ResolvedDocument:
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
     loaded = _load(Path(path), ())
     if overrides:
-        loaded = _overridden(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
+        loaded = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
     return loaded
 
 
-def _load(path: Path, chain: tuple[Path, ...]) -> Loaded:
+def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     real = path.resolve()
     if real in chain:
         circle = " → ".join(each.name for each in (*chain[chain.index(real) :], real))
@@ -51,41 +51,41 @@ def _load(path: Path, chain: tuple[Path, ...]) -> Loaded:
     own = dict(read.value)
     parents = _parents(own.pop("extends", None), path)
     overrides = own.pop("overrides", None)
-    problems = list(_doubled_steps(own.get("steps"), read)) if parents else []
+    problems = list(_duplicate_steps(own.get("steps"), read)) if parents else []
     document: Json = {}
     origins: dict[str, str] = {}
     for parent in parents:
         above = _load(parent, (*chain, real))
-        document = laid_over(document, above.document)
+        document = overlay(document, above.document)
         origins |= above.origins
         problems += above.problems
-    document = laid_over(document, own) if parents else own
+    document = overlay(document, own) if parents else own
     origins |= {named: _place(read, raw) for named, raw, _ in leaves(own)}
     present = {named for named, _, _ in leaves(document)}
     origins = {named: place for named, place in origins.items() if named in present}
     if overrides is not None and not isinstance(overrides, dict):
         place = _place(read, "overrides")
         problems.append(Problem(f"overrides ({place})", shown(overrides), "a mapping of paths to values"))
-    loaded = Loaded(document, origins, tuple(problems))
+    loaded = ResolvedDocument(document, origins, tuple(problems))
     if not isinstance(overrides, dict):
         return loaded
-    return _overridden(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
+    return _override(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
 
 
 def _kind(value: object) -> str:
     return "nothing" if value is None else "a list" if isinstance(value, list) else shown(value)
 
 
-def _doubled_steps(steps: object, read: documents.Document) -> Iterator[Problem]:
-    """Steps of one name in one file. Laid over another, the later would hide the earlier one."""
-    seen: dict[str, str] = {}
+def _duplicate_steps(steps: object, read: documents.Document) -> Iterator[Problem]:
+    """Steps with the same name in one file. Merged over another file, the later would hide the earlier one."""
+    paths: dict[str, str] = {}
     for named, raw, value in _step_leaves(steps if isinstance(steps, list) else [], "steps"):
         if named.split(".")[2:] != ["name"] or not isinstance(value, str):
             continue
-        if value in seen:
-            found = f"{shown(value)}, as in {seen[value]} ({_place(read, seen[value])})"
-            yield Problem(f"{raw} ({_place(read, raw)})", found, "a name of its own")
-        seen[value] = raw
+        if value in paths:
+            duplicate = f"{shown(value)}, as in {paths[value]} ({_place(read, paths[value])})"
+            yield Problem(f"{raw} ({_place(read, raw)})", duplicate, "a name of its own")
+        paths[value] = raw
 
 
 def _parents(extends: object, path: Path) -> list[Path]:
@@ -110,22 +110,22 @@ def _place(read: documents.Document, raw: str) -> str:
     return f"{read.source}:{line}" if line else read.source
 
 
-def laid_over(below: Json, above: Mapping[str, Any]) -> Json:
-    """`above` on top of `below`; neither is changed."""
+def overlay(below: Json, above: Mapping[str, Any]) -> Json:
+    """Merge `above` over `below`; neither is changed."""
     result = dict(below)
     for key, value in above.items():
         if value is None and key in below:
             del result[key]
         elif key == "steps" and isinstance(value, list) and isinstance(below.get(key), list):
-            result[key] = _steps_over(below[key], value)
+            result[key] = _overlay_steps(below[key], value)
         elif isinstance(value, dict) and isinstance(below.get(key), dict):
-            result[key] = laid_over(below[key], value)
+            result[key] = overlay(below[key], value)
         else:
             result[key] = value
     return result
 
 
-def _steps_over(below: list[Any], above: list[Any]) -> list[Any]:
+def _overlay_steps(below: list[Any], above: list[Any]) -> list[Any]:
     changes = {step["name"]: step for step in _named_steps(above)}
     known = {step["name"] for step in _named_steps(below)}
 
@@ -133,7 +133,7 @@ def _steps_over(below: list[Any], above: list[Any]) -> list[Any]:
         if isinstance(item, dict) and isinstance(item.get("together"), list):
             return {**item, "together": [changed(step) for step in item["together"]]}
         name = item.get("name") if isinstance(item, dict) else None
-        return laid_over(item, changes[name]) if isinstance(name, str) and name in changes else item
+        return overlay(item, changes[name]) if isinstance(name, str) and name in changes else item
 
     def new(items: list[Any]) -> Iterator[Any]:
         for item in items:
@@ -155,7 +155,7 @@ def _named_steps(steps: list[Any]) -> Iterator[Json]:
 
 
 def leaves(value: object, named: str = "", raw: str = "") -> Iterator[tuple[str, str, object]]:
-    """Each leaf of a document: its path with steps by name, its path with steps by position, its value."""
+    """Each leaf of a document: its path with steps by name, its path with steps by position, and its value."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             if named == "" and key == "steps" and isinstance(item, list):
@@ -177,48 +177,48 @@ def _step_leaves(steps: list[Any], raw: str) -> Iterator[tuple[str, str, object]
             yield place, place, item
 
 
-def _overridden(loaded: Loaded, overrides: Mapping[str, object], places: Mapping[str, str]) -> Loaded:
+def _override(loaded: ResolvedDocument, overrides: Mapping[str, object], places: Mapping[str, str]) -> ResolvedDocument:
     document, origins, problems = loaded.document, dict(loaded.origins), list(loaded.problems)
     for path, value in overrides.items():
         try:
             document = _set(document, path.split("."), value)
-        except _Nowhere as missing:
-            found = f"no {missing} to {'remove' if value is None else 'change'}"
+        except _UnknownPath as missing:
             where = "" if places[path] == RUN_TIME else f" ({places[path]})"
-            problems.append(Problem(path + where, found, "a path of this playbook"))
+            action = "remove" if value is None else "change"
+            problems.append(Problem(path + where, f"no {missing} to {action}", "a path of this playbook"))
             continue
         origins = {known: origin for known, origin in origins.items() if not _within(known, path)}
         origins |= {named: places[path] for named, _, _ in leaves(document) if _within(named, path)}
-    return Loaded(document, origins, tuple(problems))
+    return ResolvedDocument(document, origins, tuple(problems))
 
 
 def _within(path: str, parent: str) -> bool:
     return path == parent or path.startswith(f"{parent}.")
 
 
-class _Nowhere(Exception):
-    """A path that leads nowhere; says how far it got."""
+class _UnknownPath(Exception):
+    """A path that does not exist; says how far it does."""
 
 
 def _set(value: Any, path: list[str], new: object, above: tuple[str, ...] = ()) -> Json:
-    """A copy of a mapping with one path changed, or removed if `new` is None. Raises _Nowhere."""
+    """A copy of a mapping with one path changed, or removed if `new` is None. Raises _UnknownPath."""
     head, rest = path[0], path[1:]
     here = (*above, head)
     if above[:1] == ("parameters",) and len(above) == 2 and isinstance(value, bool | float | int | str):
         value = {"value": value}
     if not isinstance(value, dict):
-        raise _Nowhere(".".join(above if value is None else here))
+        raise _UnknownPath(".".join(above if value is None else here))
     if here == ("steps",) and rest:
         return {**value, head: _set_step(value.get(head), rest, new)}
     if not rest:
         if new is None and head not in value:
-            raise _Nowhere(".".join(here))
+            raise _UnknownPath(".".join(here))
         return {**value, head: new} if new is not None else {key: item for key, item in value.items() if key != head}
     return {**value, head: _set(value.get(head, {} if _may_begin(here) else None), rest, new, here)}
 
 
 def _may_begin(path: tuple[str, ...]) -> bool:
-    """Whether a mapping that a file leaves out can be begun by setting one of its values."""
+    """Whether setting a value may add a mapping that the file leaves out."""
     sections = ("roles", "parameters", "rules", "demos", "meta")
     of_step = path[0] == "steps" and len(path) == 3 and path[2] in ("until", "when", "opens", "context")
     return path[0] == "meta" or (len(path) == 1 and path[0] in sections) or of_step
@@ -226,10 +226,10 @@ def _may_begin(path: tuple[str, ...]) -> bool:
 
 def _set_step(steps: Any, path: list[str], new: object) -> list[Any]:
     name, rest = path[0], path[1:]
-    found = False
+    exists = False
 
     def changed(items: list[Any]) -> Iterator[Any]:
-        nonlocal found
+        nonlocal exists
         for item in items:
             if isinstance(item, dict) and isinstance(item.get("together"), list):
                 if inner := list(changed(item["together"])):
@@ -237,22 +237,22 @@ def _set_step(steps: Any, path: list[str], new: object) -> list[Any]:
             elif not (isinstance(item, dict) and item.get("name") == name):
                 yield item
             else:
-                found = True
+                exists = True
                 if rest:
                     yield _set(item, rest, new, ("steps", name))
                 elif new is not None:
                     yield new
 
     result = list(changed(steps if isinstance(steps, list) else []))
-    if not found:
-        raise _Nowhere(f"steps.{name}")
+    if not exists:
+        raise _UnknownPath(f"steps.{name}")
     return result
 
 
 def with_extends(schema: Json) -> Json:
-    """The schema of a resolved playbook widened to what a file may say."""
+    """The schema of a resolved playbook, with what a file may have besides."""
     extends = {
-        "description": "File or files this one is laid over.",
+        "description": "File or files that this one extends.",
         "type": ["string", "array"],
         "items": {"type": "string"},
     }
@@ -260,6 +260,6 @@ def with_extends(schema: Json) -> Json:
     properties = {"extends": extends, "overrides": overrides, **schema["properties"]}
     bare = {"type": ["string", "number", "boolean"]}
     parameters = properties["parameters"]
-    named = {name: {"anyOf": [given, bare]} for name, given in parameters["patternProperties"].items()}
+    named = {name: {"anyOf": [schema, bare]} for name, schema in parameters["patternProperties"].items()}
     properties["parameters"] = {**parameters, "patternProperties": named}
     return {**schema, "properties": properties}

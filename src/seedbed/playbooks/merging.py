@@ -1,8 +1,8 @@
 """Three-way merge of playbooks, leaf by leaf.
 
-What one side changed is taken; what both changed differently is a clash, and a clash is never settled
-silently: a resolver does it, or MergeClash lists them all. Rules, their threshold and locks are the stricter of
-both sides, whatever a resolver says.
+A change of one side is taken. Where both sides changed a leaf differently there is a clash, which a resolver settles;
+MergeClash lists the clashes that none settled. Of rules, their threshold and locks the stricter side wins, whatever a
+resolver says.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seedbed.errors import MergeClash, PlaybookError, Problem, shown
-from seedbed.playbooks.genes import built, flattened, genes
+from seedbed.playbooks.genes import build, flatten, genes
 from seedbed.playbooks.loading import leaves
-from seedbed.playbooks.patterns import locks
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.rules import Rules, stricter, united
+from seedbed.playbooks.rules import Rules, locks, stricter, unite
 from seedbed.playbooks.values import is_number
 from seedbed.storage.store import Json
 
@@ -26,7 +25,7 @@ GONE: Any = None
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """One place that both sides changed differently. None stands for removed."""
+    """One leaf that both sides changed differently. None stands for removed."""
 
     path: str
     base: Any
@@ -35,12 +34,12 @@ class Clash:
     whole: bool = False
 
     def problem(self) -> Problem:
-        found = f"ours {_told(self.ours)}, theirs {_told(self.theirs)}"
+        sides = f"ours {_shown(self.ours)}, theirs {_shown(self.theirs)}"
         remedy = "Choose ours, theirs, mean (numbers), or give the value."
-        return Problem(self.path, found, f"one value (it was {_told(self.base)})", remedy)
+        return Problem(self.path, sides, f"one value (it was {_shown(self.base)})", remedy)
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     return "nothing" if value is GONE else shown(value)
 
 
@@ -80,19 +79,19 @@ def manual(values: Mapping[str, Any]) -> Resolver:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merged playbook, and the clashes that were settled on the way."""
+    """A merged playbook, and the clashes that were settled."""
 
     playbook: Playbook
     settled: tuple[Clash, ...]
 
 
 def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Resolver] = ()) -> Merge:
-    """`one` (ours) and `other` (theirs) joined; each clash goes to the first resolver that settles it.
+    """Merge `one` (ours) and `other` (theirs). The first resolver that can settles a clash.
 
     Raises MergeClash with every clash that none settles, or if the result would not be a valid playbook.
     """
     shared = _shared_threshold(one, other)
-    sides = [{**_without_protection(flattened(side)), **shared} for side in (base, one, other)]
+    sides = [{**_without_protection(flatten(side)), **shared} for side in (base, one, other)]
     result, clashes = _three_way(*sides)
     whole = {path for path, gene in genes(one).items() if gene.kind == "integer"}
     clashes = [replace(clash, whole=clash.path in whole) for clash in clashes]
@@ -107,12 +106,12 @@ def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Re
             left.append(clash)
     if left:
         raise MergeClash([clash.problem() for clash in left])
-    rules = one.rules.tightened_with(other.rules)
+    rules = one.rules.tighten(other.rules)
     if "rules.confirm_below" in settled:
         rules = rules.model_copy(update={"confirm_below": settled.pop("rules.confirm_below")})
     for path, value in settled.items():
         _put(result, path, value)
-    return Merge(_assembled(result, rules, one, other), tuple(clashes))
+    return Merge(_assemble(result, rules, one, other), tuple(clashes))
 
 
 def _shared_threshold(one: Playbook, other: Playbook) -> Json:
@@ -185,26 +184,26 @@ def _put(flat: Json, path: str, value: Any) -> None:
         flat[path] = value
 
 
-def _assembled(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Playbook:
+def _assemble(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Playbook:
     named = {name for item in flat.get("steps", ()) for name in (item if isinstance(item, list) else [item])}
-    # Steps that a settled clash left out take their words and demos with them.
-    kept = {path: v for path, v in flat.items() if not path.startswith("steps.") or path.split(".")[1] in named}
+    # Steps that a settled clash removed take their prompts and demos with them.
+    remaining = {path: v for path, v in flat.items() if not path.startswith("steps.") or path.split(".")[1] in named}
     try:
-        playbook = built({**kept, **_rule_leaves(rules)})
-        return _protected(playbook, one, other)
+        playbook = build({**remaining, **_rule_leaves(rules)})
+        return _protect(playbook, one, other)
     except PlaybookError as wrong:
         remedy = "Both sides are valid, their union is not: settle it by hand."
         raise MergeClash([Problem(p.path, p.found, p.expected, p.remedy or remedy) for p in wrong.problems]) from wrong
 
 
-def _protected(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
+def _protect(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
     """The playbook with the locks of both sides, and a threshold that is at least as high as each of theirs."""
     content = playbook.content()
     paths = [named for named, _, _ in leaves(content)]
-    locked = [lock for lock in united(one.locked, other.locked) if any(locks(lock, path) for path in paths)]
+    locked = [lock for lock in unite(one.locked, other.locked) if any(locks(lock, path) for path in paths)]
     floor = max((side.threshold for side in (one, other) if side.rules.prefer_confirm), default=0.0)
     if playbook.threshold < floor:
-        # The two sides keep it in different places: no single parameter is the one to raise.
+        # The two sides have it in different places, so there is no single parameter to raise.
         content["rules"] = {**content["rules"], "confirm_below": floor}
     elif not locked:
         return playbook

@@ -1,8 +1,8 @@
 """Playbook, Role, Step, Parameter: frozen, validated, named by the hash of their content.
 
-The way in is `Playbook.load` for a file and `Playbook.from_document` for plain values: both tell every problem at once,
-as PlaybookError. The classes can be called too, with values of exactly their types; types that do not fit are then
-pydantic's ValidationError.
+`Playbook.load` reads a file and `Playbook.from_document` plain values; both report every problem at once, as
+PlaybookError. The classes can also be called with values of exactly their types; a wrong type then raises pydantic's
+ValidationError.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import Permission, Rules
-from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, frozen, thawed
+from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw
 from seedbed.storage.store import Digest, Json, digest, short
 
 MAX_TEXT = 200_000
 CHECKED = object()
-"""Says, as the context of a validation, that the document was checked as a whole already."""
+"""As the context of a validation: the document was already checked as a whole."""
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Name = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
@@ -45,7 +45,7 @@ Scalar: TypeAlias = bool | Number | Text
 
 
 class Role(Frozen):
-    """One speaker: its instructions and the model it asks for, by name or by what it needs."""
+    """One speaker: its instructions and its model, by name or by what it needs."""
 
     system: Text = ""
     model: Text | None = None
@@ -57,18 +57,18 @@ class Role(Frozen):
 
 
 class Context(Frozen):
-    """How much a step is told of what it sees: at most so many tokens, chosen by what they say on its prompt, or summed
-    up by a role."""
+    """How much a step receives of the steps it sees: so many tokens, the most relevant to its prompt, or a summary by a
+    role."""
 
     at_most_tokens: Annotated[int, Field(ge=50)]
     summary: Name | None = None
 
 
 class Opens(Frozen):
-    """A dialogue of its own for each item of the list that a step answers; what they conclude is added to the answer.
+    """Starts a dialogue for each item of the list that a step answers, and adds their conclusions to the answer.
 
-    Each is this playbook again, or the one of that digest, with the item for its `input` and all else as it is here;
-    it may open others down to `depth`.
+    Each dialogue runs this playbook again, or the one with that digest. Its `input` is the item; the other inputs are
+    the same. It may open dialogues itself, down to `depth`.
     """
 
     input: StepName
@@ -78,9 +78,9 @@ class Opens(Frozen):
 
 
 class Step(Frozen):
-    """One planned contribution: which role, which prompt, which earlier steps it sees besides.
+    """One planned answer: which role, which prompt, and which other earlier steps it sees.
 
-    What it needs of a model, prefers and may cost goes before what the role says. It is left out unless `when` holds.
+    Its own `needs`, `prefer` and limit of cost override those of the role. The step is skipped unless `when` holds.
     """
 
     name: StepName
@@ -113,14 +113,14 @@ StepOrTogether: TypeAlias = Annotated[
 
 
 class Demo(Frozen):
-    """One worked example: what went in, and the answer that is wanted."""
+    """One worked example: the inputs and the wanted answer."""
 
     inputs: Annotated[dict[StepName, Text], AfterValidator(ReadOnly)]
     output: Text
 
 
 class Parameter(Frozen):
-    """A value the agent reads, and how far it may be changed: between `low` and `high`, or among `options`.
+    """A value that the agent reads, and how it may change: between `low` and `high`, or among `options`.
 
     In a file a parameter without bounds may be written as its bare value.
     """
@@ -133,10 +133,10 @@ class Parameter(Frozen):
 
 
 class Playbook(Frozen):
-    """The immutable document an agent runs under.
+    """The immutable document that an agent runs under.
 
-    Two playbooks with the same content have the same digest, whatever file they came from and whatever
-    stands under `meta`, which is for people and takes no part in it.
+    Two playbooks with the same content have the same digest, whatever file they come from. `meta` is for people; the
+    digest does not cover it.
     """
 
     inputs: tuple[StepName, ...] = ()
@@ -147,35 +147,35 @@ class Playbook(Frozen):
     rules: Rules = Rules()
     locked: tuple[Text, ...] = ()
     program: Annotated[str, StringConstraints(pattern=r"^[\w.]+:\w+$")] | None = None
-    meta: Annotated[dict[str, Any], AfterValidator(frozen)] = Field(default_factory=ReadOnly)
+    meta: Annotated[dict[str, Any], AfterValidator(freeze)] = Field(default_factory=ReadOnly)
 
     @classmethod
     def load(cls, path: Path | str, overrides: Mapping[str, object] | None = None) -> Playbook:
-        """The playbook in a YAML or JSON file, with what it extends and the overrides applied."""
+        """Load a YAML or JSON file with the files it extends, and apply the overrides."""
         loaded = loading.load(path, overrides)
-        return cls._checked(loaded.document, str(path), loaded.origins, loaded.problems)
+        return cls._validate(loaded.document, str(path), loaded.origins, loaded.problems)
 
     @classmethod
     def from_document(cls, document: object, *, source: str = "", lines: Mapping[str, str] | None = None) -> Playbook:
         """Validate a document. Raises PlaybookError with every problem it has."""
-        return cls._checked(document, source, lines or {}, ())
+        return cls._validate(document, source, lines or {}, ())
 
     @classmethod
-    def _checked(
+    def _validate(
         cls, document: object, source: str, lines: Mapping[str, str], known_problems: Iterable[Problem]
     ) -> Playbook:
         playbook: Playbook | None = None
         problems = checking.problems(document)
         try:
-            text = json.dumps(_written_out(document), allow_nan=False)
+            text = json.dumps(_expand_parameters(document), allow_nan=False)
             playbook = cls.model_validate_json(text, context=CHECKED)
         except ValidationError as wrong:
-            problems = [*checking.explained(wrong, _known_keys), *problems]
+            problems = [*checking.explain(wrong, _known_keys), *problems]
         except (TypeError, ValueError) as wrong:
             problems = [Problem("document", str(wrong), "values that JSON can hold"), *problems]
-        found = [*known_problems, *checking.placed(problems, document, lines)]
-        if playbook is None or found:
-            raise PlaybookError(found, source)
+        problems = [*known_problems, *checking.locate(problems, document, lines)]
+        if playbook is None or problems:
+            raise PlaybookError(problems, source)
         content = playbook.content()
         playbook.__dict__["digest"] = digest("playbook", content)
         if isinstance(document, dict) and {**document, "meta": None} == {**content, "meta": None}:
@@ -184,14 +184,14 @@ class Playbook(Frozen):
 
     @model_validator(mode="after")
     def _fits_together(self, info: ValidationInfo) -> Self:
-        # An empty playbook is no document, but something to compare others with.
+        # An empty playbook is not a document, but others are compared with it.
         content = self.content() if info.context is not CHECKED else {}
         if content and (problems := checking.problems(content)):
             raise PlaybookError(problems)
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy; what is updated is checked as if it were new."""
+        """A copy; an updated one is validated again."""
         if not update:
             return super().model_copy(deep=deep)
         fields = {name: getattr(self, name) for name in type(self).model_fields}
@@ -203,17 +203,17 @@ class Playbook(Frozen):
         return loading.with_extends(cls.model_json_schema())
 
     def content(self) -> Json:
-        """What the digest covers: everything but `meta`, without what is at its default."""
+        """The document that the digest covers: all but `meta`, without fields at their default."""
         content: Json = _tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
         return content
 
     def document(self) -> Json:
-        """The whole playbook as plain values; `from_document` gives it back."""
-        return {**self.content(), "meta": thawed(self.meta)} if self.meta else self.content()
+        """The whole playbook as plain values, for `from_document`."""
+        return {**self.content(), "meta": thaw(self.meta)} if self.meta else self.content()
 
     def read_again(self) -> Playbook:
-        """What `from_document` makes of its document. Raises PlaybookError for one that no document can say, which only
-        a call of the class can make."""
+        """The playbook that `from_document` makes of its document. Raises PlaybookError if no document can express it,
+        which happens only to one made by calling the class."""
         return self if "_as_written" in self.__dict__ else Playbook.from_document(self.document())
 
     def to_yaml(self) -> str:
@@ -228,9 +228,9 @@ class Playbook(Frozen):
 
     @property
     def plan(self) -> tuple[tuple[Step, ...], ...]:
-        """The steps as groups that run one after another; the steps of a group run at the same time.
+        """The steps in groups: groups run one after another, the steps of a group at the same time.
 
-        A playbook with one role and no steps answers its task in a single step named after the role.
+        A playbook with one role and no steps has a single step, named after the role.
         """
         if not self.steps and len(self.roles) == 1:
             (role,) = self.roles
@@ -249,16 +249,16 @@ class Playbook(Frozen):
         named = {placeholder.name for text in texts for placeholder in placeholders(text)}
         return frozenset(named - steps) | frozenset(self.inputs)
 
-    def check_inputs(self, given: Mapping[str, object]) -> None:
-        """Raise PlaybookError for every placeholder that these task inputs leave empty."""
-        missing = sorted(self.needed_inputs - given.keys())
+    def check_inputs(self, inputs: Mapping[str, object]) -> None:
+        """Raise PlaybookError with every placeholder that these task inputs do not fill."""
+        missing = sorted(self.needed_inputs - inputs.keys())
         if missing:
-            got = ", ".join(sorted(given)) or "no inputs"
+            got = ", ".join(sorted(inputs)) or "no inputs"
             remedy = "Add it to the task, or write {{name}} where plain text in braces is meant."
             raise PlaybookError([Problem(f"{{{name}}}", got, f"a task input named {name}", remedy) for name in missing])
 
     def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the rules let an action be taken at this confidence."""
+        """Whether the rules allow an action at this confidence."""
         return self.rules.may(action, confidence, self._values())
 
     @property
@@ -268,22 +268,24 @@ class Playbook(Frozen):
 
     @property
     def threshold_parameter(self) -> str | None:
-        """The parameter that holds the threshold, if one does and a rule asks for it. As a gene it may only rise."""
+        """The parameter that holds the threshold, if one does and a rule uses it. As a gene it may only rise."""
         name = self.rules.confirm_below
         return name if self.rules.prefer_confirm and isinstance(name, str) and name in self.parameters else None
 
     def loosened_by(self, other: Playbook) -> list[Problem]:
-        """What `other` would allow that this playbook does not: rules it drops, a threshold it lowers, wherever that
-        stands. Only a person may do that."""
+        """What `other` would allow that this playbook does not: rules it drops, a threshold it lowers.
+
+        Only a person may loosen rules.
+        """
         if not (self.rules.never or self.rules.confirm or self.rules.prefer_confirm):
             return []
-        return self.rules.fixed(self._values()).loosened_by(other.rules.fixed(other._values()))
+        return self.rules.with_threshold(self._values()).loosened_by(other.rules.with_threshold(other._values()))
 
     def _values(self) -> dict[str, object]:
         return {name: parameter.value for name, parameter in self.parameters.items()}
 
     def parameter(self, name: str) -> bool | float | str:
-        """The value of a parameter; whole numbers come as int."""
+        """The value of a parameter; whole numbers are int."""
         try:
             parameter = self.parameters[name]
         except KeyError:
@@ -324,16 +326,16 @@ def _bounds(parameter: Parameter) -> str:
     return f"{'' if parameter.low is None else parameter.low} to {'' if parameter.high is None else parameter.high}"
 
 
-def _written_out(document: object) -> object:
+def _expand_parameters(document: object) -> object:
     """The document with bare parameters as mappings."""
     if not isinstance(document, Mapping) or not isinstance(parameters := document.get("parameters"), Mapping):
         return document
-    full = {name: given if isinstance(given, Mapping) else {"value": given} for name, given in parameters.items()}
+    full = {name: item if isinstance(item, Mapping) else {"value": item} for name, item in parameters.items()}
     return {**document, "parameters": full}
 
 
 def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
-    """The keys that may stand where pydantic found one that may not."""
+    """The keys that are allowed where pydantic met an unknown one."""
     names = [part for part in location[:-1] if isinstance(part, str)]
     owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
     owner: type[BaseModel] = Playbook
@@ -347,7 +349,7 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
 
 
 def _tidy(value: Any) -> Any:
-    """2.0 written as 2, as people would."""
+    """Write 2.0 as 2, as people would."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Placeholders: `{name}` in a prompt stands for a task input or an earlier step; `{{name}}` is plain text.
 
-`{name.model}` stands for the model that an earlier step's role asks for. Braces around anything else,
-such as JSON, are left as they are.
+`{name.model}` stands for the model of an earlier step's role. Braces around anything else, such as JSON, stay as they
+are.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ class Placeholder(NamedTuple):
 
 def placeholders(prompt: str) -> Iterator[Placeholder]:
     """Each placeholder once, in order of appearance."""
-    found = (Placeholder(m["name"], bool(m["model"])) for m in _PLACEHOLDER.finditer(prompt) if m["name"])
-    return iter(dict.fromkeys(found))
+    names = (Placeholder(m["name"], bool(m["model"])) for m in _PLACEHOLDER.finditer(prompt) if m["name"])
+    return iter(dict.fromkeys(names))
 
 
 def fill(prompt: str, values: Mapping[Placeholder, str]) -> str:
-    """The prompt with its placeholders replaced. Raises KeyError for one that has no value; text that was
-    filled in is never searched for placeholders again."""
+    """Replace the placeholders of a prompt. Raises KeyError for one without a value.
 
-    def replaced(match: re.Match[str]) -> str:
+    Placeholders in a value are not replaced.
+    """
+
+    def replace(match: re.Match[str]) -> str:
         if match["literal"]:
             return f"{{{match['literal']}}}"
         return values[Placeholder(match["name"], bool(match["model"]))]
 
-    return _PLACEHOLDER.sub(replaced, prompt)
+    return _PLACEHOLDER.sub(replace, prompt)

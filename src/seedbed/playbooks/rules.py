@@ -1,19 +1,20 @@
-"""Rules: what must never be done, what needs confirmation. Enforced at run time; nothing loosens them but a person."""
+"""Rules: what an agent must never do, and what needs confirmation. Enforced at run time; only a person loosens them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.errors import Problem
-from seedbed.playbooks.patterns import matches
 from seedbed.playbooks.values import is_number
 
-Answer = Literal["allowed", "confirm", "forbidden"]
+PermissionAnswer = Literal["allowed", "confirm", "forbidden"]
 """From the loosest to the strictest."""
 DEFAULT_CONFIRM_BELOW = 0.8
 
@@ -22,7 +23,7 @@ DEFAULT_CONFIRM_BELOW = 0.8
 class Permission:
     """The answer to "may I?". True only if the action may be taken right away."""
 
-    answer: Answer
+    answer: PermissionAnswer
     because: str
 
     def __bool__(self) -> bool:
@@ -48,17 +49,17 @@ class Rules(BaseModel):
     ) -> Permission:
         """Whether an action may be taken; the strictest rule that matches decides.
 
-        A confidence that is no number from 0 to 1 is none.
+        A confidence that is not a number from 0 to 1 does not count.
         """
         if rule := _first(self.never, action):
             return Permission("forbidden", f"never: {rule}")
         if rule := _first(self.confirm, action):
             return Permission("confirm", f"confirm: {rule}")
         if rule := _first(self.prefer_confirm, action):
-            floor, sure = self.threshold(parameters or {}), _sure(confidence)
+            floor, sure = self.threshold(parameters or {}), _confidence(confidence)
             if sure is None:
-                told = "no confidence was given" if confidence is None else "the confidence is no number from 0 to 1"
-                return Permission("confirm", f"prefer_confirm: {rule}, and {told}")
+                reason = "no confidence was given" if confidence is None else "the confidence is no number from 0 to 1"
+                return Permission("confirm", f"prefer_confirm: {rule}, and {reason}")
             if not sure >= floor:
                 return Permission("confirm", f"prefer_confirm: {rule}, confidence {sure:g} is below {floor:g}")
             return Permission("allowed", f"prefer_confirm: {rule}, confidence {sure:g} reaches {floor:g}")
@@ -71,8 +72,8 @@ class Rules(BaseModel):
         value = parameters.get(self.confirm_below, DEFAULT_CONFIRM_BELOW)
         return float(value) if is_number(value) else DEFAULT_CONFIRM_BELOW
 
-    def fixed(self, parameters: Mapping[str, object]) -> Rules:
-        """These rules with the number behind `confirm_below` in its place."""
+    def with_threshold(self, parameters: Mapping[str, object]) -> Rules:
+        """These rules with the number behind `confirm_below` instead of its name."""
         return self.model_copy(update={"confirm_below": self.threshold(parameters)})
 
     def loosened_by(self, other: Rules) -> list[Problem]:
@@ -91,17 +92,17 @@ class Rules(BaseModel):
             if not any(matches(wider, pattern) for wider in other._at_least(level))
         ]
         if self.prefer_confirm and stricter(self.confirm_below, other.confirm_below) != other.confirm_below:
-            found = f"{self.confirm_below} → {other.confirm_below}"
-            problems.append(Problem("rules.confirm_below", found, f"{self.confirm_below} or a higher number"))
+            change = f"{self.confirm_below} → {other.confirm_below}"
+            problems.append(Problem("rules.confirm_below", change, f"{self.confirm_below} or a higher number"))
         return problems
 
-    def tightened_with(self, other: Rules) -> Rules:
+    def tighten(self, other: Rules) -> Rules:
         """The loosest rules that are at least as strict as both."""
         below = stricter(self.confirm_below, other.confirm_below)
         return Rules(
-            never=united(self.never, other.never),
-            confirm=united(self.confirm, other.confirm),
-            prefer_confirm=united(self.prefer_confirm, other.prefer_confirm),
+            never=unite(self.never, other.never),
+            confirm=unite(self.confirm, other.confirm),
+            prefer_confirm=unite(self.prefer_confirm, other.prefer_confirm),
             confirm_below=self.confirm_below if below is None else below,
         )
 
@@ -116,8 +117,8 @@ class Rules(BaseModel):
 
 
 def strictest(permissions: Iterable[Permission]) -> Permission:
-    """The first of those that allow the least."""
-    return max(permissions, key=lambda each: get_args(Answer).index(each.answer))
+    """The strictest permission; of several, the first."""
+    return max(permissions, key=lambda each: get_args(PermissionAnswer).index(each.answer))
 
 
 def stricter(one: float | str, other: float | str) -> float | str | None:
@@ -129,15 +130,15 @@ def stricter(one: float | str, other: float | str) -> float | str | None:
     return max(one, other)
 
 
-def united(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Everything in either, the same whichever is given first."""
+def unite(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """All patterns of both, in the same order whichever comes first."""
     if set(other) < set(one) or one == other:
         return one
     return other if set(one) < set(other) else tuple(sorted({*one, *other}))
 
 
-def _sure(confidence: object) -> float | None:
-    """A confidence as it counts: a number from 0 to 1, whatever library it comes from."""
+def _confidence(confidence: object) -> float | None:
+    """A confidence as a float, from any numeric library; None unless it is a number from 0 to 1."""
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         return None
     try:
@@ -149,3 +150,21 @@ def _sure(confidence: object) -> float | None:
 
 def _first(patterns: tuple[str, ...], action: str) -> str | None:
     return next((pattern for pattern in patterns if matches(pattern, action)), None)
+
+
+# Patterns for actions and paths: `*` stands for anything, everything else for itself, letter case included.
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern covers a name. As `*` is the only wildcard, `name` may itself be a pattern."""
+    return pattern == name or _compile(pattern).fullmatch(name) is not None
+
+
+def locks(lock: str, path: str) -> bool:
+    """Whether a lock covers a path: it matches the path or one of its parents."""
+    return matches(lock, path) or matches(f"{lock}.*", path)
+
+
+@lru_cache(maxsize=4096)
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

@@ -1,8 +1,8 @@
-"""Playbooks for one corpus and one kind of task: refs `corpora/<corpus>/<task>` that inherit a base.
+"""Specialised playbooks, for one corpus and one kind of task: refs `corpora/<corpus>/<task>` that inherit a base.
 
-A specialised playbook begins where its base stands and then goes its own way: by hand, by evolution, by any move of its
-ref. A fact says what of the base it holds, so that a base that moved on can be merged three-way, and nothing that
-either side changed is lost in silence.
+A specialised playbook starts as its base and then changes by hand, by evolution, or by any move of its ref. A fact
+records which version of the base it inherits, so that a newer base can be merged three-way and no change of either side
+is lost.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from seedbed.errors import NotFound, PlaybookError, Problem, shown
 from seedbed.playbooks.changes import Change
-from seedbed.playbooks.genes import flattened
-from seedbed.playbooks.library import Library, checked_ref, names_a_playbook
+from seedbed.playbooks.genes import flatten
+from seedbed.playbooks.library import Library, check_ref_name, names_a_playbook
 from seedbed.playbooks.merging import Clash, Merge, Resolver, Unresolved, merge
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Fact, Query, Ref
@@ -22,10 +22,10 @@ CORPORA = "corpora/"
 
 
 @dataclass(frozen=True, slots=True)
-class Specialised:
+class SpecialisedPlaybook:
     """A playbook for one corpus and one kind of task, and the base that it inherits.
 
-    `inherited` is what it holds of the base; `current` is where the base stands now, None if its name is gone.
+    `inherited` is the version of the base that it contains, `current` the base as it is now, None if its name is gone.
     """
 
     name: str
@@ -49,22 +49,23 @@ class Specialised:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebased:
-    """What became of a specialised playbook, which clashes were settled on the way, and how.
+class RebaseResult:
+    """A specialised playbook before and after a rebase, and the clashes that were settled.
 
-    `stricter` is what one side wanted of rules, thresholds and locks (`before`), and the stricter value of the result.
+    `stricter` lists rules, thresholds and locks where one side wanted `before` and the result is stricter.
     """
 
-    before: Specialised
-    after: Specialised
+    before: SpecialisedPlaybook
+    after: SpecialisedPlaybook
     settled: tuple[Clash, ...] = ()
     stricter: tuple[Change, ...] = ()
 
 
-def specialise(library: Library, corpus: str, task: str, base: str, *, because: str) -> Specialised:
-    """Begin a playbook for a corpus and a kind of task where its base stands; what is there already stays as it is.
+def specialise(library: Library, corpus: str, task: str, base: str, *, because: str) -> SpecialisedPlaybook:
+    """Start a playbook for a corpus and a kind of task as a copy of its base; an existing one stays as it is.
 
-    The base is a name that can move: a branch, a channel, another ref. Raises PlaybookError if another is inherited.
+    The base is a name that can move: a branch, a channel, another ref. Raises PlaybookError if the existing one
+    inherits another base.
     """
     name = ref_name(f"{corpus}/{task}")
     chosen = _base(library, base, name)
@@ -72,25 +73,25 @@ def specialise(library: Library, corpus: str, task: str, base: str, *, because: 
     ref = library.store.ref(name)
     if ref is None:
         ref = library.store.move(name, digest, expected=None, because=because, by=library.by)
-        _remember(library, ref, chosen, digest)
-    elif (known := _memory(library, ref)) is None:
-        # Named by hand, or interrupted: without a common ancestor all that differs is its own.
-        _remember(library, ref, chosen, library.common_ancestor(str(ref.target), digest) or digest)
+        _record(library, ref, chosen, digest)
+    elif (known := _fact(library, ref)) is None:
+        # Named by hand, or interrupted: without a common ancestor every difference is its own.
+        _record(library, ref, chosen, library.common_ancestor(str(ref.target), digest) or digest)
     elif known.body["base"] != chosen:
         remedy = f"To inherit another from now on: seedbed playbook rebase {name} --onto {chosen}"
         raise PlaybookError([Problem(name, f"one that inherits {known.body['base']}", f"one of {chosen}", remedy)])
     return find(library, name)
 
 
-def find(library: Library, name: str) -> Specialised:
-    """The specialised playbook of that name, `law/qa` or `corpora/law/qa`."""
-    return _standing(library, _ref(library, ref_name(name)))
+def find(library: Library, name: str) -> SpecialisedPlaybook:
+    """The specialised playbook with this name, `law/qa` or `corpora/law/qa`."""
+    return _specialised(library, _ref(library, ref_name(name)))
 
 
-def all_specialised(library: Library, task: str | None = None) -> list[Specialised]:
-    """Those that inherit a base, by name; of one kind of task if it is given."""
+def all_specialised(library: Library, task: str | None = None) -> list[SpecialisedPlaybook]:
+    """All playbooks that inherit a base, by name, or those for one kind of task."""
     refs = [ref for ref in library.store.refs(CORPORA) if ref.name.count("/") == 2]
-    known = [_standing(library, ref) for ref in refs if _memory(library, ref)]
+    known = [_specialised(library, ref) for ref in refs if _fact(library, ref)]
     return [each for each in known if task in (None, each.task)]
 
 
@@ -102,36 +103,36 @@ def rebase(
     resolvers: Iterable[Resolver] = (),
     by_path: Mapping[str, Resolver] | None = None,
     onto: str | None = None,
-) -> Rebased:
-    """Merge what the base became into a specialised playbook: ours is the specialised one, theirs the base.
+) -> RebaseResult:
+    """Merge the current base into a specialised playbook: ours is the specialised one, theirs the base.
 
-    Each clash goes to the resolver of its path, then to the first of the others that settles it; MergeClash lists what
-    is left, and nothing has moved. `onto` is another base, to inherit from now on. A base that has not moved changes
-    nothing. Raises RefMoved if somebody was quicker.
+    Each clash goes to the resolver of its path, then to the first of the others that settles it; if any are left,
+    MergeClash lists them and nothing moves. `onto` is another base to inherit from now on. A base that has not moved
+    changes nothing. Raises RefMoved if somebody else moved the ref first.
     """
     ref = _ref(library, ref_name(name))
-    before = _standing(library, ref)
+    before = _specialised(library, ref)
     chosen = _base(library, onto, ref.name) if onto else before.base
     current = library.find(chosen) if onto else _current(before)
     if (chosen, current) == (before.base, before.inherited):
         _expect_clashes(by_path or {}, ())
-        return Rebased(before, before)
-    merged, stricter = _merged(library, before, current, [_by_path(by_path or {}), *resolvers])
+        return RebaseResult(before, before)
+    merged, stricter = _merge(library, before, current, [_by_path(by_path or {}), *resolvers])
     _expect_clashes(by_path or {}, merged.settled)
     reason = because or f"rebased onto {chosen}"
     digest = library.keep(merged.playbook, because=reason, parents=[before.playbook, current], how="rebased")
-    after = _moved(library, ref, digest, chosen, current, reason)
-    return Rebased(before, after, merged.settled, stricter)
+    after = _move(library, ref, digest, chosen, current, reason)
+    return RebaseResult(before, after, merged.settled, stricter)
 
 
-def back_to_base(library: Library, name: str, *, because: str) -> Rebased:
-    """Point a specialised playbook at its base again; where it stood before stays in its history."""
+def back_to_base(library: Library, name: str, *, because: str) -> RebaseResult:
+    """Point a specialised playbook at its base again; its history stays."""
     ref = _ref(library, ref_name(name))
-    before = _standing(library, ref)
+    before = _specialised(library, ref)
     current = _current(before)
     if before.playbook == before.inherited == current:
-        return Rebased(before, before)
-    return Rebased(before, _moved(library, ref, current, before.base, current, because))
+        return RebaseResult(before, before)
+    return RebaseResult(before, _move(library, ref, current, before.base, current, because))
 
 
 def ref_name(name: str) -> str:
@@ -139,14 +140,14 @@ def ref_name(name: str) -> str:
     words = name.removeprefix(CORPORA).split("/")
     if len(words) != 2 or not all(words):
         raise PlaybookError([Problem("name", shown(name), "a corpus and a kind of task, such as law/qa")])
-    return checked_ref(CORPORA + "/".join(words))
+    return check_ref_name(CORPORA + "/".join(words))
 
 
 # Bases
 
 
 def _base(library: Library, name: str, specialised: str) -> str:
-    """The whole name of the ref that is to be inherited."""
+    """The full name of the ref to inherit."""
     for each in (name, f"branches/{name}", f"channels/{name}"):
         ref = library.store.ref(each)
         if ref and names_a_playbook(ref):
@@ -158,15 +159,15 @@ def _base(library: Library, name: str, specialised: str) -> str:
     raise PlaybookError([Problem("base", shown(name), "a name that can move on, such as a branch", remedy)])
 
 
-def _current(known: Specialised) -> Digest:
+def _current(known: SpecialisedPlaybook) -> Digest:
     if known.current is None:
         remedy = f"Inherit another: seedbed playbook rebase {known.name} --onto BASE"
-        raise NotFound(f"{known.name} inherits {known.base}, and nothing is called so any more. {remedy}")
+        raise NotFound(f"{known.name} inherits {known.base}, which no longer exists. {remedy}")
     return known.current
 
 
 def _expect_clashes(by_path: Mapping[str, Resolver], settled: Iterable[Clash]) -> None:
-    """Refuse a choice for what is no clash: it would be ignored in silence."""
+    """Refuse a resolver for a path that does not clash: it would be ignored."""
     clashes = [clash.path for clash in settled]
     expected = f"one of: {', '.join(clashes)}" if clashes else "none: nothing clashes"
     if problems := [Problem(path, "no clash", expected) for path in by_path if path not in clashes]:
@@ -182,11 +183,11 @@ def _by_path(resolvers: Mapping[str, Resolver]) -> Resolver:
     return resolve
 
 
-def _merged(
-    library: Library, known: Specialised, current: Digest, resolvers: Iterable[Resolver]
+def _merge(
+    library: Library, known: SpecialisedPlaybook, current: Digest, resolvers: Iterable[Resolver]
 ) -> tuple[Merge, tuple[Change, ...]]:
     theirs = library.get(current)
-    if known.playbook == known.inherited:  # with nothing of its own it follows the base, looser rules included
+    if known.playbook == known.inherited:  # with no changes of its own it follows the base, looser rules included
         return Merge(theirs, ()), ()
     was, ours = library.get(known.inherited), library.get(known.playbook)
     merged = merge(was, ours, theirs, resolvers)
@@ -194,23 +195,23 @@ def _merged(
 
 
 def _not_taken(was: Playbook, sides: Iterable[Playbook], merged: Merge) -> Iterator[Change]:
-    """What a side changed and the result has otherwise, without a clash: the stricter of both sides stands there."""
-    old, new = flattened(was), flattened(merged.playbook)
+    """Changes of a side that the result does not have, without a clash: the stricter side won."""
+    old, new = flatten(was), flatten(merged.playbook)
     settled = tuple(clash.path for clash in merged.settled)
-    told = {}
-    for side in map(flattened, sides):
+    changes = {}
+    for side in map(flatten, sides):
         for path in {**old, **side}:
             wanted = side.get(path)
             if wanted not in (old.get(path), new.get(path)) and not _within(path, settled):
-                told[path] = Change(path, wanted, new.get(path))
-    yield from told.values()
+                changes[path] = Change(path, wanted, new.get(path))
+    yield from changes.values()
 
 
 def _within(path: str, places: Iterable[str]) -> bool:
     return any(path == place or path.startswith(f"{place}.") for place in places)
 
 
-# What is remembered
+# The facts
 
 
 def _ref(library: Library, name: str) -> Ref:
@@ -222,20 +223,20 @@ def _ref(library: Library, name: str) -> Ref:
     return ref
 
 
-def _standing(library: Library, ref: Ref) -> Specialised:
-    memory = _memory(library, ref)
+def _specialised(library: Library, ref: Ref) -> SpecialisedPlaybook:
+    memory = _fact(library, ref)
     if memory is None:
         remedy = f"Say which: seedbed playbook specialise BASE {ref.name.removeprefix(CORPORA)}"
         raise PlaybookError([Problem(ref.name, "a playbook that inherits nothing", "one with a base", remedy)])
     base = memory.body["base"]
     current = library.find(base) if library.store.ref(base) else None
-    return Specialised(ref.name, str(ref.target), base, memory.body["inherited"], current)
+    return SpecialisedPlaybook(ref.name, str(ref.target), base, memory.body["inherited"], current)
 
 
-def _memory(library: Library, ref: Ref) -> Fact | None:
-    """What is known of the base of where a ref stands: the latest about itself or what it grew from.
+def _fact(library: Library, ref: Ref) -> Fact | None:
+    """The latest fact about the base of the playbook that a ref points at, or of one of its ancestors.
 
-    A ref that was moved back by hand stands where it stood, and so inherits what it inherited then.
+    A ref that was moved back by hand inherits what it inherited there before.
     """
     facts = sorted(library.store.facts(Query(kind="specialisation", subject=ref.name)), key=_version, reverse=True)
     family = {entry.digest for entry in library.ancestry(str(ref.target))}
@@ -246,18 +247,27 @@ def _version(fact: Fact) -> int:
     return int(fact.key.rpartition("@")[2])
 
 
-def _moved(library: Library, ref: Ref, to: Digest, base: str, inherited: Digest, because: str) -> Specialised:
-    """The ref is moved first: whoever is interrupted before the base is remembered has only to rebase again."""
+def _move(library: Library, ref: Ref, to: Digest, base: str, inherited: Digest, because: str) -> SpecialisedPlaybook:
+    """Move the ref first: after an interruption before the fact is recorded, another rebase is enough."""
     now = library.store.move(ref.name, to, expected=ref, because=because, by=library.by)
-    _remember(library, now, base, inherited)
-    return Specialised(now.name, to, base, inherited, inherited)
+    _record(library, now, base, inherited)
+    return SpecialisedPlaybook(now.name, to, base, inherited, inherited)
 
 
-def _remember(library: Library, ref: Ref, base: str, inherited: Digest) -> None:
+def _record(library: Library, ref: Ref, base: str, inherited: Digest) -> None:
     body = {"base": base, "inherited": inherited, "playbook": ref.target}
     key = f"{ref.name}@{ref.version}"
     fact = Fact(kind="specialisation", key=key, subject=ref.name, at=library.clock(), by=library.by, body=body)
     library.store.append([fact])
 
 
-__all__ = ["CORPORA", "Rebased", "Specialised", "all_specialised", "back_to_base", "find", "rebase", "specialise"]
+__all__ = [
+    "CORPORA",
+    "RebaseResult",
+    "SpecialisedPlaybook",
+    "all_specialised",
+    "back_to_base",
+    "find",
+    "rebase",
+    "specialise",
+]

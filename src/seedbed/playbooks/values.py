@@ -1,4 +1,4 @@
-"""Plain values: what counts as a number and as a name, and mappings that nobody can change."""
+"""The values of a playbook: types of its fields, what counts as a number, and mappings that refuse changes."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ StepName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", max_length=
 
 
 class Frozen(BaseModel):
-    """A part of a document: of exactly these types, without unknown keys, never changed."""
+    """A part of a document: exact types, no unknown keys, immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; true and false are none."""
+    """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class ReadOnly(dict[K, V]):
-    """A dict that refuses every change. `dict(it)` is one that may be changed."""
+    """A dict that refuses every change; `dict(it)` makes a copy that can be changed."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("a playbook cannot be changed; make another one, with with_genes or from_document")
+        raise TypeError("a playbook cannot be changed; make another one with with_genes or from_document")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[type[ReadOnly[K, V]], tuple[dict[K, V]]]:
-        # The usual way fills an empty dict key by key, which this one refuses.
+        # By default pickle fills an empty dict key by key, which this one refuses.
         return type(self), (dict(self),)
 
 
-def frozen(value: Any) -> Any:
-    """JSON values that nobody can change, all the way down."""
+def freeze(value: Any) -> Any:
+    """Make JSON values immutable, all the way down."""
     if isinstance(value, Mapping):
-        return ReadOnly({key: frozen(item) for key, item in value.items()})
-    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+        return ReadOnly({key: freeze(item) for key, item in value.items()})
+    return tuple(map(freeze, value)) if isinstance(value, list | tuple) else value
 
 
-def thawed(value: Any) -> Any:
-    """The same JSON values as a copy of one's own."""
+def thaw(value: Any) -> Any:
+    """Copy immutable JSON values into plain dicts and lists."""
     if isinstance(value, Mapping):
-        return {key: thawed(item) for key, item in value.items()}
-    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: thaw(item) for key, item in value.items()}
+    return [thaw(item) for item in value] if isinstance(value, list | tuple) else value

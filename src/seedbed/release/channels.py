@@ -13,7 +13,7 @@ from typing import Any
 
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
-from seedbed.playbooks.library import Library, checked_ref
+from seedbed.playbooks.library import Library, check_ref_name
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.live_comparison import find_live_verdict
 from seedbed.release.ramp import Ramp
@@ -87,7 +87,7 @@ async def release(
     A first release is for all: there is nothing else to serve.
     """
     store, share = library.store, rollout.share
-    checked_ref(f"channels/{channel}")
+    check_ref_name(f"channels/{channel}")
     library.entry(candidate)
     current, now = store.ref(f"channels/{channel}"), state(store, channel)
     first = rollout.ramp.first(share) if now.standing else 1.0 if share is None else share

@@ -112,11 +112,6 @@ class Stage:
         requirements = ModelRequirements.of(speaker, step)
         name = step if isinstance(step, str) else step.name
         label = name or role
-        if requirements.model is None and self._router is None:
-            problem = Problem(
-                f"roles.{role}.model", "nothing", "a model of the workspace", "Name one, or what it needs."
-            )
-            raise PlaybookError([problem])
         instructions = speaker.system if system is None else system
         messages = [Message("system", instructions)] if instructions else []
         messages += [*before, Message("user", prompt)]
@@ -124,7 +119,7 @@ class Stage:
         last = last and not self.depth  # the reserve is for the end of the topmost run
 
         async def work() -> Json:
-            model = requirements.model or await self._choose(label, requirements, request, messages, last)
+            model = requirements.model or await self._choose(label, role, requirements, request, messages, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
             call = ModelCall(
                 fallback_chain(self._models, model),
@@ -180,10 +175,18 @@ class Stage:
         return roles[name]
 
     async def _choose(
-        self, step: str, requirements: ModelRequirements, request: str, messages: Sequence[Message], last: bool
+        self,
+        step: str,
+        role: str,
+        requirements: ModelRequirements,
+        request: str,
+        messages: Sequence[Message],
+        last: bool,
     ) -> str:
         """The model for a turn that names none: chosen once, and recorded with its chance."""
-        assert self._router is not None
+        if self._router is None:
+            remedy = "Name one, or say what it needs."
+            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
         router, seed = self._router(), f"{self.seed}/{step}/{len(self.recorder.turns)}"
 
         async def choose() -> Json:

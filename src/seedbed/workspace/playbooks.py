@@ -15,10 +15,10 @@ from seedbed.playbooks import formats, specialised
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.formats import Import, Note
 from seedbed.playbooks.genes import distance
-from seedbed.playbooks.library import Branch, Entry, Page, names_a_playbook
+from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names_a_playbook
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.specialised import Rebased, Specialised
+from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import Resources
 
@@ -100,9 +100,9 @@ class Playbooks:
 
     # Finding
 
-    def search(self, **query: Any) -> Page:
-        """Stored playbooks, newest first; see `Library.search` for what can be asked for."""
-        return self.library.search(**query)
+    def search(self, where: PlaybookFilter | None = None, *, after: int | None = None, limit: int = 20) -> Page:
+        """Stored playbooks that match all conditions, newest first."""
+        return self.library.search(where, after=after, limit=limit)
 
     def names(self) -> dict[Digest, list[str]]:
         """The refs that name each playbook."""
@@ -223,9 +223,9 @@ class Playbooks:
         ]
         return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
 
-    # Specialised playbooks
+    # SpecialisedPlaybook playbooks
 
-    def specialise(self, base: str, name: str, *, because: str) -> Specialised:
+    def specialise(self, base: str, name: str, *, because: str) -> SpecialisedPlaybook:
         """Start a playbook for one corpus and one kind of task at its base: the ref corpora/CORPUS/TASK."""
         _, corpus, task = specialised.ref_name(name).split("/")
         return specialised.specialise(self.library, corpus, task, base, because=because)
@@ -238,24 +238,24 @@ class Playbooks:
         resolvers: Sequence[Resolver] = (),
         by_path: Mapping[str, Resolver] | None = None,
         onto: str | None = None,
-    ) -> Rebased:
+    ) -> RebaseResult:
         """Merge what its base has become into a specialised playbook. Raises MergeClash."""
         return specialised.rebase(
             self.library, name, because=because, resolvers=resolvers, by_path=by_path or {}, onto=onto
         )
 
-    def back_to_base(self, name: str, *, because: str) -> Rebased:
+    def back_to_base(self, name: str, *, because: str) -> RebaseResult:
         """Return a specialised playbook to its base."""
         return specialised.back_to_base(self.library, name, because=because)
 
-    def specialised(self, task: str | None = None) -> list[tuple[Specialised, Json]]:
+    def specialised(self, task: str | None = None) -> list[tuple[SpecialisedPlaybook, Json]]:
         """Specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
         return [(each, self._distances(each)) for each in specialised.all_specialised(self.library, task)]
 
-    def find_specialised(self, name: str) -> Specialised:
+    def find_specialised(self, name: str) -> SpecialisedPlaybook:
         return specialised.find(self.library, name)
 
-    def _distances(self, of: Specialised) -> Json:
+    def _distances(self, of: SpecialisedPlaybook) -> Json:
         inherited, own = self.library.get(of.inherited), self.library.get(of.playbook)
         base_changes = diff(inherited, self.library.get(of.current)) if of.current else []
         return {

@@ -20,7 +20,7 @@ from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore
 from seedbed.experiments.held_out import seen_before
 from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.specialised import Specialised
+from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.workspace.execution import Execution, Metrics, Tasks
 from seedbed.workspace.resources import Resources, is_playbook_file
 
@@ -145,9 +145,9 @@ class Scorecards:
         suites.record_results(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
         return SuiteResult(suite.name, results, cards)
 
-    # Specialised playbooks
+    # SpecialisedPlaybook playbooks
 
-    def specialists(self, task: str, names: Sequence[str] = ()) -> list[Specialised]:
+    def specialists(self, task: str, names: Sequence[str] = ()) -> list[SpecialisedPlaybook]:
         """The specialised playbooks of a kind of task, or those named. Raises NotFound."""
         library = self._resources.library
         chosen = [specialised.find(library, each) for each in dict.fromkeys(names)]
@@ -166,7 +166,7 @@ class Scorecards:
         return chosen
 
     def corpora(
-        self, task: str, chosen: Sequence[Specialised], datasets: Mapping[str, str], *, every: bool
+        self, task: str, chosen: Sequence[SpecialisedPlaybook], datasets: Mapping[str, str], *, every: bool
     ) -> dict[str, Dataset]:
         """The tasks of each corpus: those that are given, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
         refs = self._resources.store.refs("datasets/")
@@ -189,7 +189,7 @@ class Scorecards:
 
     async def across(
         self,
-        chosen: Sequence[Specialised],
+        chosen: Sequence[SpecialisedPlaybook],
         corpora: Mapping[str, Dataset],
         *,
         metric: Metrics = "exact_match",

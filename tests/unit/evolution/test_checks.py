@@ -6,7 +6,7 @@ import pytest
 from variation_samples import demo, sorter
 
 from seedbed.evolution.variation.checks import Limits, child, cut, problems
-from seedbed.playbooks.genes import built, flattened, with_genes
+from seedbed.playbooks.genes import build, flatten, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 SYSTEM, PROMPT, DEMOS = "roles.sorter.system", "steps.label.prompt", "demos.label"
@@ -64,13 +64,13 @@ def test_an_unchanged_child_is_none() -> None:
 )
 def test_rules_locks_and_structure_stay_as_they_are(path: str, value: Any) -> None:
     parent = sorter()
-    other = built({**flattened(parent), path: value, SYSTEM: "Sort the message."})
+    other = build({**flatten(parent), path: value, SYSTEM: "Sort the message."})
     assert told(parent, other) == [(path, "a change")]
 
 
 def test_a_locked_gene_stays_as_it_is() -> None:
     parent = sorter(locked=[SYSTEM])
-    other = built({**flattened(parent), SYSTEM: "Sort the message."})
+    other = build({**flatten(parent), SYSTEM: "Sort the message."})
     assert told(parent, other) == [(SYSTEM, "a change")]
     assert child(parent, {SYSTEM: "Sort the message."}) is None
 
@@ -78,7 +78,7 @@ def test_a_locked_gene_stays_as_it_is() -> None:
 def test_a_threshold_of_rules_is_not_lowered() -> None:
     parameters = {"caution": {"value": 0.6, "low": 0, "high": 1}}
     parent = sorter(parameters=parameters, rules={"prefer_confirm": ["send"], "confirm_below": "caution"})
-    lower = built({**flattened(parent), "parameters.caution": 0.1})
+    lower = build({**flatten(parent), "parameters.caution": 0.1})
     assert "parameters.caution" in dict(told(parent, lower))
     assert child(parent, {"parameters.caution": 0.1}) is None
     assert child(parent, {"parameters.caution": 0.7}) is not None

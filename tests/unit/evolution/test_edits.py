@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seedbed.errors import Problem
 from seedbed.evolution.variation.checks import Limits
 from seedbed.evolution.variation.edits import Bounds, Edit, apply_edits, child_of, out_of_style, read_edits
-from seedbed.playbooks.genes import flattened
+from seedbed.playbooks.genes import flatten
 from seedbed.playbooks.playbook import Playbook
 
 TEXT = "Answer the question. Be brief. Name your sources."
@@ -152,8 +152,8 @@ def test_no_answer_whatsoever_does_harm(answer: str, cut: int) -> None:
         if problems:
             assert text == TEXT
         if child:
-            leaves = flattened(parent)
-            assert {path for path, leaf in flattened(child).items() if leaf != leaves[path]} == {PATH}
+            leaves = flatten(parent)
+            assert {path for path, leaf in flatten(child).items() if leaf != leaves[path]} == {PATH}
             assert child.rules == parent.rules
 
 

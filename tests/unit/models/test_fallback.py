@@ -295,7 +295,7 @@ async def test_models_whose_context_is_too_small_are_passed_over(limits: ModelLi
     assert (await ask_chain(models, "small", HELLO, limits=limits, max_tokens=500)).reply.model == "small"
     assert (await ask_chain(models, "small", long, limits=limits)).reply.model == "large"
     assert (await ask_chain(models, "small", HELLO, limits=limits, max_tokens=2000)).reply.model == "large"
-    with pytest.raises(ModelUnavailable, match="Say less") as caught:
+    with pytest.raises(ModelUnavailable, match="Shorten the messages") as caught:
         await ask_chain(models, "small", long, limits=limits, max_tokens=2000)
     assert caught.value.why == "context"
 
@@ -451,9 +451,9 @@ async def test_where_nobody_stands_in_we_wait_for_the_end_of_a_short_rest(limits
 
 async def test_a_long_rest_is_told_at_once(limits: ModelLimits, time: Time) -> None:
     models = cast(only=["!credit", "hi"])
-    with pytest.raises(ModelUnavailable, match="Pay the provider"):
+    with pytest.raises(ModelUnavailable, match="Add credit at the provider"):
         await ask_chain(models, "only", HELLO, limits=limits)
-    with pytest.raises(ModelUnavailable, match="rests for another 900 s because nobody pays for it") as caught:
+    with pytest.raises(ModelUnavailable, match="rests for another 900 s because its credit is used up") as caught:
         await ask_chain(models, "only", HELLO, limits=limits)
     assert (caught.value.why, caught.value.wait_seconds) == ("credit", 900)
     assert (asked(), time.now) == (["only"], 0.0)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from seedbed.errors import PlaybookError
-from seedbed.playbooks.genes import built, flattened, genes, with_genes
+from seedbed.playbooks.genes import build, flatten, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 WORDS = ["answer", "briefly", "check", "the", "facts", "weigh", "each", "claim", "naïve", "日本", "🙂", "stop", "sure"]
@@ -72,7 +72,7 @@ def random_edit(playbook: Playbook, rng: random.Random, edits: int = 3) -> Playb
 
 def _edited(playbook: Playbook, rng: random.Random) -> Playbook:
     kind = rng.choice(["gene", "gene", "gene", "rule", "drop", "add role", "add step", "bounds", "lock", "threshold"])
-    flat = flattened(playbook)
+    flat = flatten(playbook)
     match kind:
         case "gene":
             gene = rng.choice([*genes(playbook).values(), None])
@@ -101,7 +101,7 @@ def _edited(playbook: Playbook, rng: random.Random) -> Playbook:
             flat["parameters.patience.high"] = rng.choice([1, 2])
         case "lock":
             flat["locked"] = rng.sample(["roles.*", "parameters.tone", "roles.role_0.system"], rng.randint(1, 2))
-    return built(flat)
+    return build(flat)
 
 
 def _without(shape: list[Any], name: str) -> list[Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from playbook_samples import random_edit, random_playbook
 
 from seedbed.playbooks.changes import Change, diff, excess
-from seedbed.playbooks.genes import edited_characters, flattened, text_distance, with_genes
+from seedbed.playbooks.genes import edited_characters, flatten, text_distance, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 START = Playbook.from_document(
@@ -50,14 +50,14 @@ def test_applying_a_diff_gives_the_other_playbook(seed: int) -> None:
     rng = random.Random(seed)
     one = random_playbook(rng)
     other = random_edit(one, rng)
-    flat = flattened(one)
+    flat = flatten(one)
     for change in diff(one, other):
         assert change.before == flat.get(change.path)
         if change.after is None:
             del flat[change.path]
         else:
             flat[change.path] = change.after
-    assert flat == flattened(other)
+    assert flat == flatten(other)
     assert (diff(one, other) == []) is (one == other)
 
 

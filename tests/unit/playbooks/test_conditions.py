@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import PlaybookError
-from seedbed.playbooks.genes import built, flattened, genes, with_genes
+from seedbed.playbooks.genes import build, flatten, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 
 ROLES = {"for": {"model": "fast"}}
@@ -39,7 +39,7 @@ def test_rules_are_content_and_survive_every_form_of_it() -> None:
     playbook = Playbook.from_document(LOOP)
     assert playbook.content() == LOOP
     assert Playbook.from_document(playbook.document()) == playbook
-    assert built(flattened(playbook)) == playbook
+    assert build(flatten(playbook)) == playbook
     other = {**LOOP, "steps": [*LOOP["steps"][:2], {**LOOP["steps"][2], "when": {"step": "review", "below": 7}}]}
     assert Playbook.from_document(other) != playbook
 

@@ -12,10 +12,10 @@ from playbook_samples import random_edit, random_playbook
 
 from seedbed.errors import PlaybookError
 from seedbed.playbooks.genes import (
-    built,
+    build,
     distance,
     edited_characters,
-    flattened,
+    flatten,
     genes,
     get,
     text_distance,
@@ -129,7 +129,7 @@ def test_all_refused_values_are_told_at_once() -> None:
 @given(seeds)
 def test_leaves_put_together_give_the_playbook_back(seed: int) -> None:
     playbook = random_playbook(random.Random(seed))
-    assert built(flattened(playbook)) == playbook
+    assert build(flatten(playbook)) == playbook
 
 
 @settings(max_examples=200, deadline=None)

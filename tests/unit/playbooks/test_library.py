@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seedbed.errors import MergeClash, NotFound, PlaybookError, RefMoved
 from seedbed.playbooks.genes import with_genes
-from seedbed.playbooks.library import Library
+from seedbed.playbooks.library import Library, PlaybookFilter
 from seedbed.playbooks.merging import mean
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.storage import open_store
@@ -202,7 +202,7 @@ def test_search_by_each_thing_and_all_together(url: str, tmp_path: object) -> No
     anna.tag(children[7], "nice", "odd")
 
     def found(**wanted: object) -> list[str]:
-        return [entry.digest for entry in anna.search(limit=100, **wanted).entries]  # type: ignore[arg-type]
+        return [entry.digest for entry in anna.search(PlaybookFilter(**wanted), limit=100).entries]  # type: ignore[arg-type]
 
     assert found() == [*reversed(children), root]
     assert found(text="poet") == [child for n, child in reversed(list(enumerate(children))) if n % 4 in (1, 3)]
@@ -216,7 +216,7 @@ def test_search_by_each_thing_and_all_together(url: str, tmp_path: object) -> No
     assert found(since=middle) == children[10:][::-1]
     assert found(until=middle)[-1] == root
     with pytest.raises(PlaybookError, match="path=value"):
-        anna.search(gene="warmth")
+        anna.search(PlaybookFilter(gene="warmth"))
     store.close()  # type: ignore[attr-defined]
 
 

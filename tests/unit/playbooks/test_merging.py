@@ -9,7 +9,7 @@ import pytest
 from playbook_samples import random_edit, random_playbook
 
 from seedbed.errors import MergeClash
-from seedbed.playbooks.genes import flattened, with_genes
+from seedbed.playbooks.genes import flatten, with_genes
 from seedbed.playbooks.merging import Clash, Resolver, manual, mean, merge, ours, theirs
 from seedbed.playbooks.playbook import Playbook
 
@@ -59,7 +59,7 @@ def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing(seed: int) -
             clashed += 1
             continue
         clean += 1
-        was, mine, yours, now = (flattened(each) for each in (base, one, other, result))
+        was, mine, yours, now = (flatten(each) for each in (base, one, other, result))
         for path in {**was, **mine, **yours, **now}:
             if not is_protection(path) and path not in threshold_paths(one, other):
                 expected = yours.get(path) if mine.get(path) == was.get(path) else mine.get(path)
@@ -78,7 +78,7 @@ def test_what_both_sides_changed_differently_is_always_reported() -> None:
     for _ in range(1_000):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
-        was, mine, yours = (flattened(each) for each in (base, one, other))
+        was, mine, yours = (flatten(each) for each in (base, one, other))
         both = {
             path
             for path in {**was, **mine, **yours}

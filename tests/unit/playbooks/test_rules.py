@@ -162,11 +162,11 @@ def test_rules_that_loosen_nothing_never_allow_more(
 
 @given(rule_sets, rule_sets)
 def test_tightened_rules_are_at_least_as_strict_as_both_and_symmetric(one: Rules, other: Rules) -> None:
-    both = one.tightened_with(other)
+    both = one.tighten(other)
     assert one.loosened_by(both) == []
     assert other.loosened_by(both) == []
-    assert other.tightened_with(one) == both
-    assert one.tightened_with(one) == one
+    assert other.tighten(one) == both
+    assert one.tighten(one) == one
 
 
 @given(actions, st.text("ab_", max_size=8))

@@ -10,7 +10,7 @@ import pytest
 from playbook_samples import random_edit, random_playbook
 
 from seedbed.errors import MergeClash, NotFound, PlaybookError, RefMoved
-from seedbed.playbooks.genes import flattened, with_genes
+from seedbed.playbooks.genes import flatten, with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.merging import manual, mean, ours, theirs
 from seedbed.playbooks.playbook import Playbook
@@ -393,12 +393,12 @@ def test_in_random_rebases_every_edit_of_either_side_is_taken_or_told(settle: st
             assert library.find(LAW) == own.digest, "a rebase that fails moves nothing"
             told += 1
             continue
-        was, now = flattened(base), flattened(library.get(LAW))
+        was, now = flatten(base), flatten(library.get(LAW))
         settled, kept = {clash.path for clash in done.settled}, {each.path for each in done.stricter}
         protection = {"rules", "locked"} | threshold_paths(base, own, new)
         assert all(within(path, protection) for path in kept), "only protection may differ without a clash"
         for side in (own, new) if own != base else (new,):
-            edits = flattened(side)
+            edits = flatten(side)
             for path in {**was, **edits}:
                 if edits.get(path) != was.get(path):
                     assert now.get(path) == edits.get(path) or within(path, settled) or path in kept, path

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.playbooks.values import ReadOnly, frozen, is_number, thawed
+from seedbed.playbooks.values import ReadOnly, freeze, is_number, thaw
 
 VALUE: dict[str, Any] = {"a": [1, {"b": "c"}]}
 
@@ -37,7 +37,7 @@ def test_a_read_only_mapping_refuses_every_change(change: Any) -> None:
 
 
 def test_it_can_be_copied_sent_and_thawed() -> None:
-    it = frozen(VALUE)
+    it = freeze(VALUE)
     assert it["a"] == (1, {"b": "c"})
     assert pickle.loads(pickle.dumps(it)) == copy.deepcopy(it) == it
-    assert thawed(it) == VALUE
+    assert thaw(it) == VALUE

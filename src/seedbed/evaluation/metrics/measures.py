@@ -12,7 +12,7 @@ from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Better, Metric, Score, metric, needs_expected, text
 from seedbed.evaluation.metrics.registry import parse_metric
-from seedbed.playbooks.patterns import matches
+from seedbed.playbooks.rules import matches
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 

@@ -12,7 +12,7 @@ from seedbed.errors import Problem, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import JudgedText
 from seedbed.evolution.pool import Pool
-from seedbed.playbooks.wording import changed_parts
+from seedbed.playbooks.word_diff import changed_parts
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest

@@ -9,7 +9,7 @@ from typing import Any
 
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.evolution.variation.sentences import split
-from seedbed.playbooks.genes import Gene, flattened, genes, with_genes
+from seedbed.playbooks.genes import Gene, flatten, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import placeholders
 
@@ -43,7 +43,7 @@ def problems(
     if parent.digest == child.digest:
         return [Problem("child", "nothing changed", "something other than its parent")]
     known = genes(parent)
-    before, after = flattened(parent), flattened(child)
+    before, after = flatten(parent), flatten(child)
     outside = [
         Problem(path, "a change", "what its parent has", "Only genes may change, and of those only what is not locked.")
         for path in sorted(before.keys() | after.keys())

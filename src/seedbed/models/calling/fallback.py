@@ -102,10 +102,10 @@ class _Rejected:
 
 _REMEDIES: dict[Why, str] = {
     "transient": "Try again in a moment, or name another model in models.{name}.then",
-    "rate": "Ask less often (models.{name}.requests_per_minute), or name another model in models.{name}.then",
-    "credit": "Pay the provider, or name another model in models.{name}.then",
-    "context": "Say less, or name a model that can read more in models.{name}.then",
-    "refused": "Say it differently, or name another model in models.{name}.then",
+    "rate": "Lower models.{name}.requests_per_minute, or name another model in models.{name}.then",
+    "credit": "Add credit at the provider, or name another model in models.{name}.then",
+    "context": "Shorten the messages, or name a model with a larger context in models.{name}.then",
+    "refused": "Rephrase the prompt, or name another model in models.{name}.then",
     "ours": "Name a model that can in models.{name}.then, or correct what is needed",
 }
 """What to do if no model answers. Reasons that may pass by themselves come first: the first that applies is the reason

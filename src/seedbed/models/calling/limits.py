@@ -259,7 +259,7 @@ class Breaker:
         if entered != self._age:
             return
         if why == "credit":
-            self.rest(self._tolerance.credit_rest_seconds, "credit", "nobody pays for it")
+            self.rest(self._tolerance.credit_rest_seconds, "credit", "its credit is used up")
         elif why == "transient":
             self._fail()
         elif why == "ours":

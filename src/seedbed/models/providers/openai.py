@@ -296,9 +296,9 @@ class OpenAIChat(BaseChatModel):
 
 _REMEDIES: dict[Why, str] = {
     "transient": "Ask again",
-    "rate": "Wait, and ask less often: set requests_per_minute or tokens_per_minute on its card",
-    "credit": "Pay its provider, or use another model",
-    "context": "Shorten what it reads, or use a model with a larger context",
+    "rate": "Wait, and set requests_per_minute or tokens_per_minute on its card",
+    "credit": "Add credit at its provider, or use another model",
+    "context": "Shorten the messages, or use a model with a larger context",
     "refused": "Ask for something else",
     "ours": "Correct its arguments",
 }

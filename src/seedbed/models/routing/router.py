@@ -346,5 +346,6 @@ def _nothing_fits(task_type: str, rejected: Mapping[str, _Rejection]) -> Seedbed
     if "money" in reasons:
         return BudgetSpent(f"{message}. Raise the limit, ask for a shorter reply, or add a cheaper model")
     if "context" in reasons:
-        return ModelUnavailable(f"{message}. Say less, ask for less, or add a model that holds more", "context")
+        remedy = "Shorten the prompt or the reply, or add a model with a larger context"
+        return ModelUnavailable(f"{message}. {remedy}", "context")
     return ModelUnavailable(f"{message}. Add a model that can, or drop what is not needed", "ours")

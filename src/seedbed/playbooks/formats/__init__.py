@@ -1,9 +1,9 @@
-"""Strategies, modes and prompt profiles written elsewhere, in and out.
+"""Formats: import and export of strategies, modes and prompt profiles.
 
 What an agent runs under becomes a Playbook; names and versions become refs; change logs, scores and ancestry become
-facts; limits on evolution become the protection of a channel. The `import` fact keeps the document's own words, so
-that an export changes only what the playbook says differently, and a document that was only passed through comes
-back equal. An export is read again before it is handed out: what got lost is an error, never a surprise.
+facts; limits on evolution become the protection of a channel. The `import` fact holds the original document, so that an
+export changes only what the playbook changed, and an unchanged document comes back equal. Every export is read again:
+if anything got lost, that is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from seedbed.storage.store import Json, canonical
 __all__ = ["FORMATS", "Import", "Note", "export", "import_document", "load_foreign", "recognise"]
 
 
-class Format(Protocol):
-    """What each module of this package offers."""
+class DocumentFormat(Protocol):
+    """The functions of each format module."""
 
     def likeness(self, document: Json) -> int:
-        """How many signs of the format a document shows."""
+        """How many signs of the format a document has."""
 
     def read(self, original: Original) -> Import: ...
 
@@ -36,14 +36,14 @@ class Format(Protocol):
     ) -> Json: ...
 
 
-FORMATS: dict[str, Format] = {strategy.FORMAT: strategy, mode.FORMAT: mode, profile.FORMAT: profile}
+FORMATS: dict[str, DocumentFormat] = {strategy.FORMAT: strategy, mode.FORMAT: mode, profile.FORMAT: profile}
 
 
 def recognise(document: object, source: str = "") -> str:
-    """The name of the format a document is written in, by its structure. Raises PlaybookError if none fits."""
+    """The name of the format of a document, by its structure. Raises PlaybookError if none fits."""
     if not isinstance(document, dict):
-        found = "nothing" if document is None else shown(document)
-        raise PlaybookError([Problem("document", found, "a mapping: a strategy, a mode or a prompt profile")], source)
+        value = "nothing" if document is None else shown(document)
+        raise PlaybookError([Problem("document", value, "a mapping: a strategy, a mode or a prompt profile")], source)
     likeness = {name: known.likeness(document) for name, known in FORMATS.items()}
     best = max(likeness, key=lambda name: likeness[name])
     if not likeness[best]:
@@ -58,7 +58,7 @@ def recognise(document: object, source: str = "") -> str:
 
 
 def load_foreign(path: Path | str) -> Import:
-    """Import a file. Problems are told with the lines they are on."""
+    """Import a file. Problems name their lines."""
     read = documents.read(path, PlaybookError)
     try:
         return import_document(read.value, path)
@@ -66,11 +66,11 @@ def load_foreign(path: Path | str) -> Import:
         if wrong.source != str(path) or not read.lines:
             raise
         places = {place: f"{path}:{line}" for place, line in read.lines.items() if place}
-        raise PlaybookError(checking.placed(wrong.problems, read.value, places), wrong.source) from None
+        raise PlaybookError(checking.locate(wrong.problems, read.value, places), wrong.source) from None
 
 
 def import_document(document: object, source: Path | str = "") -> Import:
-    """Take a parsed document apart. A mode finds what it extends beside `source`.
+    """Import a parsed document. A mode looks for the file it extends beside `source`.
 
     Raises PlaybookError with everything that is wrong with it.
     """
@@ -82,15 +82,15 @@ def import_document(document: object, source: Path | str = "") -> Import:
     except StoreError as wrong:
         raise PlaybookError([Problem("document", str(wrong), "values that JSON can hold")], source) from None
     original = mode.original(document, source) if name == mode.FORMAT else Original(document, source)
-    found = FORMATS[name].read(original)
-    return Import(found.playbook, name, found.refs, (*found.facts, original.note(name)), found.protection)
+    parts = FORMATS[name].read(original)
+    return Import(parts.playbook, name, parts.refs, (*parts.facts, original.note(name)), parts.protection)
 
 
 def export(playbook: Playbook, format: str, facts: Iterable[Note] = (), refs: Iterable[str] = ()) -> Json:  # noqa: A002
     """A playbook as a document of that format.
 
-    `facts` are those of the import it descends from, if any, and later changes and scores; `refs` are new names
-    for it. Raises PlaybookError naming everything that the format cannot express.
+    `facts` are those of the import it descends from, if any, and later changes and scores; `refs` are new names for it.
+    Raises PlaybookError with everything that the format cannot express.
     """
     if format not in FORMATS:
         raise PlaybookError([Problem("format", shown(format), f"one of: {', '.join(FORMATS)}")])

@@ -1,4 +1,4 @@
-"""What importing a foreign document gives, and what reading and writing one needs."""
+"""Imports: the parts of a foreign document, and what its readers and writers share."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A foreign document taken apart.
+    """The parts of a foreign document.
 
-    `refs` are names that should point at the playbook, `facts` what the document says happened to it,
-    and `protection` what belongs under the channel it is released to in seedbed.yaml.
+    `refs` are names that should point at the playbook, `facts` its history according to the document, and `protection`
+    the settings for the channel it is released to in seedbed.yaml.
     """
 
     playbook: Playbook
@@ -46,14 +46,14 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A foreign document as it was written, with what it extends, itself fully resolved."""
+    """A foreign document as it was written, with the resolved document that it extends."""
 
     document: Json
     source: str = ""
     parent: Json | None = None
 
     def note(self, format_name: str) -> Note:
-        """The `import` fact, which keeps the document's own words so that an export loses none of them."""
+        """The `import` fact, which holds the document, so that an export loses nothing of it."""
         body = {"format": format_name, "source": self.source, "document": copy.deepcopy(self.document)}
         if self.parent is not None:
             body["parent"] = copy.deepcopy(self.parent)
@@ -61,7 +61,7 @@ class Original:
 
 
 def original(notes: Iterable[Note], format_name: str) -> Original | None:
-    """The document that the newest `import` fact of this format keeps; None for a playbook born here."""
+    """The document in the newest `import` fact of this format; None if there is none."""
     bodies = [note.body for note in notes if note.kind == "import" and note.body["format"] == format_name]
     return Original(bodies[-1]["document"], bodies[-1]["source"], bodies[-1].get("parent")) if bodies else None
 
@@ -70,12 +70,12 @@ def original(notes: Iterable[Note], format_name: str) -> Original | None:
 
 
 def part(name: str) -> str:
-    """A name as one part of a ref's path."""
+    """A name as one part of the path of a ref."""
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.")
 
 
 def parts(refs: Iterable[str], kind: str, count: int) -> list[str] | None:
-    """What follows `kind/` in the first ref that has so many parts there."""
+    """The parts after `kind/` in the first ref that has so many of them."""
     for ref in refs:
         head, *rest = ref.split("/")
         if head == kind and len(rest) == count:
@@ -83,8 +83,8 @@ def parts(refs: Iterable[str], kind: str, count: int) -> list[str] | None:
     return None
 
 
-def kept(old: str | None, name: str) -> str:
-    """The old spelling of a name if it is still the same one."""
+def keep_spelling(old: str | None, name: str) -> str:
+    """The old spelling of a name if it is still the same name."""
     return old if old is not None and part(old) == name else name
 
 
@@ -99,7 +99,7 @@ def unique(name: str, taken: Iterable[str]) -> str:
 
 
 class Foreign(BaseModel):
-    """The known keys of a foreign document; others are welcome and kept."""
+    """The known keys of a foreign document; unknown keys are allowed and stay."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
@@ -137,30 +137,31 @@ Identifier = Annotated[str, AfterValidator(_uuid)]
 
 
 def problems(model: type[Foreign], value: object, at: str = "") -> list[Problem]:
-    """Everything about a value that does not fit; the description of a field tells how to mend what is in it."""
+    """Everything in a value that does not fit; the description of a field is the remedy."""
     try:
         model.model_validate_json(json.dumps(value))
     except ValidationError as wrong:
-        return [_told(problem, model, at) for problem in checking.explained(wrong, lambda _: ())]
+        return [_at(problem, model, at) for problem in checking.explain(wrong, lambda _: ())]
     return []
 
 
-def _told(problem: Problem, model: type[Foreign], at: str) -> Problem:
+def _at(problem: Problem, model: type[Foreign], at: str) -> Problem:
     top = model.model_fields.get(re.split(r"[.\[]", problem.path)[0])
     path = problem.path if not at else at if problem.path == "document" else f"{at}.{problem.path}"
     expected = problem.expected.removeprefix("input should be ")
     return replace(problem, path=path, expected=expected, remedy=(top and top.description) or "")
 
 
-def refuse(found: list[Problem], source: str) -> None:
-    if found:
-        raise PlaybookError(found, source)
+def refuse(problems: list[Problem], source: str) -> None:
+    """Raise PlaybookError if there are problems."""
+    if problems:
+        raise PlaybookError(problems, source)
 
 
 def refuse_loss(playbook: Playbook, again: Playbook, format_name: str) -> None:
-    """Raise PlaybookError for whatever a playbook says that is not there when its export is read again.
+    """Raise PlaybookError with everything in a playbook that is missing when its export is read again.
 
-    A parameter may gain bounds: formats that have none of their own imply them.
+    A parameter may gain bounds: formats without bounds imply them.
     """
     remedy = "Keep it as a seedbed playbook, which says everything, or remove this first."
     refuse(

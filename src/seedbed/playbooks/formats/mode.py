@@ -1,9 +1,9 @@
 """Modes: dialogues written as numbered turns, each with its speaker and its template.
 
 A turn becomes a step of the same name, a distinct speaker becomes a role. In a template `{turn_1}` stays,
-`{turn_1_participant}` becomes `{turn_1.model}`, and `<TASK>` becomes `{TASK}` where `template_variables`
-declares it. A turn sees what `context_from` lists and its template does not already quote; one with neither
-template nor context answers to all turns before it, or to `{topic}` if it is the first.
+`{turn_1_participant}` becomes `{turn_1.model}`, and `<TASK>` becomes `{TASK}` if `template_variables` declares it. A
+turn sees the turns in `context_from` that its template does not quote; one with neither template nor context answers
+all turns before it, or `{topic}` if it is the first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seedbed.storage.store import Json, short
 FORMAT = "mode"
 STRUCTURES = ("sequential", "parallel", "mixed")
 SECTIONS = ("prompts", "overrides", "additional_turns")
-"""Where a document keeps turns; the last word counts."""
+"""Where a document has turns; the last section wins."""
 
 
 def _structure(text: str) -> str:
@@ -53,7 +53,7 @@ TurnName = Annotated[str, AfterValidator(_turn_name)]
 Reference = Annotated[Any, AfterValidator(_reference)]
 
 
-class Turn(Foreign):
+class ModeTurn(Foreign):
     role: str | None = None
     participant: str | None = None
     model: str | None = None
@@ -66,31 +66,31 @@ class Turn(Foreign):
     max_tokens: int | None = None
 
 
-class Phase(Foreign):
+class ModePhase(Foreign):
     type: str | None = None
     turns: tuple[Reference, ...] | None = None
-    prompts: dict[TurnName, Turn] | None = None
+    prompts: dict[TurnName, ModeTurn] | None = None
 
 
-class Metadata(Foreign):
+class ModeMetadata(Foreign):
     template_variables: tuple[str, ...] | None = None
 
 
 TURNS = "Write turns as turn_1, turn_2 and so on, each a mapping with role, participant and template."
 
 
-class Mode(Foreign):
+class ModeDocument(Foreign):
     name: RefName = Field(description="Give the mode a name in quotes.")
     extends: str | None = Field(default=None, description="Name one file that lies beside this one.")
     structure: Annotated[str, AfterValidator(_structure)] | None = None
     turns: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Say how many turns are played.")
-    metadata: Metadata | None = Field(default=None, description="List template_variables as names.")
-    phases: tuple[Phase, ...] | None = Field(
+    metadata: ModeMetadata | None = Field(default=None, description="List template_variables as names.")
+    phases: tuple[ModePhase, ...] | None = Field(
         default=None, description="Give each phase a type, sequential or parallel, and the numbers of its turns."
     )
-    prompts: dict[TurnName, Turn] | None = Field(default=None, description=TURNS)
-    overrides: dict[TurnName, Turn] | None = Field(default=None, description=TURNS)
-    additional_turns: dict[TurnName, Turn] | None = Field(default=None, description=TURNS)
+    prompts: dict[TurnName, ModeTurn] | None = Field(default=None, description=TURNS)
+    overrides: dict[TurnName, ModeTurn] | None = Field(default=None, description=TURNS)
+    additional_turns: dict[TurnName, ModeTurn] | None = Field(default=None, description=TURNS)
 
 
 def likeness(document: Json) -> int:
@@ -104,7 +104,7 @@ def likeness(document: Json) -> int:
 
 
 def original(document: Json, source: str) -> Original:
-    """The document with what it extends. Raises PlaybookError for circles and missing parents."""
+    """The document with the one it extends. Raises PlaybookError for circles and missing parents."""
     return Original(document, source, _parent(document, source, ()))
 
 
@@ -128,13 +128,13 @@ def _parent(document: Json, source: str, chain: tuple[Path, ...]) -> Json | None
     value = documents.read(path, PlaybookError).value
     if not isinstance(value, dict):
         raise PlaybookError([Problem("document", shown(value), "a mode")], str(path))
-    return resolved(Original(value, str(path), _parent(value, str(path), chain)))
+    return resolve(Original(value, str(path), _parent(value, str(path), chain)))
 
 
-def resolved(original: Original) -> Json:
-    """The whole mode: laid over what it extends, with all its turns under `prompts`."""
+def resolve(original: Original) -> Json:
+    """The whole mode: merged over the one it extends, with all its turns under `prompts`."""
     document, parent = original.document, original.parent or {}
-    imports.refuse(imports.problems(Mode, document) or list(_contradictions(document, parent)), original.source)
+    imports.refuse(imports.problems(ModeDocument, document) or list(_contradictions(document, parent)), original.source)
     own = {key: value for key, value in document.items() if key not in ("extends", *SECTIONS)}
     mode = {**parent, **own, "metadata": {**(parent.get("metadata") or {}), **(document.get("metadata") or {})}}
     prompts: dict[str, Json] = dict(parent.get("prompts") or {})
@@ -148,7 +148,7 @@ def resolved(original: Original) -> Json:
 
 
 def _in_phases(document: Json) -> dict[str, Json]:
-    """The turns that phases hold themselves."""
+    """The turns that are written in phases."""
     return {name: turn for phase in document.get("phases") or () for name, turn in (phase.get("prompts") or {}).items()}
 
 
@@ -182,7 +182,7 @@ def _contradictions(document: Json, parent: Json) -> Iterator[Problem]:
 
 
 def read(original: Original) -> Import:
-    mode = resolved(original)
+    mode = resolve(original)
     playbook = turns.playbook(mode, original.source)
     return Import(playbook, FORMAT, refs={f"branches/{part(mode['name'])}": playbook.digest})
 
@@ -190,9 +190,9 @@ def read(original: Original) -> Import:
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
     document = copy.deepcopy(original.document) if original else _blank(playbook)
     if branch := imports.parts(refs, "branches", 1):
-        document["name"] = imports.kept(document["name"], branch[0])
+        document["name"] = imports.keep_spelling(document["name"], branch[0])
     parent = (original and original.parent) or None
-    before = resolved(original) if original else document
+    before = resolve(original) if original else document
     playbook = turns.in_turns(playbook, before)
     changes = turns.changes(playbook, before)
     for name, changed in changes.items():
@@ -223,14 +223,14 @@ def _blank(playbook: Playbook) -> Json:
 
 
 def _holders(document: Json) -> Iterator[dict[str, Json]]:
-    """Each mapping of a document that holds turns, the one with the last word first."""
+    """Each mapping of a document that has turns, the one that wins first."""
     for place in [*(document.get("phases") or ()), *({"prompts": document.get(name)} for name in reversed(SECTIONS))]:
         if place.get("prompts"):
             yield place["prompts"]
 
 
 def _turn(document: Json, parent: Json | None, name: str) -> Json:
-    """Where changes to a turn are written: where it stands, or over what it inherits, or as a new one."""
+    """Where to write changes to a turn: where it is, or as an override of an inherited turn, or as a new one."""
     for holder in _holders(document):
         if name in holder:
             return holder[name]
@@ -241,7 +241,7 @@ def _turn(document: Json, parent: Json | None, name: str) -> Json:
 
 
 def _write_layout(document: Json, parent: Json | None, wanted: turns.Layout) -> None:
-    mode = resolved(Original(document, parent=parent))
+    mode = resolve(Original(document, parent=parent))
     last = max(turns.number(name) or 0 for name in turns.flat(wanted))
     if last > (mode.get("turns") or last):
         mode["turns"] = document["turns"] = last
@@ -253,6 +253,6 @@ def _write_layout(document: Json, parent: Json | None, wanted: turns.Layout) -> 
         document["structure"] = "parallel"
     else:
         document["structure"] = "mixed"
-        if held := _in_phases(document):
-            document["prompts"] = {**(document.get("prompts") or {}), **held}
+        if inner := _in_phases(document):
+            document["prompts"] = {**(document.get("prompts") or {}), **inner}
         document["phases"] = turns.phases(wanted)

@@ -1,8 +1,8 @@
-"""Prompt profiles: what each role is told, for one corpus and one type of task.
+"""Prompt profiles: instructions for each role, for one corpus and one type of task.
 
-Role prompts and the three settings of a debate are the playbook; ids, names and the corpus give it its refs;
-scores and the parent profile become facts. Role prompts stand under `role_prompts`, `roles` or `profile`, or at the
-top: whatever there has a `system_prompt` (or `prompt_text`).
+Role prompts and the three settings of a debate become the playbook; ids, names and the corpus become its refs; scores
+and the parent profile become facts. Role prompts are under `role_prompts`, `roles` or `profile`, or at the top level:
+every mapping there with a `system_prompt` (or `prompt_text`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seedbed.storage.store import Json
 
 FORMAT = "profile"
 TASK_TYPE = "qa"
-"""What a profile is for that does not say."""
+"""The type of task of a profile that names none."""
 ROLES = ("worker", "reviewer", "orchestrator", "summarizer")
 TEXTS = ("system_prompt", "prompt_text")
 SETTINGS = ("model", "temperature", "max_tokens")
@@ -34,7 +34,7 @@ PARAMETERS: dict[str, Json] = {
     "num_workers": {"low": 1, "whole": True},
     "consensus_threshold": {"low": 0, "high": 1},
 }
-"""How a debate is held, with the bounds that these numbers have by their meaning."""
+"""The settings of a debate, with the natural bounds of these numbers."""
 
 
 class RolePrompt(Foreign):
@@ -52,7 +52,7 @@ def _label(value: Any) -> Any:
 
 
 Label = Annotated[Any, AfterValidator(_label)]
-_UUID = "Profiles are known by UUIDs, so that no two are taken for one another."
+_UUID = "Profiles are identified by UUIDs."
 
 
 class Profile(Foreign):
@@ -84,7 +84,7 @@ def likeness(document: Json) -> int:
 
 
 def _home(document: Json) -> tuple[Json, str]:
-    """Where role prompts stand, and the path of that place."""
+    """The mapping with the role prompts, and its path."""
     inner = document.get("profile")
     home, path = (inner, "profile.") if isinstance(inner, dict) else (document, "")
     for section in ("role_prompts", "roles"):
@@ -105,7 +105,7 @@ def _is_role(value: object) -> bool:
 
 
 def _debate(document: Json) -> Json:
-    """Where the settings of a debate stand."""
+    """The mapping with the settings of a debate."""
     inner = document.get("profile")
     return inner if isinstance(inner, dict) else document
 
@@ -117,16 +117,16 @@ def read(original: Original) -> Import:
     document = original.document
     home, path = _home(document)
     names = _role_names(document)
-    found = [*imports.problems(Profile, document), *imports.problems(Debate, _debate(document))]
+    problems = [*imports.problems(Profile, document), *imports.problems(Debate, _debate(document))]
     for name in names:
         wrong = imports.problems(RolePrompt, home[name], f"{path}{name}")
         if not wrong and home[name].get(_text_key(home[name])) is None:
             wrong = [Problem(f"{path}{name}", "no instructions", f"text under {' or '.join(TEXTS)}")]
-        found += wrong
+        problems += wrong
     if not names:
         remedy = "Give each role a mapping with system_prompt, temperature and max_tokens."
-        found.append(Problem("document", "no role prompts", f"some for {', '.join(ROLES)} or others", remedy))
-    imports.refuse(found, original.source)
+        problems.append(Problem("document", "no role prompts", f"some for {', '.join(ROLES)} or others", remedy))
+    imports.refuse(problems, original.source)
     settings = {name: _debate(document).get(name) for name in PARAMETERS}
     playbook = Playbook.from_document(
         {
@@ -151,8 +151,8 @@ def _role(prompt: Json) -> Json:
 
 
 def _identifier(document: Json) -> str | None:
-    found: str | None = document.get("profile_id") or document.get("id")
-    return found
+    identifier: str | None = document.get("profile_id") or document.get("id")
+    return identifier
 
 
 def _refs(document: Json) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _owner(document: Json) -> str:
 
 
 def _scores(document: Json) -> Iterator[Note]:
-    """One fact for each number under the sections that hold scores; a new number is a new fact."""
+    """One fact for each number in the sections with scores; a new number is a new fact."""
     for section in SCORES:
         for metric, value in (document.get(section) or {}).items():
             if is_number(value):
@@ -204,9 +204,9 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
         if name in known or name not in home:
             _write_role(home.setdefault(name, {}), role)
     _write_debate(_debate(document), content.get("parameters", {}))
-    told = {note.key for note in read(original).facts} if original else set()
+    known_notes = {note.key for note in read(original).facts} if original else set()
     for note in notes:
-        if note.kind == "score" and note.key not in told:
+        if note.kind == "score" and note.key not in known_notes:
             section = next((name for name in SCORES if document.get(name)), SCORES[0])
             document[section] = {**(document.get(section) or {}), note.body["metric"]: note.body["value"]}
     imports.refuse_loss(playbook, read(Original(document)).playbook if roles else Playbook(), FORMAT)
@@ -214,7 +214,7 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
 
 
 def _rename(document: Json, refs: list[str]) -> None:
-    """Take id, corpus, name and version from the refs; the profile it was before becomes the parent."""
+    """Take id, corpus, name and version from the refs; the previous profile becomes the parent."""
     key = "id" if document.get("id") and not document.get("profile_id") else "profile_id"
     identifier = imports.parts(refs, "profiles", 1)
     if identifier and identifier[0] != document.get(key):
@@ -223,13 +223,13 @@ def _rename(document: Json, refs: list[str]) -> None:
             document[parent] = document[key]
         document[key] = identifier[0]
     if corpus := imports.parts(refs, "corpora", 2):
-        document["corpus_id"] = imports.kept(document.get("corpus_id"), corpus[0])
+        document["corpus_id"] = imports.keep_spelling(document.get("corpus_id"), corpus[0])
         if document.get("task_type") is not None or corpus[1] != TASK_TYPE:
-            document["task_type"] = imports.kept(document.get("task_type"), corpus[1])
+            document["task_type"] = imports.keep_spelling(document.get("task_type"), corpus[1])
     if branch := imports.parts(refs, "branches", 1):
-        document["name"] = imports.kept(document.get("name"), branch[0])
+        document["name"] = imports.keep_spelling(document.get("name"), branch[0])
     if named := imports.parts(refs, "versions", 2):
-        document["name"] = imports.kept(document.get("name"), named[0])
+        document["name"] = imports.keep_spelling(document.get("name"), named[0])
         document["version"] = named[1]
 
 

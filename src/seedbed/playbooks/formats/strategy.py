@@ -22,12 +22,12 @@ from seedbed.storage.store import Json, short
 FORMAT = "strategy"
 CONSTRAINTS = {"must_confirm_before": "confirm", "never_execute": "never", "prefer_confirm_for": "prefer_confirm"}
 THRESHOLD = "user_confirmation"
-"""The parameter that says how much confidence a `prefer_confirm_for` action needs."""
+"""The parameter that holds the confidence a `prefer_confirm_for` action needs."""
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Metadata(Foreign):
+class StrategyMetadata(Foreign):
     name: RefName
     version: Version
     parent_version: Version | None = None
@@ -39,31 +39,31 @@ class Constraints(Foreign):
     prefer_confirm_for: tuple[str, ...] | None = None
 
 
-class Evolution(Foreign):
+class EvolutionLimits(Foreign):
     max_parameter_delta: NotNegative | None = None
     cooldown_period_days: NotNegative | None = None
     requires_human_review: bool | None = None
 
 
-class Change(Foreign):
+class StrategyChange(Foreign):
     parameter: str
     reason: str | None = None
 
 
-class Entry(Foreign):
+class ChangeLogEntry(Foreign):
     version: Version
     date: str | None = None
-    changes: tuple[Change, ...] | None = None
+    changes: tuple[StrategyChange, ...] | None = None
 
 
 class Strategy(Foreign):
-    metadata: Metadata = Field(description='Give name and version as text in quotes, such as "2.0.0".')
+    metadata: StrategyMetadata = Field(description='Give name and version as text in quotes, such as "2.0.0".')
     parameters: dict[str, Number] = Field(description="Give each parameter one number, mostly from 0 to 1.")
     constraints: Constraints = Field(description=f"List actions under {', '.join(CONSTRAINTS)}; write {{}} for none.")
-    evolution_metadata: Evolution = Field(
+    evolution_metadata: EvolutionLimits = Field(
         description="Say max_parameter_delta, cooldown_period_days and requires_human_review; write {} for no limits."
     )
-    change_log: tuple[Entry, ...] | None = Field(
+    change_log: tuple[ChangeLogEntry, ...] | None = Field(
         default=None, description="Give each entry a version, a date and a list of changes to parameters."
     )
 
@@ -76,10 +76,10 @@ def likeness(document: Json) -> int:
 
 def read(original: Original) -> Import:
     document = original.document
-    found = imports.problems(Strategy, document)
-    if not found and _is_empty(document):
-        found = [Problem("parameters", "none, and no constraints", "at least one of them")]
-    imports.refuse(found, original.source)
+    problems = imports.problems(Strategy, document)
+    if not problems and _is_empty(document):
+        problems = [Problem("parameters", "none, and no constraints", "at least one of them")]
+    imports.refuse(problems, original.source)
     rules: Json = {
         level: document["constraints"][key] for key, level in CONSTRAINTS.items() if document["constraints"].get(key)
     }
@@ -118,8 +118,8 @@ def _changes(document: Json, name: str) -> Iterator[Note]:
             path = f"parameters.{change['parameter']}"
             key = imports.unique(f"{name}/{entry['version']}/{path}", taken)
             taken.add(key)
-            told = {field: value for field, value in change.items() if field != "parameter"}
-            yield Note("change", key, {**told, "version": entry["version"], "date": entry.get("date"), "path": path})
+            fields = {field: value for field, value in change.items() if field != "parameter"}
+            yield Note("change", key, {**fields, "version": entry["version"], "date": entry.get("date"), "path": path})
 
 
 def _protection(limits: Mapping[str, Any]) -> Json:
@@ -161,11 +161,11 @@ def _blank(playbook: Playbook) -> Json:
 
 
 def _rename(metadata: Json, refs: list[str]) -> None:
-    """Take name and version from the refs; the version before becomes the parent."""
+    """Take name and version from the refs; the previous version becomes the parent."""
     if branch := imports.parts(refs, "branches", 1):
-        metadata["name"] = imports.kept(metadata["name"], branch[0])
+        metadata["name"] = imports.keep_spelling(metadata["name"], branch[0])
     if named := imports.parts(refs, "versions", 2):
-        metadata["name"] = imports.kept(metadata["name"], named[0])
+        metadata["name"] = imports.keep_spelling(metadata["name"], named[0])
         if metadata.get("version", named[1]) != named[1]:
             metadata["parent_version"] = metadata["version"]
         metadata["version"] = named[1]

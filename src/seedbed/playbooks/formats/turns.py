@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 from seedbed.errors import PlaybookError, Problem
 from seedbed.playbooks.formats.imports import unique
-from seedbed.playbooks.genes import flattened
+from seedbed.playbooks.genes import flatten
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import Placeholder, placeholders
 from seedbed.storage.store import Json, canonical
 
 Layout: TypeAlias = list[str | list[str]]
-"""Names of steps in their order; those of an inner list run at the same time."""
+"""Names of steps in order; those of an inner list run at the same time."""
 
 SETTINGS = {
     "system": "role_instruction",
@@ -23,7 +23,7 @@ SETTINGS = {
     "temperature": "temperature",
     "max_tokens": "max_tokens",
 }
-"""What a role says, and the key under which a turn says it. The model has a rule of its own."""
+"""The fields of a role and the keys of a turn. The model is handled apart."""
 
 _NAMED = re.compile(r"\{\{\w+(?:\.model)?\}\}|\{(?P<name>[^\W\d]\w*)(?P<model>\.model)?\}")
 _PARTICIPANT = re.compile(r"(?<!\{)\{(\w+)_participant\}(?!\})")
@@ -34,7 +34,7 @@ def number(name: str) -> int | None:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Turns by number, then what has another name by alphabet."""
+    """Turns by number, then other names in alphabetical order."""
     return sorted(names, key=lambda name: (number(name) is None, number(name) or 0, name))
 
 
@@ -43,7 +43,7 @@ def _name(reference: int | str) -> str:
 
 
 def variables(mode: Json) -> set[str]:
-    """What templates write as `<NAME>`."""
+    """The names that templates write as `<NAME>`."""
     declared = (mode.get("metadata") or {}).get("template_variables") or ()
     return {name for name in declared if re.fullmatch(r"[^\W\d]\w*", name)}
 
@@ -52,7 +52,7 @@ def variables(mode: Json) -> set[str]:
 
 
 def layout(mode: Json) -> Layout:
-    """Which turns are played, in which order, and which of them together."""
+    """Which turns run, in which order, and which of them together."""
     prompts = mode["prompts"]
     structure = mode.get("structure") or ("mixed" if mode.get("phases") else "sequential")
     if structure == "mixed":
@@ -75,7 +75,7 @@ def _phases(mode: Json) -> Layout:
 
 
 def _independent(prompts: Json) -> Layout:
-    """Without phases, neighbours that do not need each other run together."""
+    """Without phases, neighbouring turns that do not need each other run together."""
     groups: list[list[str]] = []
     for name in ordered(prompts):
         needed = {*_context(prompts[name]), *(each.name for each in placeholders(prompts[name].get("template") or ""))}
@@ -92,15 +92,15 @@ def flat(plan: Layout) -> Iterator[str]:
 
 def phases(plan: Layout) -> list[Json]:
     """A layout as the phases of a mixed mode."""
-    found: list[Json] = []
+    result: list[Json] = []
     for item in plan:
         if not isinstance(item, str):
-            found.append({"type": "parallel", "turns": _references(item)})
-        elif found and found[-1]["type"] == "sequential":
-            found[-1]["turns"] += _references([item])
+            result.append({"type": "parallel", "turns": _references(item)})
+        elif result and result[-1]["type"] == "sequential":
+            result[-1]["turns"] += _references([item])
         else:
-            found.append({"type": "sequential", "turns": _references([item])})
-    return found
+            result.append({"type": "sequential", "turns": _references([item])})
+    return result
 
 
 def _references(names: Iterable[str]) -> list[int | str]:
@@ -115,7 +115,7 @@ def _context(turn: Json) -> list[str]:
 
 
 def playbook(mode: Json, source: str = "") -> Playbook:
-    """The playbook that plays a mode. Raises PlaybookError for turns that wait for what comes after them."""
+    """The playbook of a mode. Raises PlaybookError for turns that use later ones."""
     plan, prompts, roles = layout(mode), mode["prompts"], _Roles()
     group_of = {name: index for index, item in enumerate(plan) for name in ([item] if isinstance(item, str) else item)}
     late = [
@@ -162,16 +162,16 @@ class _Roles:
 
 
 def role_name(turn: Json) -> str:
-    """A turn's role as the name of a role; whoever has none is called by the participant."""
+    """The role of a turn as the name of a role; without one, the participant."""
     text = re.sub(r"[^\w-]", "_", (turn.get("role") or turn.get("participant") or "speaker").strip())[:90]
     return text if re.match(r"[^\W\d]", text) else f"role_{text}"
 
 
 def _settings(turn: Json, declared: set[str]) -> Json:
-    found = {ours: turn.get(theirs) for ours, theirs in SETTINGS.items()}
-    found["system"] = _to_prompt(found["system"] or "", (), declared)
-    found["model"] = turn.get(_model_key(turn)) or turn.get("participant")
-    return {key: value for key, value in found.items() if value not in (None, "", [])}
+    settings = {ours: turn.get(theirs) for ours, theirs in SETTINGS.items()}
+    settings["system"] = _to_prompt(settings["system"] or "", (), declared)
+    settings["model"] = turn.get(_model_key(turn)) or turn.get("participant")
+    return {key: value for key, value in settings.items() if value not in (None, "", [])}
 
 
 def _model_key(turn: Json) -> str:
@@ -194,16 +194,18 @@ def _quoted(prompt: str) -> set[str]:
 
 def _to_prompt(template: str, names: Iterable[str], declared: set[str]) -> str:
     known = set(names)
-    prompt = _PARTICIPANT.sub(lambda found: f"{{{found[1]}.model}}" if found[1] in known else found[0], template)
-    return re.sub(r"<(\w+)>", lambda found: f"{{{found[1]}}}" if found[1] in declared else found[0], prompt)
+    prompt = _PARTICIPANT.sub(lambda match: f"{{{match[1]}.model}}" if match[1] in known else match[0], template)
+    return re.sub(r"<(\w+)>", lambda match: f"{{{match[1]}}}" if match[1] in declared else match[0], prompt)
 
 
 # Steps to turns
 
 
 def in_turns(playbook: Playbook, mode: Json) -> Playbook:
-    """The playbook as turns tell it: a step that the mode does not know gets the next free number as its name,
-    and what a prompt quotes is not seen besides."""
+    """The playbook in the form of turns.
+
+    A step that the mode does not know is named by the next free number, and a step does not see what its prompt quotes.
+    """
     known = mode["prompts"]
     free = iter(range(1 + max((number(name) or 0 for name in known), default=0), 10**6))
     names = {name: name if name in known else f"turn_{next(free)}" for name in flat(plan(playbook))}
@@ -213,29 +215,29 @@ def in_turns(playbook: Playbook, mode: Json) -> Playbook:
     for item in content.get("steps", ()):
         for step in item.get("together", [item]):
             step["name"] = names[step["name"]]
-            step["prompt"] = _replaced(step.get("prompt", ""), renamed)
+            step["prompt"] = _replace(step.get("prompt", ""), renamed)
             step["sees"] = [names[name] for name in step.get("sees", ()) if names[name] not in _quoted(step["prompt"])]
     content["demos"] = {names.get(name, name): demos for name, demos in content.get("demos", {}).items()}
-    content["locked"] = [_renamed_path(path, names) for path in content.get("locked", ())]
+    content["locked"] = [_rename_path(path, names) for path in content.get("locked", ())]
     return Playbook.from_document(content)
 
 
-def _renamed_path(path: str, names: Mapping[str, str]) -> str:
+def _rename_path(path: str, names: Mapping[str, str]) -> str:
     head, *rest = path.split(".")
     if head in ("steps", "demos") and rest:
         rest[0] = names.get(rest[0], rest[0])
     return ".".join([head, *rest])
 
 
-def _replaced(prompt: str, values: Mapping[Placeholder, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        return values.get(Placeholder(found["name"] or "", bool(found["model"])), found[0])
+def _replace(prompt: str, values: Mapping[Placeholder, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        return values.get(Placeholder(match["name"] or "", bool(match["model"])), match[0])
 
     return _NAMED.sub(value, prompt)
 
 
 def changes(new: Playbook, mode: Json) -> dict[str, Json]:
-    """What has to be written into each turn of a mode so that it says what the playbook says."""
+    """What to write into each turn of a mode so that it matches the playbook."""
     old = playbook(mode) if mode["prompts"] else Playbook()
     known = {step.name: step for step in old.all_steps()}
     declared = variables(mode)
@@ -252,7 +254,7 @@ def changes(new: Playbook, mode: Json) -> dict[str, Json]:
         changed: Json = {} if was and (same_speakers or role_name(turn) == step.role) else {"role": step.role}
         changed |= _changed_settings(turn, roles[step.role], declared, spelled)
         if not was or was.prompt != step.prompt:
-            changed["template"] = _replaced(step.prompt, spelled)
+            changed["template"] = _replace(step.prompt, spelled)
         if not was or (was.prompt, was.sees) != (step.prompt, step.sees):
             needed = {*_quoted(step.prompt), *step.sees}
             changed["context_from"] = _references(name for name in flat(plan(new)) if name in needed)
@@ -271,11 +273,11 @@ def _changed_settings(turn: Json, role: Json, declared: set[str], spelled: Mappi
         if old.get(ours) != role.get(ours):
             changed[theirs] = role.get(ours, empty.get(ours))
     if "role_instruction" in changed:
-        changed["role_instruction"] = _replaced(changed["role_instruction"], spelled)
+        changed["role_instruction"] = _replace(changed["role_instruction"], spelled)
     return changed
 
 
 def plan(playbook: Playbook) -> Layout:
     """The steps of a playbook in the form of `layout`."""
-    found: Layout = flattened(playbook).get("steps", [])
-    return found
+    layout: Layout = flatten(playbook).get("steps", [])
+    return layout

@@ -67,7 +67,7 @@ def _task(rows: list[str], begin: int, end: int, at: str, problems: list[Problem
     body = _Body(task)
     for place in range(closing + 1, end):
         if body.read(rows[place]):
-            remedy = "Whether the score above is the grader's cannot be told: leave only that."
+            remedy = "It is unclear which score is the grader's: leave only that one."
             problems.append(
                 Problem(f"{at} line {place + 1}", shown(rows[place]), "nothing but what the grader said", remedy)
             )

@@ -18,7 +18,7 @@ from seedbed.cli.output import line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
 from seedbed.playbooks.genes import genes
-from seedbed.playbooks.library import Page
+from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
 
@@ -53,16 +53,8 @@ def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> 
     """Find stored playbooks, newest first; everything that is given must hold."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
-        page = space.playbooks.search(
-            text=query.text,
-            gene=query.gene,
-            tag=query.tag,
-            by=query.by,
-            since=first,
-            until=last,
-            limit=limit,
-            after=after,
-        )
+        where = PlaybookFilter(text=query.text, gene=query.gene, tag=query.tag, by=query.by, since=first, until=last)
+        page = space.playbooks.search(where, limit=limit, after=after)
         _show_page(call, space, page)
 
 

@@ -18,7 +18,7 @@ from seedbed.errors import MergeClash, shown
 from seedbed.playbooks import merging
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.merging import Clash, Resolver, Unresolved
-from seedbed.playbooks.specialised import Rebased, Specialised
+from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
 from seedbed.workspace.resources import is_playbook_file
@@ -97,7 +97,7 @@ def rebase(
             if not clashes:  # the union of both is not a valid playbook
                 raise
             known = space.playbooks.find_specialised(name)
-            result = Rebased(known, known)
+            result = RebaseResult(known, known)
         document, views = _rebased(call, space, result, clashes)
     call.show({**document, "dry_run": call.dry_run}, *views)
     if clashes:
@@ -143,7 +143,7 @@ def _resolvers(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]
     return resolvers, by_path
 
 
-def _document(of: Specialised) -> Json:
+def _document(of: SpecialisedPlaybook) -> Json:
     return {
         "name": of.name,
         "playbook": of.playbook,
@@ -163,7 +163,9 @@ def _base_state(document: Json) -> RenderableType:
     return line((f"{changes}: seedbed playbook rebase {document['name']}", "yellow"))
 
 
-def _rebased(call: Call, space: Workspace, result: Rebased, clashes: list[Clash]) -> tuple[Json, list[RenderableType]]:
+def _rebased(
+    call: Call, space: Workspace, result: RebaseResult, clashes: list[Clash]
+) -> tuple[Json, list[RenderableType]]:
     before, after = result.before, result.after
     changes = space.playbooks.diff(before.playbook, after.playbook)
     document = {
@@ -188,7 +190,7 @@ def _clash_document(clash: Clash) -> Json:
     return {"path": clash.path, "base": clash.base, "ours": clash.ours, "theirs": clash.theirs}
 
 
-def _clash_views(known: Specialised, clashes: list[Clash]) -> Iterable[RenderableType]:
+def _clash_views(known: SpecialisedPlaybook, clashes: list[Clash]) -> Iterable[RenderableType]:
     """Both sides of each clash, each by what it changed."""
     count = counted(len(clashes), "clash", "clashes")
     yield line(("✗ ", "bold red"), f"{count} between {known.name} and {known.base}; nothing has moved")

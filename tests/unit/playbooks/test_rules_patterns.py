@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.playbooks.patterns import locks, matches
+from seedbed.playbooks.rules import locks, matches
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How two texts differ, word by word."""
+"""Word diff: how two texts differ, word by word."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from difflib import SequenceMatcher
 from typing import Any
 
 MAX_COMPARED = 100_000
-"""The most pairs of words that are compared. Longer texts are cut at the words that each has once; a part between two
-of those that is still longer counts as replaced. Without this two texts of 25 kB would take half a minute."""
+"""The most pairs of words to compare.
 
-Places = tuple[int, int]
+Longer texts are split at the words that each has once; a part that is still longer counts as replaced. Without this
+limit two texts of 25 kB would take half a minute.
+"""
+
+WordPair = tuple[int, int]
 
 
 def changed_parts(one: str, other: str) -> Iterator[tuple[str, str]]:
-    """Both texts in parts that belong together, in order: equal where nothing changed, else the old and the new."""
+    """Both texts as pairs of parts, in order: equal where nothing changed, else the old and the new part."""
     ours, theirs = (re.split(r"(\s+)", text) for text in (one, other))  # words at 0, 2, 4, …, white space between
-    kept_to = (0, 0)
+    compared = (0, 0)
     for here, there in (*_same(ours[::2], theirs[::2]), (len(ours), len(theirs))):
-        mine, yours = ours[kept_to[0] : 2 * here], theirs[kept_to[1] : 2 * there]
-        yield from _trimmed(mine, yours)
+        mine, yours = ours[compared[0] : 2 * here], theirs[compared[1] : 2 * there]
+        yield from _trim(mine, yours)
         if here < len(ours):
             yield ours[2 * here], ours[2 * here]
-        kept_to = 2 * here + 1, 2 * there + 1
+        compared = 2 * here + 1, 2 * there + 1
 
 
 def shared_words(one: str, other: str) -> tuple[int, int]:
@@ -34,8 +37,8 @@ def shared_words(one: str, other: str) -> tuple[int, int]:
     return sum(1 for _ in _same(ours, theirs)), len(ours) + len(theirs)
 
 
-def _trimmed(mine: list[str], yours: list[str]) -> Iterator[tuple[str, str]]:
-    """What lies between two words that are the same: the white space around it may be the same too."""
+def _trim(mine: list[str], yours: list[str]) -> Iterator[tuple[str, str]]:
+    """The parts between two equal words, with the white space around them apart if it is equal too."""
     start = 1 if mine and yours and mine[0] == yours[0] else 0
     end = 1 if min(len(mine), len(yours)) > start and mine[-1] == yours[-1] else 0
     parts = [
@@ -46,8 +49,8 @@ def _trimmed(mine: list[str], yours: list[str]) -> Iterator[tuple[str, str]]:
     yield from (("".join(old), "".join(new)) for old, new in parts)
 
 
-def _same(ours: list[str], theirs: list[str]) -> Iterator[Places]:
-    """The places of words that both have, in order."""
+def _same(ours: list[str], theirs: list[str]) -> Iterator[WordPair]:
+    """The positions of words that both have, in order."""
     start, end = _ends(ours, theirs)
     yield from ((n, n) for n in range(start))
     mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
@@ -62,7 +65,7 @@ def _same(ours: list[str], theirs: list[str]) -> Iterator[Places]:
     yield from ((len(ours) - end + n, len(theirs) - end + n) for n in range(end))
 
 
-def _same_between(ours: list[str], theirs: list[str]) -> Iterator[Places]:
+def _same_between(ours: list[str], theirs: list[str]) -> Iterator[WordPair]:
     start, end = _ends(ours, theirs)
     yield from ((n, n) for n in range(start))
     mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
@@ -73,19 +76,19 @@ def _same_between(ours: list[str], theirs: list[str]) -> Iterator[Places]:
 
 
 def _ends(ours: list[str], theirs: list[str]) -> tuple[int, int]:
-    """How many words the beginning and the end have in common."""
+    """How many words both have in common at the beginning and at the end."""
     shorter = min(len(ours), len(theirs))
     start = next((n for n in range(shorter) if ours[n] != theirs[n]), shorter)
     rest = shorter - start
     return start, next((n for n in range(rest) if ours[-1 - n] != theirs[-1 - n]), rest)
 
 
-def _anchors(ours: list[str], theirs: list[str]) -> list[Places]:
-    """The longest series of words in the same order among those that each side has once."""
+def _anchors(ours: list[str], theirs: list[str]) -> list[WordPair]:
+    """The longest series, in the same order, of words that each side has once."""
     often, as_often = Counter(ours), Counter(theirs)
     place = {word: n for n, word in enumerate(theirs)}
-    ends: list[int] = []  # the lowest place that a series of each length can end at
-    chains: list[tuple[Places, Any]] = []  # how such a series came about, linked backwards
+    ends: list[int] = []  # the lowest position at which a series of each length can end
+    chains: list[tuple[WordPair, Any]] = []  # each such series, linked backwards
     for here, word in enumerate(ours):
         if often[word] == as_often[word] == 1:
             length = bisect_left(ends, place[word])

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.playbooks.wording import changed_parts, shared_words
+from seedbed.playbooks.word_diff import changed_parts, shared_words
 
 texts = st.text(alphabet="ab \n", max_size=40)
 
