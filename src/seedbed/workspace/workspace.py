@@ -15,8 +15,6 @@ from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import Resources, find_file, new_seed
 
 if TYPE_CHECKING:
-    from seedbed.models.cards import ChatModel
-
     from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from seedbed.experiments.options import Comparing
     from seedbed.experiments.sources import LiveTraffic, PastRuns
     from seedbed.experiments.verdict import Verdict
+    from seedbed.models.cards import ChatModel
     from seedbed.release.assignment import Choice
     from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
