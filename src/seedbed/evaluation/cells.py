@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
+
+import numpy as np
 
 from seedbed.errors import StoreDamaged
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage.store import BriefFact, Digest, Fact, Json, Query, Store, canonical, digest, in_brief, short
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FEW = 500
 """So many cells are asked for by name; of more, all that a playbook has are looked through."""
@@ -92,8 +91,8 @@ class TaskTexts:
         if known is None:
             inputs = canonical(dict(task.inputs))
             # The digest of the task, but its inputs, which may be long, are written down only once.
-            asked = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
-            known = task, inputs, blake2b(asked.encode(), digest_size=32).hexdigest()[:16]
+            text = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
+            known = task, inputs, blake2b(text.encode(), digest_size=32).hexdigest()[:16]
             self._known[id(task)] = known
         return known[1:]
 
@@ -105,16 +104,16 @@ class Naming:
     `metrics` are the identities of metrics.
     """
 
-    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], asked: TaskTexts | None = None) -> None:
-        self._asked = asked or TaskTexts()
+    def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], texts: TaskTexts | None = None) -> None:
+        self._texts = texts or TaskTexts()
         self._about = digest("work", {"playbook": playbook, "models": models})
         self._beginning = self._about[3 : 3 + ALIKE]
         self._metrics = [digest("metric", identity)[3:19] for identity in metrics]
 
     def __call__(self, task: Task, replicate: int) -> RunNames:
-        inputs, what = self._asked(task)
-        asked = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
-        run = self._beginning + asked[ALIKE:]
+        inputs, what = self._texts(task)
+        work = blake2b(f"{self._about}/{replicate}/{inputs}".encode(), digest_size=16).hexdigest()
+        run = self._beginning + work[ALIKE:]
         return RunNames(run, [f"{run}/{metric}/{what}" for metric in self._metrics])
 
 
@@ -141,7 +140,7 @@ def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> 
     if len(keys) <= FEW:
         return in_brief(store, Query(kind=kind, keys=sorted(keys)))
     wanted = keys if isinstance(keys, Set | Mapping) else {*keys}
-    return (told for told in in_brief(store, Query(kind=kind, subject=playbook)) if told[0] in wanted)
+    return (brief for brief in in_brief(store, Query(kind=kind, subject=playbook)) if brief[0] in wanted)
 
 
 class Cells(Sequence[Cell]):
@@ -202,8 +201,6 @@ class Cells(Sequence[Cell]):
 
     def column(self, name: str) -> np.ndarray:
         """The values (NaN where there is none), costs, tokens or latencies of all cells, or which are reused."""
-        import numpy as np
-
         if name != "value":
             self._open()
         return np.array(self._numbers[name], bool if name == "reused" else None)
@@ -234,8 +231,8 @@ class Cells(Sequence[Cell]):
                 bodies = json.loads(f"[{','.join(some)}]")  # together they take half the time
                 if len(bodies) != len(some):
                     raise ValueError("not one body each")
-                for column, told in zip(read.values(), zip(*map(_columns, bodies), strict=True), strict=True):
-                    column.extend(told)
+                for column, values in zip(read.values(), zip(*map(_columns, bodies), strict=True), strict=True):
+                    column.extend(values)
         except (ValueError, KeyError, TypeError):
             name = short(self.playbook)
             raise StoreDamaged(f"a cell of {name} is no longer a whole fact. Find it: seedbed store verify") from None

@@ -42,5 +42,5 @@ def _body(cell: Cell) -> dict[str, object]:
 
 
 def _cell(fact: Fact) -> Cell:
-    told = {name: value for name, value in fact.body.items() if name != "cell"}
-    return Cell(key=fact.body["cell"], value=None, **told)
+    fields = {name: value for name, value in fact.body.items() if name != "cell"}
+    return Cell(key=fact.body["cell"], value=None, **fields)

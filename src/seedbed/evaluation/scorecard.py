@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
 from seedbed.evaluation.cells import Cell, Cells
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.plugins import load, optional
+from seedbed.stats.estimates import Interval, mean_interval, wilson
 from seedbed.storage.store import Digest, Json, canonical, short
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from seedbed.evaluation.datasets.dataset import Task
-    from seedbed.stats.estimates import Interval
 
 FEW = 12
 """So many sources or expected answers are worth a line each; of more, none is."""
@@ -106,7 +105,7 @@ class Scorecard:
     @property
     def unpaid(self) -> tuple[Cell, ...]:
         """Those without a value for which the money of the evaluation did not last."""
-        return tuple(cell for cell in self.unscored if any(told in cell.reason for told in _UNPAID))
+        return tuple(cell for cell in self.unscored if any(sign in cell.reason for sign in _UNPAID))
 
     @property
     def reused(self) -> int:
@@ -126,8 +125,6 @@ class Scorecard:
     @cached_property
     def interval(self) -> Interval:
         """The mean over tasks with its interval, which allows for tasks that share a source."""
-        from seedbed.stats.estimates import mean_interval, wilson
-
         means = list(self.means.values())
         clusters = self.sources(self.means)
         # A t interval of a rate near 0 or 1 is too narrow, and has no width at all when every task agrees.
@@ -144,12 +141,12 @@ class Scorecard:
     @cached_property
     def strata(self) -> dict[str, dict[str, Scorecard]]:
         """The same for each tag, source and expected answer; sources and answers where they are few."""
-        found: dict[str, dict[str, Scorecard]] = {"tag": self._by(lambda task: task.tags)}
+        cards_of: dict[str, dict[str, Scorecard]] = {"tag": self._by(lambda task: task.tags)}
         # Within one source its tasks are all there is to vary.
         by_source = self._by(lambda task: (task.source,) if task.source else (), few=True)
-        found["source"] = {name: replace(card, tasks=_apart(card.tasks)) for name, card in by_source.items()}
-        found["expected"] = self._by(lambda task: () if task.expected is None else (_told(task.expected),), few=True)
-        return {kind: cards for kind, cards in found.items() if cards}
+        cards_of["source"] = {name: replace(card, tasks=_apart(card.tasks)) for name, card in by_source.items()}
+        cards_of["expected"] = self._by(lambda task: () if task.expected is None else (_text(task.expected),), few=True)
+        return {kind: cards for kind, cards in cards_of.items() if cards}
 
     def _by(self, names: Callable[[Task], Iterable[str]], few: bool = False) -> dict[str, Scorecard]:
         groups: dict[str, dict[str, Task]] = {}
@@ -161,9 +158,9 @@ class Scorecard:
         places: dict[str, list[int]] = {}
         for place, its in enumerate(self._columns.texts("task")):
             places.setdefault(its, []).append(place)
-        found = {name: [place for each in its for place in places.get(each, ())] for name, its in groups.items()}
+        rows = {name: [place for each in its for place in places.get(each, ())] for name, its in groups.items()}
         return {
-            name: replace(self, cells=self._columns.take(found[name]), tasks=tasks, paid_usd=None)
+            name: replace(self, cells=self._columns.take(rows[name]), tasks=tasks, paid_usd=None)
             for name, tasks in sorted(groups.items())
         }
 
@@ -253,7 +250,7 @@ class Scorecard:
             about = {
                 "tags": " ".join(task.tags) if task else "",
                 "source": task.source if task else "",
-                "expected": _told(task.expected) if task and task.expected is not None else "",
+                "expected": _text(task.expected) if task and task.expected is not None else "",
             }
             row = {**asdict(cell), **about}
             yield {name: row[name] for name in ROW}
@@ -283,8 +280,6 @@ def scorecard(
 
 def _rate(means: list[float], clusters: list[Hashable]) -> Interval:
     """Wilson's interval for as many independent tasks as those that share sources are worth."""
-    from seedbed.stats.estimates import Interval, mean_interval
-
     plain = mean_interval(means, clusters)
     n, share, z = plain.n, plain.mean, 1.959963984540054  # of 95 %
     reach = plain.high - share
@@ -305,7 +300,7 @@ def _apart(tasks: Mapping[str, Task]) -> dict[str, Task]:
     return {name: replace(task, source="") for name, task in tasks.items()}
 
 
-def _told(expected: object) -> str:
+def _text(expected: object) -> str:
     return expected if isinstance(expected, str) else canonical(expected)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.scorecard import Scorecard, interval_document
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.effects import risk_difference
+from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.storage.store import Json
-
-if TYPE_CHECKING:
-    from seedbed.evaluation.datasets.dataset import Dataset, Task
-    from seedbed.playbooks.playbook import Playbook
-    from seedbed.stats.estimates import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,8 @@ class Specialisation:
         """What a base scores on each corpus, the hardest first; last those without a score."""
         scores = [(corpus, self.cards[base, corpus]) for corpus in self.corpora]
         sign = -1.0 if scores[0][1].metric in scores[0][1].lower else 1.0
-        found = [(corpus, card.interval) for corpus, card in scores]
-        return sorted(found, key=lambda each: (not each[1].n, sign * each[1].mean if each[1].n else 0.0))
+        intervals = [(corpus, card.interval) for corpus, card in scores]
+        return sorted(intervals, key=lambda each: (not each[1].n, sign * each[1].mean if each[1].n else 0.0))
 
     def gain(self, specialist: Specialist, corpus: str) -> Interval:
         """By how much a specialist is better than its base on the tasks of a corpus that it has not seen, paired."""
@@ -101,10 +99,10 @@ class Specialisation:
         }
 
 
-EvaluateOnCorpus = Callable[[str, "Playbook", str, "Dataset"], Awaitable[Scorecard]]
+EvaluateOnCorpus = Callable[[str, Playbook, str, Dataset], Awaitable[Scorecard]]
 """Scores the playbook of a name on the tasks of a corpus."""
 
-SeenTasks = Callable[["Playbook", "Dataset"], "Iterable[Task]"]
+SeenTasks = Callable[[Playbook, Dataset], Iterable[Task]]
 """Those of the tasks that a playbook was chosen on or is shown."""
 
 
@@ -131,9 +129,6 @@ async def evaluate_specialisation(
 
 
 def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
-    from seedbed.stats.effects import risk_difference
-    from seedbed.stats.estimates import Interval, mean_interval
-
     shared = [task for task in base.means if task in other.means and task not in seen]
     if base.playbook == other.playbook and shared:
         return Interval(0.0, 0.0, 0.0, 0.95, len(shared))
@@ -153,7 +148,7 @@ def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
 # Writing it down
 
 
-def _gain_document(found: Specialisation, specialist: Specialist, corpus: str) -> Json:
-    seen = len(found.seen.get((specialist.name, corpus), ()))
+def _gain_document(results: Specialisation, specialist: Specialist, corpus: str) -> Json:
+    seen = len(results.seen.get((specialist.name, corpus), ()))
     about = {"name": specialist.name, "base": specialist.base, "corpus": corpus}
-    return {**about, **interval_document(found.gain(specialist, corpus)), "seen": seen}
+    return {**about, **interval_document(results.gain(specialist, corpus)), "seen": seen}

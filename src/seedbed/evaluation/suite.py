@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seedbed import documents
 from seedbed.documents import Document
@@ -17,10 +17,8 @@ from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evaluation.metrics.registry import by_name, parse_metric
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
+from seedbed.stats.estimates import Interval, mcnemar, mean_interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
-
-if TYPE_CHECKING:
-    from seedbed.stats.estimates import Interval
 
 FILE = "suite.yaml"
 KEYS = ("name", "metrics", "baselines", "datasets", "replicates")
@@ -92,7 +90,7 @@ class SuiteScore:
     def body(self) -> Json:
         """What is kept of it: the score of each task by the name of what it asks."""
         interval = self.card.interval
-        asked = {task: self.card.tasks[task].digest[3:19] for task in self.card.means}
+        names = {task: self.card.tasks[task].digest[3:19] for task in self.card.means}
         return {
             "suite": self.suite,
             "name": self.name,
@@ -104,7 +102,7 @@ class SuiteScore:
             "tasks": interval.n,
             "cost_usd": self.card.worth_usd,
             "regressed": bool(self.change and self.change.regressed),
-            "means": {asked[task]: mean for task, mean in self.card.means.items()},
+            "means": {names[task]: mean for task, mean in self.card.means.items()},
         }
 
 
@@ -154,17 +152,15 @@ def _prefix(*about: str) -> str:
 
 
 def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, lower: bool) -> SuiteChange | None:
-    from seedbed.stats.estimates import mcnemar, mean_interval
-
     query = Query(kind="suite", key_from=_prefix(suite, dataset, card.metric, name), newest=True)
     last = next((fact for fact in store.facts(query) if not fact.body["regressed"]), None)
     if last is None:
         return None
     before = last.body["means"]
-    asked = {task: card.tasks[task].digest[3:19] for task in card.means}
-    shared = [task for task in card.means if asked[task] in before]
+    names = {task: card.tasks[task].digest[3:19] for task in card.means}
+    shared = [task for task in card.means if names[task] in before]
     sign = -1.0 if lower else 1.0
-    gains = [sign * (card.means[task] - before[asked[task]]) for task in shared]
+    gains = [sign * (card.means[task] - before[names[task]]) for task in shared]
     difference = mean_interval(gains, card.sources(shared))
     regressed = difference.high < 0
     if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # so few that turned that a t interval is too sure of itself
@@ -248,19 +244,19 @@ class _SuiteReader:
         return None
 
     def _metrics(self, path: str, listed: Any) -> tuple[Metric, ...]:
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         if not isinstance(listed, list) or not listed:
             self._wrong(path, shown(listed), "a list of metrics, such as [exact_match]")
             return ()
         for place, each in enumerate(listed):
             try:
                 metric = parse_metric(each) if isinstance(each, str) else by_name(each)
-                found[metric.name] = metric
+                metrics[metric.name] = metric
             except DocumentError as wrong:
                 self._within(f"{path}[{place}]", "", wrong)
             except TypeError:
                 self._wrong(f"{path}[{place}]", shown(each), "a metric")
-        return tuple(found.values())
+        return tuple(metrics.values())
 
     def _bounds(self, path: str, body: Any, metrics: Sequence[Metric]) -> dict[str, float]:
         bounds = self._mapping(path, body)
@@ -287,7 +283,7 @@ class _SuiteReader:
             about = f"{file}: {each.path}: {each.found}" if file else each.found
             self._wrong(path, about, each.expected, each.remedy)
 
-    def _wrong(self, path: str, found: str, expected: str, remedy: str = "") -> None:
+    def _wrong(self, path: str, actual: str, expected: str, remedy: str = "") -> None:
         line = self.document.lines.get(path)
         place = f"{path} (line {line})" if line else path
-        self.problems.append(Problem(place, found, expected, remedy))
+        self.problems.append(Problem(place, actual, expected, remedy))

@@ -81,12 +81,18 @@ class Skip:
 
     def fact(self, at: datetime, by: str, search: Digest | None = None) -> Fact:
         """That it was skipped, in a search if there is one."""
-        told = self.predicted
-        body = {"metric": self.metric, "low": told.low, "high": told.high, "playbooks": told.n, "tasks": self.tasks}
+        predicted = self.predicted
+        body = {
+            "metric": self.metric,
+            "low": predicted.low,
+            "high": predicted.high,
+            "playbooks": predicted.n,
+            "tasks": self.tasks,
+        }
         body |= {"incumbent": self.incumbent, "chance": self.chance, "audited": self.audited}
         body |= {"search": search} if search else {}
-        key = digest("skip", [self.playbook, told.mean, body])
-        return Fact(kind="skip", key=key, subject=self.playbook, at=at, by=by, body=body, value=told.mean)
+        key = digest("skip", [self.playbook, predicted.mean, body])
+        return Fact(kind="skip", key=key, subject=self.playbook, at=at, by=by, body=body, value=predicted.mean)
 
 
 class Surrogate:
@@ -216,26 +222,26 @@ def audit(facts: Iterable[Fact], seen: Iterable[Cell] | Table, confidence: float
 
 def features(playbook: Playbook) -> dict[str, dict[str, float]]:
     """Numbers that tell playbooks apart, in groups: for each gene its value, or its length and its words."""
-    found: dict[str, dict[str, float]] = {}
+    groups: dict[str, dict[str, float]] = {}
     for path, gene in genes(playbook).items():
         match gene.kind:
             case "number" | "integer":
-                found[path] = {"": float(gene.value)}
+                groups[path] = {"": float(gene.value)}
             case "choice":
-                found[path] = {str(gene.value): 1.0}
+                groups[path] = {str(gene.value): 1.0}
             case "demos":
-                found[path] = {"": float(len(gene.value))}
+                groups[path] = {"": float(len(gene.value))}
             case "text":
                 words = re.findall(r"\w+", gene.value.lower())
-                found[f"{path}.length"] = {"": math.log1p(len(words))}
-                found[f"{path}.words"] = _words(words)
-    return found
+                groups[f"{path}.length"] = {"": math.log1p(len(words))}
+                groups[f"{path}.words"] = _words(words)
+    return groups
 
 
 def _words(words: Sequence[str]) -> dict[str, float]:
     counts: dict[str, float] = {}
-    for said in (*words, *map(" ".join, pairwise(words))):
-        hashed = blake2b(said.encode(), digest_size=4).digest()
+    for term in (*words, *map(" ".join, pairwise(words))):
+        hashed = blake2b(term.encode(), digest_size=4).digest()
         bucket = str(hashed[0] % BUCKETS)
         counts[bucket] = counts.get(bucket, 0.0) + (1.0 if hashed[1] % 2 else -1.0)
     return counts
@@ -246,7 +252,7 @@ class _FeatureColumns:
 
     def __init__(self, playbooks: Iterable[Playbook]) -> None:
         described = [features(playbook) for playbook in playbooks]
-        self._names = sorted({(group, name) for told in described for group, more in told.items() for name in more})
+        self._names = sorted({(group, name) for each in described for group, more in each.items() for name in more})
         raw = self._raw(described)
         spread = raw.std(axis=0)
         self._middle = raw.mean(axis=0)
@@ -263,7 +269,7 @@ class _FeatureColumns:
         return scaled
 
     def _raw(self, described: Sequence[Mapping[str, Mapping[str, float]]]) -> Floats:
-        rows = [[told.get(group, {}).get(name, 0.0) for group, name in self._names] for told in described]
+        rows = [[each.get(group, {}).get(name, 0.0) for group, name in self._names] for each in described]
         return np.array(rows, dtype=np.float64).reshape(len(described), len(self._names))
 
 
@@ -306,9 +312,9 @@ class _Model:
         doubt = max(self._spread + self._broad - float(near @ self._inverse @ near), 1e-12)
         seen = {task: score for task, score in own.items() if task in self._ease}
         if seen:
-            found = math.fsum(score - self._ease[task] for task, score in seen.items()) / len(seen)
+            measured = math.fsum(score - self._ease[task] for task, score in seen.items()) / len(seen)
             trust = doubt / (doubt + self._noise / len(seen) + 1e-12)
-            worth, doubt = worth + trust * (found - worth), doubt * (1 - trust)
+            worth, doubt = worth + trust * (measured - worth), doubt * (1 - trust)
         open_ = [task for task in tasks if task not in own]
         total = math.fsum(own[task] for task in tasks if task in own)
         total += math.fsum(worth + self._ease.get(task, 0.0) for task in open_)
@@ -364,15 +370,15 @@ def _reach(errors: Floats, confidence: float) -> tuple[float, float]:
 def _additive(table: Table) -> tuple[dict[str, float], Floats, float]:
     """How easy each task is beside the others, what each playbook is worth, and the variance of what is left."""
     tasks = {task: place for place, task in enumerate(sorted({task for scores in table.values() for task in scores}))}
-    told = [(row, tasks[task], score) for row, scores in enumerate(table.values()) for task, score in scores.items()]
-    rows, columns, scores = (np.array(part) for part in zip(*told, strict=True))
+    cells = [(row, tasks[task], score) for row, scores in enumerate(table.values()) for task, score in scores.items()]
+    rows, columns, scores = (np.array(part) for part in zip(*cells, strict=True))
     worth, ease = np.zeros(len(table)), np.zeros(len(tasks))
     for _ in range(30):
         worth = np.bincount(rows, scores - ease[columns]) / np.bincount(rows)
         ease = np.bincount(columns, scores - worth[rows]) / np.bincount(columns)
         ease -= ease.mean()
     worth = np.bincount(rows, scores - ease[columns]) / np.bincount(rows)
-    free = max(1, len(told) - len(table) - len(tasks) + 1)
+    free = max(1, len(cells) - len(table) - len(tasks) + 1)
     noise = float(((scores - worth[rows] - ease[columns]) ** 2).sum()) / free
     return {task: float(ease[place]) for task, place in tasks.items()}, worth, noise
 

@@ -23,7 +23,7 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
-GIVEN = ("judges", "aborted", "because", "evidence", "replay")
+EXEMPT = ("judges", "aborted", "because", "evidence", "replay")
 """What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
 
 
@@ -116,12 +116,12 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
             problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
             break
     again = reading.verdict(judges=verdict.judges)
-    told = {*GIVEN, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
-    problems += _differences(verdict, again, told, "cells")
+    exempt = {*EXEMPT, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
+    problems += _differences(verdict, again, exempt, "cells")
     cells = [cell for pair in read for arm in pair for cell in arm]
-    if (found := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
+    if (evidence := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
         remedy = "Some cell, its run or what that was told is not as it was when it was read."
-        problems.append(Problem("evidence", short(found), short(verdict.evidence), remedy))
+        problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
     flags = {
         "registered_first": _begun_before(store, experiment),
@@ -181,8 +181,8 @@ def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: lis
     return known[key]
 
 
-def _differences(verdict: Verdict, again: Verdict, given: set[str], what: str) -> Iterator[Problem]:
-    for name in sorted({field.name for field in fields(Verdict)} - given - {*NOT_STORED}):
+def _differences(verdict: Verdict, again: Verdict, exempt: set[str], what: str) -> Iterator[Problem]:
+    for name in sorted({field.name for field in fields(Verdict)} - exempt - {*NOT_STORED}):
         recorded_cells, computed = getattr(verdict, name), getattr(again, name)
         if recorded_cells != computed:
             yield Problem(name, shown(recorded_cells, 80), f"{shown(computed, 80)}, as it follows from the {what}")
@@ -231,8 +231,8 @@ def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
 def _begun_before(store: Store, experiment: Digest) -> bool:
     """Whether the experiment was registered before its verdict was given."""
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
-    given = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    return begun is not None and given is not None and begun.number < given.number
+    verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
+    return begun is not None and verdict is not None and begun.number < verdict.number
 
 
 __all__ = ["Certificate", "certificate", "verify"]

@@ -95,20 +95,20 @@ def _expect_options(options: Comparing, candidates: Sequence[Playbook], *, repla
     """Refuse what cannot be, before anything is paid."""
     problems = []
     if not candidates or len({each.digest for each in candidates}) < len(candidates):
-        found = shown([short(each.digest) for each in candidates])
-        raise SeedbedError(f"candidates: found {found}; expected at least one, each once")
+        actual = shown([short(each.digest) for each in candidates])
+        raise SeedbedError(f"candidates: found {actual}; expected at least one, each once")
     several = len(candidates) > 1
     if options.channel and (several or replayed):
         remedy = "Only the comparison of one candidate on a dataset is paid from an error budget."
-        found = f"{shown(options.channel)} with {'several candidates' if several else 'past runs'}"
-        problems.append(Problem("channel", found, "none", remedy))
+        actual = f"{shown(options.channel)} with {'several candidates' if several else 'past runs'}"
+        problems.append(Problem("channel", actual, "none", remedy))
     if several and options.goal != "superior":
         problems.append(
             Problem("goal", f"{options.goal} with several candidates", "superior, by which they are ranked")
         )
     if len(candidates) > FEW_CANDIDATES and options.rule_name not in (None, "betting"):
-        found = f"{options.rule_name} with {len(candidates)} candidates"
-        problems.append(Problem("rule", found, f"betting with more than {FEW_CANDIDATES}"))
+        actual = f"{options.rule_name} with {len(candidates)} candidates"
+        problems.append(Problem("rule", actual, f"betting with more than {FEW_CANDIDATES}"))
     if replayed and options.replicates > 1:
         problems.append(Problem("replicates", f"{options.replicates} with past runs", "1: each run was recorded once"))
     if replayed and options.first_replicates != (0, 0):

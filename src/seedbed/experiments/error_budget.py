@@ -92,7 +92,7 @@ def reserve(
     channel: str,
     terms: BudgetTerms,
     planned: Callable[[float, RuleChoice], Experiment],
-    asked: RuleChoice,
+    rule: RuleChoice,
     *,
     by: str,
     clock: Callable[[], datetime],
@@ -105,12 +105,12 @@ def reserve(
     while True:
         places, answers = _history(store, channel)
         level = _level(_spent(places, answers, terms))
-        plan = planned(terms.alpha(level, asked), terms.rule(asked))
+        plan = planned(terms.alpha(level, rule), terms.rule(rule))
         for fact in places:
-            told = fact.body
-            if told["candidate"] == plan.candidate:
-                begun = planned(told["alpha"], BudgetTerms(told["rate"], told["control"]).rule(asked))
-                if begun.digest == told["experiment"]:
+            taken_by = fact.body
+            if taken_by["candidate"] == plan.candidate:
+                begun = planned(taken_by["alpha"], BudgetTerms(taken_by["rate"], taken_by["control"]).rule(rule))
+                if begun.digest == taken_by["experiment"]:
                     return begun
         place = len(places) + 1
         body = {
@@ -134,13 +134,13 @@ def _level(budget: ErrorBudget) -> float:
 def _spent(places: list[Fact], answers: list[Fact], terms: BudgetTerms) -> ErrorBudget:
     """The budget after all of this. Each place saw the answers that its taker saw, so all compute the same levels."""
     control, value = CONTROLS[terms.control]
-    budget, told = control(alpha=terms.rate), 0
+    budget, read = control(alpha=terms.rate), 0
     for place in places:
-        for answer in answers[told : place.body["answered"]]:
+        for answer in answers[read : place.body["answered"]]:
             budget.tell(answer.key, value(Verdict.from_body(answer.body)))
-        told = place.body["answered"]
+        read = place.body["answered"]
         budget.reserve(place.body["experiment"])
-    for answer in answers[told:]:
+    for answer in answers[read:]:
         budget.tell(answer.key, value(Verdict.from_body(answer.body)))
     return budget
 
@@ -153,8 +153,8 @@ def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
     """
     places = list(store.facts(Query(kind="reservation", subject=channel)))
     newest = next((fact.number for fact in store.facts(Query(kind="verdict", newest=True, limit=1))), 0)
-    given = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in places])
-    known = [fact for fact in given.values() if fact.number <= newest]
+    verdicts = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in places])
+    known = [fact for fact in verdicts.values() if fact.number <= newest]
     return places, sorted(known, key=lambda fact: fact.number)
 
 

@@ -21,14 +21,14 @@ def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
     Cells without a score are not recorded.
     """
     scored = [cell for cell in cells if cell.value is not None]
-    kept = facts_by_key(store, "cell", [cell.key for cell in scored])
+    facts = facts_by_key(store, "cell", [cell.key for cell in scored])
     ended = ends(store, [cell.run for cell in scored if cell.run])
-    told = answers(store, [cell.run for cell in scored if cell.run])
+    entries = answers(store, [cell.run for cell in scored if cell.run])
     whole = hashlib.blake2b(digest_size=32)
     for cell in scored:
-        for fact in (kept.get(cell.key), *ended.get(cell.run, ())):
+        for fact in (facts.get(cell.key), *ended.get(cell.run, ())):
             whole.update(line_of(fact))
-        whole.update(told.get(cell.run, b""))
+        whole.update(entries.get(cell.run, b""))
     return f"b2:{whole.hexdigest()}"
 
 
@@ -37,24 +37,24 @@ def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
     kinds = [kind for kind in ENTRIES if any(store.facts(Query(kind=kind, limit=1)))]
     wholes: dict[str, hashlib.blake2b] = {}
     opened: dict[str, dict[str, None]] = {}
-    asked = dict.fromkeys(runs)
-    every = list(asked)
-    while asked:
-        for run in asked:
+    pending = dict.fromkeys(runs)
+    every = list(pending)
+    while pending:
+        for run in pending:
             wholes[run], opened[run] = hashlib.blake2b(digest_size=32), {}
-        first = _first(store, asked)
+        first = _first(store, pending)
         for kind in kinds:
-            for fact in _entries(store, kind, asked, first):
+            for fact in _entries(store, kind, pending, first):
                 wholes[fact.subject].update(line_of(fact, *fact.tags))
                 if kind == "child":
                     opened[fact.subject][fact.body["run"]] = None
-        asked = dict.fromkeys(child for run in asked for child in opened[run] if child not in wholes)
+        pending = dict.fromkeys(child for run in pending for child in opened[run] if child not in wholes)
 
     def whole(run: str) -> bytes:
-        told = wholes[run].copy()
+        digest = wholes[run].copy()
         for child in opened[run]:
-            told.update(whole(child))
-        return told.digest()
+            digest.update(whole(child))
+        return digest.digest()
 
     return {run: whole(run) for run in every}
 
@@ -78,31 +78,31 @@ def _first(store: Store, runs: Collection[str]) -> int | None:
 
 def line_of(fact: Fact | None, *more: str) -> bytes:
     """All that is recorded of a fact, as it goes into a digest."""
-    told = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
-    return f"{canonical(told)}\n".encode()
+    fields = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
+    return f"{canonical(fields)}\n".encode()
 
 
 def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
     """How runs ended, each as often as it did, the last time last: one that was not completed may be taken up again."""
-    found: dict[str, list[Fact]] = {}
-    asked, time = dict.fromkeys(runs), 1
-    while asked:
-        names = {run if time == 1 else f"{run}@{time}": run for run in asked}
+    ended: dict[str, list[Fact]] = {}
+    pending, time = dict.fromkeys(runs), 1
+    while pending:
+        names = {run if time == 1 else f"{run}@{time}": run for run in pending}
         known = facts_by_key(store, "run", list(names))
         for name, fact in known.items():
-            found.setdefault(names[name], []).append(fact)
-        asked = dict.fromkeys(names[name] for name, fact in known.items() if fact.body.get("status") != "completed")
+            ended.setdefault(names[name], []).append(fact)
+        pending = dict.fromkeys(names[name] for name, fact in known.items() if fact.body.get("status") != "completed")
         time += 1
-    return found
+    return ended
 
 
 def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
     """Those of the facts that are there."""
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     for start in range(0, len(keys), AT_A_TIME):
         some = list(keys[start : start + AT_A_TIME])
-        found |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
-    return found
+        facts |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
+    return facts
 
 
 __all__ = ["answers", "ends", "evidence_of", "facts_by_key", "line_of"]

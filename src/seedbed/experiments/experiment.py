@@ -163,9 +163,9 @@ def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int |
     repeats = rule.repeats if isinstance(rule, Gsprt) else 1
     if isinstance(rule, Betting) or (binary and replicates == repeats):
         return
-    found = f"{metric}, which is graded" if not binary else "tasks that share a source or are run several times"
+    scores = f"{metric}, which is graded" if not binary else "tasks that share a source or are run several times"
     raise SeedbedError(
-        f"rule: found {rule.name} for {found}; expected scores of 0 or 1 (binary=True on a metric of your own), one "
+        f"rule: found {rule.name} for {scores}; expected scores of 0 or 1 (binary=True on a metric of your own), one "
         "for each task. Register the rule betting, which takes any score and any mean"
     )
 

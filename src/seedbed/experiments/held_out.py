@@ -35,9 +35,9 @@ def expect_unseen(library: Library, candidate: Playbook, tasks: Dataset) -> None
     """Raises DatasetError that names the tasks which the candidate has seen, if there are any."""
     if seen := seen_before(library, candidate, tasks):
         names = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
-        found = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {names}"
+        actual = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {names}"
         remedy = "Compare on other tasks: what it was chosen on proves nothing."
-        raise DatasetError([Problem("tasks", found, "tasks that it has not seen", remedy)])
+        raise DatasetError([Problem("tasks", actual, "tasks that it has not seen", remedy)])
 
 
 def known_tasks(store: Store, dataset: Digest) -> Dataset:

@@ -53,17 +53,17 @@ class LiveSource:
         return digest("live", self.content())
 
     @property
-    def told(self) -> str:
-        """As people say it."""
+    def description(self) -> str:
+        """In words."""
         return f"{' and '.join(self.arms)} of {self.exposures} since {', '.join(self.since)}, as outcomes arrive"
 
     @classmethod
     def of(cls, store: Store, plan: Experiment) -> LiveSource:
         """That of a live experiment. Raises NotFound."""
         try:
-            told = store.get(plan.dataset)
-            control, candidate = told["arms"]
-            return cls(told["exposures"], tuple(told["since"]), (control, candidate))
+            content = store.get(plan.dataset)
+            control, candidate = content["arms"]
+            return cls(content["exposures"], tuple(content["since"]), (control, candidate))
         except (StoreDamaged, LookupError, ValueError) as wrong:
             raise NotFound(f"what experiment {short(plan.digest)} is about cannot be read: {wrong}") from None
 
@@ -85,17 +85,17 @@ class LiveSource:
         """Exposures, and feedback of that name on anything, as they arrived. Raises NotFound."""
         after, until = self.span(store)
         exposures = store.facts(Query(kind="exposure", subject=self.exposures, after=after))
-        told = store.facts(Query(kind="feedback", tag=metric, after=after))
+        feedback = store.facts(Query(kind="feedback", tag=metric, after=after))
         in_time = (fact for fact in exposures if fact.number < until)
-        yield from heapq.merge(in_time, told, key=lambda fact: fact.number)
+        yield from heapq.merge(in_time, feedback, key=lambda fact: fact.number)
 
 
 def _served(target: Any, canary: bool) -> str | None:
     """The playbook that a channel tries, or else that it serves to all."""
     if not isinstance(target, Mapping):
         return None if canary else target
-    told = target.get("canary") if canary else target.get("stable")
-    return told.get("playbook") if isinstance(told, Mapping) else told
+    served = target.get("canary") if canary else target.get("stable")
+    return served.get("playbook") if isinstance(served, Mapping) else served
 
 
 def is_live(plan: Experiment | Json) -> bool:
@@ -166,12 +166,12 @@ class LiveTest:
 
     def take(self, fact: Fact) -> bool:
         """Take the next fact; whether it counts."""
-        counts = self._exposed(fact) if fact.kind == "exposure" else self._told(fact)
+        counts = self._expose(fact) if fact.kind == "exposure" else self._rate(fact)
         if counts:
             self.facts.append(fact)
         return counts
 
-    def _exposed(self, fact: Fact) -> bool:
+    def _expose(self, fact: Fact) -> bool:
         arm, unit = fact.body["arm"], fact.body["unit"]
         if fact.subject != self.source.exposures or unit in self._met or not fact.body["compared"]:
             return False
@@ -183,7 +183,7 @@ class LiveTest:
         self._watch("sent to", "units sent to", self._sent)
         return True
 
-    def _told(self, fact: Fact) -> bool:
+    def _rate(self, fact: Fact) -> bool:
         if fact.value is None or not 0 <= fact.value <= 1 or self.metric not in fact.tags:
             return False
         if (arm := self._open.pop(fact.subject, None)) is None:
@@ -208,20 +208,20 @@ class LiveTest:
 
     def _watch(self, ratio: str, what: str, counts: Mapping[str, int]) -> None:
         if self._ratios[ratio].update(counts):
-            told = " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
-            self.because = f"found {told}; expected as many (p = {self._ratios[ratio].p:.2g})"
+            counted = " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
+            self.because = f"found {counted}; expected as many (p = {self._ratios[ratio].p:.2g})"
 
     def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "") -> Verdict:
         """What was found so far: final only if it has ended, or somebody wants no more of it."""
-        found = self._pairs.verdict(evidence=evidence, aborted=aborted)
-        because = found.because or self.because
+        verdict = self._pairs.verdict(evidence=evidence, aborted=aborted)
+        because = verdict.because or self.because
         live: Json = {"source": self.source.content(), "sample": sample}
         for name, arm in zip(("control", "candidate"), self.source.arms, strict=True):
             values = [cell.value or 0.0 for cell in self._known[arm]]
             mean = math.fsum(values) / len(values) if values else None
             live[name] = {"units": self._sent[arm], "known": len(values), "mean": mean}
-        finding = "invalid" if because else found.finding
-        return replace(found, at_most=found.tasks, finding=finding, because=because, live=live)
+        finding = "invalid" if because else verdict.finding
+        return replace(verdict, at_most=verdict.tasks, finding=finding, because=because, live=live)
 
 
 def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:

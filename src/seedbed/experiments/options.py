@@ -83,9 +83,9 @@ class Comparing:
     def _problems(self) -> list[Problem]:
         problems = []
 
-        def expect(holds: bool, path: str, found: object, expected: str) -> None:
+        def expect(holds: bool, path: str, actual: object, expected: str) -> None:
             if not holds:
-                problems.append(Problem(path, str(found), expected))
+                problems.append(Problem(path, str(actual), expected))
 
         if self.rule_name is not None and self.rule_name not in RULE_NAMES:
             known = ", ".join(RULE_NAMES)
@@ -114,8 +114,8 @@ class Comparing:
         if isinstance(self.rule, str) and self.rule in ("gsprt", "sprt") and effect is None:
             problems.append(Problem("effect", f"none for the rule {self.rule}", "one such as 0.1"))
         if self.rule == "sprt" and not problems and (discordance is None or discordance == effect):
-            found = f"{discordance or 'none'} for the rule sprt"
-            problems.append(Problem("discordance", found, "above the effect, such as 0.3"))
+            actual = f"{discordance or 'none'} for the rule sprt"
+            problems.append(Problem("discordance", actual, "above the effect, such as 0.3"))
         return problems
 
 

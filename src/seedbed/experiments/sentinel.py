@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.experiment import RuleChoice
-from seedbed.experiments.options import Comparing
+from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.estimates import Interval, exact_rate
@@ -35,17 +34,17 @@ async def play_sentinel(
     tasks: Dataset,
     metric: Metric,
     context: EvaluationContext,
+    options: Comparing = DEFAULT,
     *,
     times: int = 1,
-    alpha: float = 0.05,
-    rule: RuleChoice = None,
     watch: Callable[[Verdict], None] | None = None,
 ) -> Sentinel:
     """Compare a playbook with itself so many times more, each time with runs of its own in both arms."""
+    alpha = USUAL_ALPHA if options.alpha is None else options.alpha
     played = sum(1 for _ in context.store.facts(Query(kind="sentinel", subject=playbook.digest)))
     for turn in range(played, played + times):
-        options = Comparing(alpha=alpha, seed=turn, rule=rule, first_replicate=(2 * turn, 2 * turn + 1))
-        verdict = await run_experiment(playbook, playbook, tasks, metric, context, options)
+        anew = replace(options, alpha=alpha, seed=turn, first_replicate=(2 * turn, 2 * turn + 1))
+        verdict = await run_experiment(playbook, playbook, tasks, metric, context, anew)
         body = {"finding": verdict.finding, "alpha": alpha, "dataset": tasks.digest, "metric": metric.name}
         fact = Fact(
             kind="sentinel",

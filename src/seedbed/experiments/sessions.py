@@ -80,18 +80,18 @@ def select(sessions: Sequence[Session], wanted: str) -> tuple[Session, ...]:
     setting, equals, value = wanted.partition("=")
     if equals and setting.startswith("config."):
         keys = setting.removeprefix("config.").split(".")
-        found = [each for each in sessions if _is(each.config, keys, value)]
+        chosen = [each for each in sessions if _is(each.config, keys, value)]
         expected = "a setting of one session at least"
     else:
         exact = [each for each in sessions if each.id == wanted]
-        found = exact or [each for each in sessions if wanted and each.id.startswith(wanted)]
+        chosen = exact or [each for each in sessions if wanted and each.id.startswith(wanted)]
         expected = f"one session of: {', '.join(each.id for each in sessions) or 'none, there are none'}"
-        if len(found) > 1:
-            ids = f"{shown(wanted)}, as {len(found)} ids begin"
+        if len(chosen) > 1:
+            ids = f"{shown(wanted)}, as {len(chosen)} ids begin"
             raise DocumentError([Problem("session", ids, expected, "Say more of the id.")])
-    if not found:
+    if not chosen:
         raise DocumentError([Problem("session", shown(wanted), expected, "`seedbed sessions show` lists them.")])
-    return tuple(found)
+    return tuple(chosen)
 
 
 def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float = 0.05) -> Hindsight:
@@ -110,7 +110,7 @@ def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float
     known = [(each.a, each.b) for each in pairs if each.a is not None and each.b is not None]
     counts = _Counts.of(pairs)
     interval = paired_interval([one for one, _ in known], [other for _, other in known])
-    told = math.isfinite(interval.low) and interval.low < interval.high
+    has_interval = math.isfinite(interval.low) and interval.low < interval.high
     p_better, p_worse = one_sided(counts.wins, counts.losses), one_sided(counts.losses, counts.wins)
     finding, because = _finding(a, b, pairs, known, counts, alpha)
     return Hindsight(
@@ -126,8 +126,8 @@ def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float
         a_mean=_mean([one for one, _ in known]),
         b_mean=_mean([other for _, other in known]),
         difference=interval.mean if known else None,
-        low=interval.low if told else None,
-        high=interval.high if told else None,
+        low=interval.low if has_interval else None,
+        high=interval.high if has_interval else None,
         p_better=p_better if known else None,
         p_worse=p_worse if known else None,
         p=mcnemar(counts.wins, counts.losses) if known else None,
@@ -205,11 +205,11 @@ def _finding(
 
 
 def _by_name(sessions: Iterable[Session]) -> dict[str, list[SessionTask]]:
-    found: dict[str, list[SessionTask]] = {}
+    by_name: dict[str, list[SessionTask]] = {}
     for session in sessions:
         for task in session.tasks:
-            found.setdefault(task.name, []).append(task)
-    return found
+            by_name.setdefault(task.name, []).append(task)
+    return by_name
 
 
 def _pair(name: str, a: Sequence[SessionTask], b: Sequence[SessionTask]) -> TaskPair:
@@ -223,8 +223,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _tokens(sessions: Sequence[Session]) -> int | None:
     """What all took together, or None where one does not say."""
-    told = [each.tokens for each in sessions if each.tokens is not None]
-    return sum(told) if told and len(told) == len(sessions) else None
+    counts = [each.tokens for each in sessions if each.tokens is not None]
+    return sum(counts) if counts and len(counts) == len(sessions) else None
 
 
 def _is(config: Mapping[str, Any], keys: Sequence[str], wanted: str) -> bool:
@@ -244,5 +244,5 @@ def _differences(a: Sequence[Session], b: Sequence[Session]) -> Json:
 
 
 def _values(sessions: Sequence[Session], key: str) -> list[Any]:
-    found = {json.dumps(each.config.get(key), sort_keys=True): each.config.get(key) for each in sessions}
-    return [found[text] for text in sorted(found)]
+    values = {json.dumps(each.config.get(key), sort_keys=True): each.config.get(key) for each in sessions}
+    return [values[text] for text in sorted(values)]

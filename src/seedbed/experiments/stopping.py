@@ -77,8 +77,8 @@ class SequentialTest:
         for name, cells in self._arms.items():
             missing = sum(cell.value is None and bool(cell.run) for cell in cells)
             if missing > UNSCORED * len(cells):
-                told = f"{missing} of {len(cells)} runs of the {name} were completed and got no score"
-                because = f"{told}; at most {UNSCORED:.0%} may"
+                unscored_runs = f"{missing} of {len(cells)} runs of the {name} were completed and got no score"
+                because = f"{unscored_runs}; at most {UNSCORED:.0%} may"
         answer = self.rule.answer
         finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
         controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))

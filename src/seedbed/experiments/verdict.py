@@ -232,10 +232,10 @@ def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None,
     old, new = names or (short(verdict.control), short(verdict.candidate))
     least, margin = rule.get("d0") or 0.0, rule.get("margin") or 0.0
     above = f" by more than {least:g}" if least else ""
-    asked = ", which was to be shown" if rule.get("goal") == "non-inferior" else ""
+    goal = ", which was to be shown" if rule.get("goal") == "non-inferior" else ""
     return {
         "superior": f"{new} is better than {old}{above}",
-        "non-inferior": f"{new} is not worse than {old} by more than {margin:g}{asked}",
+        "non-inferior": f"{new} is not worse than {old} by more than {margin:g}{goal}",
         "equivalent": f"{new} and {old} differ by less than {margin:g}",
         "inferior": f"{new} is worse than {old}",
         "futile": f"{new} is not better than {old} by {least + (rule.get('effect') or 0.0):g}, as was hoped for",
@@ -292,10 +292,10 @@ def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     if begun is None:
         raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
-    verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    told = Verdict.from_body(verdict.body) if verdict else None
-    status: ExperimentState = "running" if told is None else "aborted" if told.aborted else "completed"
-    return ExperimentStatus(Experiment.from_content(store.get(experiment)), begun, status, told)
+    fact = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
+    known = Verdict.from_body(fact.body) if fact else None
+    status: ExperimentState = "running" if known is None else "aborted" if known.aborted else "completed"
+    return ExperimentStatus(Experiment.from_content(store.get(experiment)), begun, status, known)
 
 
 def find_experiment(store: Store, beginning: str) -> Digest:
@@ -303,8 +303,8 @@ def find_experiment(store: Store, beginning: str) -> Digest:
     start = beginning if beginning.startswith("b2:") else f"b2:{beginning}"
     keys = [fact.key for fact in store.facts(Query(kind="comparison", key_from=start, limit=2))]
     if len(keys) != 1:
-        told = "begins several experiments" if keys else "is no experiment of this store"
-        raise SeedbedError(f"{shown(beginning)} {told}; expected one. `seedbed experiment list` shows them")
+        problem = "begins several experiments" if keys else "is no experiment of this store"
+        raise SeedbedError(f"{shown(beginning)} {problem}; expected one. `seedbed experiment list` shows them")
     return keys[0]
 
 

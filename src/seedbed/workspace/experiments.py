@@ -245,7 +245,7 @@ class Experiments:
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
-        return await play_sentinel(chosen, dataset, by, context, times=times, alpha=alpha, watch=on_event)
+        return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)
 
     # Patterns and screening
 

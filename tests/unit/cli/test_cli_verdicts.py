@@ -150,8 +150,8 @@ def test_an_estimate_whose_replays_do_not_count_says_why() -> None:
     )
     agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
-    text = shown(verdicts.estimate_view(
-        estimate, replays(fidelity, ReplayableTasks(Dataset(()), {}, {})), ("old", "new")
-    ))
+    text = shown(
+        verdicts.estimate_view(estimate, replays(fidelity, ReplayableTasks(Dataset(()), {}, {})), ("old", "new"))
+    )
     for told in ("too few live runs", "not known", "[+0.250, +0.750]", "at least 20 live runs", "1 run", "75%"):
         assert told in text

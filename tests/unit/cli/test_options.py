@@ -157,19 +157,19 @@ def test_a_time_that_is_none_is_called_wrongly(text: str) -> None:
 
 def test_any_value_of_a_file_can_be_changed_and_of_a_kept_playbook_its_genes(kept: str) -> None:
     with Call().open() as space:
-        from_file = space.playbooks.get( "sorter.yaml", {"roles.sorter.system": "Other."})
+        from_file = space.playbooks.get("sorter.yaml", {"roles.sorter.system": "Other."})
         assert from_file.roles["sorter"].system == "Other."
-        from_store = space.playbooks.get( kept, {"parameters.caution": 0.25})
+        from_store = space.playbooks.get(kept, {"parameters.caution": 0.25})
         assert from_store.parameters["caution"].value == 0.25
         with pytest.raises(PlaybookError):
-            space.playbooks.get( kept, {"roles.sorter.system": "Other."})
+            space.playbooks.get(kept, {"roles.sorter.system": "Other."})
 
 
 def test_a_file_is_kept_when_a_digest_is_needed(space: Path) -> None:
     with Call().open() as opened:
-        digest = opened.resources.keep( "sorter.yaml", "needed")
+        digest = opened.resources.keep("sorter.yaml", "needed")
         assert opened.resources.library.entry(digest).because == "needed"
-        assert opened.resources.keep( digest[:12], "again") == digest
+        assert opened.resources.keep(digest[:12], "again") == digest
 
 
 # Money

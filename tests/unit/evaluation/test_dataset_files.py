@@ -16,6 +16,7 @@ from pyarrow import ipc, parquet
 from seedbed.errors import DatasetError
 from seedbed.evaluation.datasets import files as rows
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.loading import Columns
 
 TASKS = Dataset(
     (
@@ -34,7 +35,7 @@ def written(path: Path, content: str | bytes) -> Path:
 
 def wrong(path: Path, content: str | bytes, **options: Any) -> dict[str, str]:
     with pytest.raises(DatasetError) as caught:
-        Dataset.load(written(path, content), **options)
+        Dataset.load(written(path, content), Columns(**options))
     assert caught.value.source == str(path)
     return {problem.path: str(problem) for problem in caught.value.problems}
 
@@ -171,7 +172,7 @@ def test_a_json_document_that_holds_no_tasks_is_told_where(text: str, place: str
 def test_the_list_of_a_json_document_can_be_named(tmp_path: Path) -> None:
     text = '{"canary": "x", "examples": [{"input": "1+1", "target": "2"}]}'
     assert "--rows examples" in wrong(tmp_path / "x.json", text)["line 1.tasks"]
-    (task,) = Dataset.load(tmp_path / "x.json", rows="examples", expected="target")
+    (task,) = Dataset.load(tmp_path / "x.json", Columns(rows="examples"), expected="target")
     assert (task.inputs, task.expected) == ({"input": "1+1"}, "2")
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from seedbed.errors import DatasetError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.loading import Columns
 
 PLAIN = {"key": 7, "prompt": "1+1", "topic": "sums", "level": 3, "doc": "d1", "answer": "2"}
 
 
 def load(folder: Path, *rows: Any, name: str = "x.jsonl", **options: Any) -> Dataset:
     (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return Dataset.load(folder / name, **options)
+    once = options.pop("once", False)
+    return Dataset.load(folder / name, Columns(**options), once=once)
 
 
 def wrong(folder: Path, *rows: Any, **options: Any) -> dict[str, str]:

@@ -87,7 +87,7 @@ async def test_a_verdict_about_replays_says_how_many_could_be_answered_and_how()
     assert (proof.problems, proof.flags["replay_coverage"]) == ((), True)
     found = proof.coverage
     assert found is not None
-    assert (found.mode, found.asked, len(found.answered)) == ("strict", 16, 16)
+    assert (found.mode, found.requested, len(found.answered)) == ("strict", 16, 16)
     assert found.steps == {arm: {"turn": {"exact": 16}} for arm in ("control", "candidate")}
     assert found.agreement == replays.fidelity.agreement
     assert (found.agreement.agreed, found.agreement.rate.n) == (16, 16)
@@ -102,7 +102,7 @@ async def test_past_runs_that_cannot_be_answered_are_counted_and_the_flag_says_s
     proof = certificate(space.store, verdict.experiment)
     assert (proof.problems, proof.flags["replay_coverage"], verdict.at_most) == ((), False, 12)
     assert proof.coverage is not None
-    assert (proof.coverage.asked, len(proof.coverage.answered)) == (16, 12)
+    assert (proof.coverage.requested, len(proof.coverage.answered)) == (16, 12)
     assert proof.coverage.steps["candidate"] == {"turn": {"exact": 12, "missed": 4}}
     assert proof.coverage.steps["control"] == {"turn": {"exact": 16}}
     tasks = Dataset.from_content(space.store.get(verdict.dataset))

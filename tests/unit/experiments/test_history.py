@@ -61,10 +61,10 @@ async def test_live_runs_that_have_ended_are_chosen_by_playbook_time_status_and_
     assert days(find_past_runs(kept, playbook=A)) == [0, 2, 5]
     assert days(find_past_runs(kept, since=DAY + timedelta(days=1), until=DAY + timedelta(days=5))) == [1, 2]
     assert days(find_past_runs(kept, statuses=["failed"])) == [2]
-    assert days(find_past_runs(kept, metric="f1", low=0.6)) == [5]
-    assert days(find_past_runs(kept, metric="f1", high=0.6)) == [0]
+    assert days(find_past_runs(kept, metric="f1", scores=(0.6, None))) == [5]
+    assert days(find_past_runs(kept, metric="f1", scores=(None, 0.6))) == [0]
     assert [each.score for each in find_past_runs(kept, metric="f1")] == [0.5, None, None, 1.0]
-    assert days(find_past_runs(kept, metric="other", low=0.0)) == []
+    assert days(find_past_runs(kept, metric="other", scores=(0.0, None))) == []
 
 
 def past(n: int, **changes: Any) -> PastRun:

@@ -142,7 +142,7 @@ def test_only_what_is_below_the_error_rate_in_the_tested_half_is_a_finding(seed:
         if math.isnan(each.tested.effect):  # nothing of that kind is in the other half
             assert not each.holds
             continue
-        assert each.holds == (each.p <= 0.2 and each.found.effect * each.tested.effect > 0)
+        assert each.holds == (each.p <= 0.2 and each.suggested.effect * each.tested.effect > 0)
         assert each.low <= each.tested.effect <= each.high
     assert len(found.tested) <= 5
 

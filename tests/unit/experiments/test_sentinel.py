@@ -8,6 +8,7 @@ from loop_samples import agent, bench, count, numbers
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.certificate import verify
+from seedbed.experiments.options import Comparing
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
@@ -52,7 +53,7 @@ def test_the_alarm_is_raised_when_false_winners_are_more_frequent_than_chance_al
 
 async def test_invalid_games_and_other_error_rates_are_not_counted() -> None:
     store = MemoryStore()
-    await play_sentinel(SOME, numbers(5), Lucky(), bench(store), times=2, alpha=0.2)
+    await play_sentinel(SOME, numbers(5), Lucky(), bench(store), times=2, options=Comparing(alpha=0.2))
     (fact, _) = store.facts(Query(kind="sentinel"))
     store.append([replace(fact, key="other", body={**fact.body, "finding": "invalid"}, number=0, link="")])
     assert sentinel(store, 0.2).rate.n == 2

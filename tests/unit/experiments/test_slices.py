@@ -82,5 +82,5 @@ def test_equal_scores_on_one_side_do_not_make_the_interval_a_point() -> None:
 
 
 def test_one_source_gives_no_interval() -> None:
-    half = Half(sorted(scored(1, 30, sources=1), key=lambda each: each.asked))
+    half = Half(sorted(scored(1, 30, sources=1), key=lambda each: each.inputs_digest))
     assert half.interval(half.holds(RED)) == (-math.inf, math.inf)

@@ -101,7 +101,7 @@ def add(
     Under a known name the new tasks replace the old ones, which stay in the store.
     """
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
-    columns = loading.columns(
+    columns = loading.Columns(
         inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows
     )
     loaded = loading.read(file, columns, once=once)

@@ -54,7 +54,7 @@ def show(call: Call, name: Name) -> None:
         each = space.experiments.get(name)
         plan = each.experiment
         units = (
-            LiveSource.of(space.store, plan).told
+            LiveSource.of(space.store, plan).description
             if is_live(plan)
             else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
         )

@@ -6,7 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor
 from pathlib import Path
@@ -78,24 +78,18 @@ class Dataset:
     def load(
         cls,
         path: Path | str,
+        columns: loading.Columns = loading.Columns(),  # noqa: B008 - it is frozen
         *,
-        inputs: Mapping[str, str] | Iterable[str] = (),
         expected: str | None = None,
-        id: str | None = None,  # noqa: A002 - it is what the field is called
-        tags: Iterable[str] = (),
-        source: str | None = None,
-        split: str | None = None,
-        rows: str | None = None,
         once: bool = False,
     ) -> Dataset:
         """Read JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder with a file for each split.
 
-        The names say which field of a row is what, where it is not called so: `expected="answer"`,
-        `inputs={"question": "prompt"}`. `rows` names the list within a JSON document, `once` leaves out repeated tasks.
-        Raises DatasetError with every bad row.
+        `columns` says which field of a row is what, where it has another name; `expected="answer"` is short for the
+        most common of them. `once` leaves out repeated tasks. Raises DatasetError with every bad row.
         """
-        columns = loading.columns(inputs, expected, id, tags, source, split, rows)
-        return cls.made(loading.read(Path(path), columns, once=once))
+        chosen = replace(columns, expected=expected) if expected else columns
+        return cls.made(loading.read(Path(path), chosen, once=once))
 
     @classmethod
     def made(cls, loaded: loading.LoadedTasks) -> Dataset:
@@ -157,11 +151,11 @@ class Dataset:
 
     def with_splits(self, splits: Mapping[str, Dataset | Iterable[str]]) -> Dataset:
         """The same tasks with more parts named, each given by its tasks or their ids; a name that is known is moved."""
-        given = {
+        ids = {
             name: tuple(task.id for task in part) if isinstance(part, Dataset) else tuple(part)
             for name, part in splits.items()
         }
-        return Dataset(self.tasks, {**self.splits, **given})
+        return Dataset(self.tasks, {**self.splits, **ids})
 
     def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
         """Two datasets without a task in common, the first with that share of the tasks; the same for the same seed."""
@@ -229,11 +223,11 @@ class Dataset:
 
     def _shuffled(self, seed: int) -> list[Task]:
         order = list(self.tasks)
-        random.Random(f"{self._asked} {seed}").shuffle(order)
+        random.Random(f"{self._task_digest} {seed}").shuffle(order)
         return order
 
     @cached_property
-    def _asked(self) -> Digest:
+    def _task_digest(self) -> Digest:
         """The digest of a dataset of these tasks without tags, sources and splits."""
         return digest("dataset", {"tasks": [task._asks() for task in self.tasks]})
 
@@ -242,8 +236,8 @@ class Dataset:
 
     def _part(self, chosen: Set[str], *, named: bool = True) -> Dataset:
         tasks = tuple(task for task in self.tasks if task.id in chosen)
-        kept = {name: tuple(each for each in ids if each in chosen) for name, ids in self.splits.items()}
-        return Dataset(tasks, {name: ids for name, ids in kept.items() if ids} if named else {})
+        left = {name: tuple(each for each in ids if each in chosen) for name, ids in self.splits.items()}
+        return Dataset(tasks, {name: ids for name, ids in left.items() if ids} if named else {})
 
     @cached_property
     def _ids(self) -> frozenset[str]:
@@ -290,5 +284,5 @@ def _wrong_split(name: str, ids: set[str], known: Set[str]) -> list[Problem]:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> Problem:
     names: Sequence[str] = list(known)
-    told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return Problem(what, shown(name), f"one of: {told}" if names else f"none, as no task has a {what}")
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return Problem(what, shown(name), f"one of: {listed}" if names else f"none, as no task has a {what}")

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from seedbed import documents
+from seedbed import documents, plugins
 from seedbed.errors import DatasetError, Problem, shown
 
 LONGEST_LINE = documents.MAX_BYTES
@@ -53,14 +53,14 @@ def read_rows(file: Path, listed: str | None = None) -> tuple[FileKind, Iterator
         raise DatasetError([Problem("file", f"the ending {shown(suffix)}", f"one of: {known}")])
     match suffix:
         case ".json":
-            found = _document(file, listed)
+            numbered = _document(file, listed)
         case ".csv" | ".tsv":
-            found = _cells(file, "\t" if suffix == ".tsv" else ",")
+            numbered = _cells(file, "\t" if suffix == ".tsv" else ",")
         case ".parquet" | ".arrow":
-            found = _table(file)
+            numbered = _table(file)
         case _:
-            found = _objects(_lines(file))
-    return KINDS[suffix], found
+            numbered = _objects(_lines(file))
+    return KINDS[suffix], numbered
 
 
 # Text
@@ -89,8 +89,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str | DatasetError]]:
                 yield number, _wrong(place, "a byte that is not UTF-8", "UTF-8 text", "Save it as UTF-8.")
 
 
-def _wrong(path: str, found: str, expected: str, remedy: str = "") -> DatasetError:
-    return DatasetError([Problem(path, found, expected, remedy)])
+def _wrong(path: str, actual: str, expected: str, remedy: str = "") -> DatasetError:
+    return DatasetError([Problem(path, actual, expected, remedy)])
 
 
 def _objects(lines: Iterator[tuple[int, str | DatasetError]]) -> Iterator[FileRow]:
@@ -181,16 +181,16 @@ def _document(file: Path, listed: str | None) -> Iterator[FileRow]:
 
 
 def _within(scan: _JsonScanner, listed: str | None) -> Iterator[FileRow]:
-    name, splits, lists, found = listed or "tasks", None, [], False
+    name, splits, lists, complete = listed or "tasks", None, [], False
     for key in scan.entries():
         if scan.now == "[" and key == name:
-            found = True
+            complete = True
             yield from scan.items()
         else:
             value = scan.value()
             lists += [key] if isinstance(value, list) else []
             splits = value if key == "splits" else splits
-    if not found:
+    if not complete:
         remedy = f"Name the list with --rows {lists[0]} (rows={lists[0]!r})." if lists else ""
         yield "line 1", _wrong(name, "no such list", "the list of tasks", remedy)
     elif splits is not None:
@@ -262,40 +262,39 @@ class _JsonScanner:
     def _skip(self) -> None:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
 
-    def _fail(self, told: str) -> NoReturn:
-        raise json.JSONDecodeError(told, self.text, self.at)
+    def _fail(self, message: str) -> NoReturn:
+        raise json.JSONDecodeError(message, self.text, self.at)
 
 
 # Parquet and Arrow
 
 
 def _table(file: Path) -> Iterator[FileRow]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        remedy = "pip install 'seedbed[parquet]'"
-        raise DatasetError([Problem("file", "no pyarrow", "pyarrow, which reads it", remedy)]) from None
+    pyarrow, kind = _pyarrow(""), ending(file)
     number = 0
     with file.open("rb") as stream:
         try:
-            for batch in parquet.ParquetFile(stream).iter_batches() if ending(file) == ".parquet" else _arrow(stream):
+            parquet = _pyarrow(".parquet").ParquetFile(stream) if kind == ".parquet" else None
+            for batch in parquet.iter_batches() if parquet else _arrow(stream):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", _json(row)
         except (pyarrow.ArrowException, ValueError) as wrong:
-            yield "file", _wrong("line 1", str(wrong).partition("\n")[0], f"{ending(file)} as pyarrow reads it")
+            yield "file", _wrong("line 1", str(wrong).partition("\n")[0], f"{kind} as pyarrow reads it")
+
+
+def _pyarrow(module: str) -> Any:
+    return plugins.optional(f"pyarrow{module}", extra="parquet", needed_for="Parquet and Arrow files")
 
 
 def _arrow(stream: Any) -> Iterator[Any]:
     """Record batches of either form of an Arrow file."""
-    from pyarrow import ArrowInvalid, ipc
-
+    ipc = _pyarrow(".ipc")
     try:
         yield from ipc.open_stream(stream)
-    except ArrowInvalid:
-        found = ipc.open_file(stream)
-        yield from (found.get_batch(number) for number in range(found.num_record_batches))
+    except _pyarrow("").ArrowInvalid:
+        table = ipc.open_file(stream)
+        yield from (table.get_batch(number) for number in range(table.num_record_batches))
 
 
 def _json(value: Any) -> Any:

@@ -39,12 +39,12 @@ def data_files(folder: Path) -> list[DataFile]:
     named = [inner for inner in _inside(folder) if inner.is_dir() and _split_of(inner.name)]
     places = [folder, folder / "data", *named]
     files = [file for place in places if place.is_dir() for file in _inside(place) if _is_data(file)]
-    found = [DataFile(file, _split_of(file.parent.name if file.parent in named else file.name)) for file in files]
-    if not any(part.split for part in found):
+    named_files = [DataFile(file, _split_of(file.parent.name if file.parent in named else file.name)) for file in files]
+    if not any(part.split for part in named_files):
         others = [*(file.name for file in files), *(inner.name for inner in _inside(folder) if inner.is_dir())]
         remedy = f"Name a file or folder in it: {', '.join(others[:8])}." if others else ""
         raise DatasetError([Problem("directory", "no file named after a split", "such as train.jsonl", remedy)])
-    return [part for part in found if part.split]
+    return [part for part in named_files if part.split]
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -85,10 +85,10 @@ def _declared(folder: Path) -> list[DataFile]:
         configs = documents.parse(front[1], "README.md", DatasetError).value.get("configs") or [] if front else []
     usable = [each for each in configs if isinstance(each, dict) and isinstance(each.get("data_files"), list)]
     chosen = [each for each in usable if each.get("default") or each.get("config_name") == "default"] or usable
-    found = []
+    declared = []
     for each in chosen[0]["data_files"] if len(chosen) == 1 else []:
         split, paths = (each.get("split"), each.get("path")) if isinstance(each, dict) else (None, None)
         for path in paths if isinstance(paths, list) else [paths]:
             if isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"):
-                found += [DataFile(file, str(split)) for file in sorted(folder.glob(path)) if _is_data(file)]
-    return found
+                declared += [DataFile(file, str(split)) for file in sorted(folder.glob(path)) if _is_data(file)]
+    return declared

@@ -25,33 +25,48 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which field of a row is what. Unless said, a field is what it is called."""
+    """Which field of a row is what, where it has another name: `Columns(expected="answer", tags=["topic"])`.
 
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    fields: Mapping[str, str] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
+    `inputs` are the fields that are inputs, or a mapping of inputs to fields; default: all other fields. `rows` names
+    the list within a JSON document.
+    """
+
+    inputs: Mapping[str, str] | Iterable[str] = ()
+    expected: str | None = None
+    id: str | None = None
+    tags: Iterable[str] = ()
+    source: str | None = None
+    split: str | None = None
     rows: str | None = None
 
+    def __post_init__(self) -> None:
+        inputs = dict(self.inputs) if isinstance(self.inputs, Mapping) else {each: each for each in self.inputs}
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "tags", tuple(self.tags))
+
     @property
-    def given(self) -> bool:
+    def input_fields(self) -> Mapping[str, str]:
+        """The field of each input."""
+        assert isinstance(self.inputs, Mapping)
+        return self.inputs
+
+    @property
+    def tag_fields(self) -> tuple[str, ...]:
+        assert isinstance(self.tags, tuple)
+        return self.tags
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The other fields that were named."""
+        fields = {"id": self.id, "expected": self.expected, "source": self.source, "split": self.split}
+        return {name: field for name, field in fields.items() if field is not None}
+
+    @property
+    def is_set(self) -> bool:
         return bool(self.inputs or self.fields or self.tags)
 
     def named(self) -> set[str]:
-        return {*self.inputs.values(), *self.fields.values(), *self.tags}
-
-
-def columns(
-    inputs: Mapping[str, str] | Iterable[str],
-    expected: str | None,
-    name: str | None,
-    tags: Iterable[str],
-    source: str | None,
-    split: str | None,
-    rows: str | None,
-) -> Columns:
-    given = {"id": name, "expected": expected, "source": source, "split": split}
-    named = dict(inputs) if isinstance(inputs, Mapping) else {each: each for each in inputs}
-    return Columns(named, {key: value for key, value in given.items() if value is not None}, tuple(tags), rows)
+        return {*self.input_fields.values(), *self.fields.values(), *self.tag_fields}
 
 
 @dataclass(slots=True)
@@ -93,8 +108,8 @@ class _TaskReader:
     def take(self, file: Path, split: str | None = None, prefix: str = "") -> None:
         """The tasks of one file, all in one split if it is of one."""
         try:
-            kind, found = read_rows(file, self.columns.rows)
-            for where, row in found:
+            kind, numbered = read_rows(file, self.columns.rows)
+            for where, row in numbered:
                 if isinstance(row, DatasetError):
                     self._refuse(replace(each, path=_placed(each.path, prefix + where)) for each in row.problems)
                 elif where == SPLITS:
@@ -104,18 +119,18 @@ class _TaskReader:
         except DatasetError as wrong:
             self._refuse(replace(each, path=prefix + each.path) for each in wrong.problems)
         except (OSError, EOFError, zlib.error) as wrong:
-            told = getattr(wrong, "strerror", None) or str(wrong) or "an unreadable file"
-            self._refuse([Problem(f"{prefix}file", told, "a readable file")])
+            reason = getattr(wrong, "strerror", None) or str(wrong) or "an unreadable file"
+            self._refuse([Problem(f"{prefix}file", reason, "a readable file")])
 
     def _add(self, place: str, row: object, split: str | None, kind: FileKind) -> None:
         if isinstance(row, dict):
             self.seen.update(row)
             if "inputs" not in row or self.columns.inputs:
-                if kind != "json" or self.columns.given:
+                if kind != "json" or self.columns.is_set:
                     row, wrong = _plain(row, self.columns, cells=kind == "cells")
                     if wrong:
                         return self._refuse(replace(each, path=f"{place}.{each.path}") for each in wrong)
-            elif self.columns.given:
+            elif self.columns.is_set:
                 row = _renamed(row, self.columns)
         try:
             body, splits = _checked(row)
@@ -129,8 +144,8 @@ class _TaskReader:
                 self.loaded.repeated += 1
                 return None
             remedy = "" if known != body else "Leave repeated tasks out with --once (once=True)."
-            found = f"{shown(body['id'])}, as on {before}"
-            return self._refuse([Problem(f"{place}.id", found, "an id, and a task, of its own", remedy)])
+            actual = f"{shown(body['id'])}, as on {before}"
+            return self._refuse([Problem(f"{place}.id", actual, "an id, and a task, of its own", remedy)])
         self.loaded.tasks.append(body)
         for name in [*splits, *([split] if split and split not in splits else [])]:
             self.loaded.splits.setdefault(name, []).append(body["id"])
@@ -162,9 +177,9 @@ class _TaskReader:
             known = ", ".join(sorted(map(str, self.seen))[:20])
             raise DatasetError([Problem(f"field {shown(each)}", "it in no row", f"one of: {known}") for each in absent])
         if self.bare and self.bare == self.wrong and not self.loaded.tasks:
-            found = f"no row that has it; the rows have {', '.join(sorted(map(str, self.seen))[:20])}"
+            actual = f"no row that has it; the rows have {', '.join(sorted(map(str, self.seen))[:20])}"
             remedy = "Say which field is what: --expected answer (expected='answer'); the others are inputs then."
-            raise DatasetError([Problem("inputs", found, "a mapping of names to values", remedy)])
+            raise DatasetError([Problem("inputs", actual, "a mapping of names to values", remedy)])
         if not self.loaded.tasks and not self.problems:
             self.problems.append(Problem("file", "no tasks", "at least one"))
         if self.wrong > len(self.problems):
@@ -186,9 +201,9 @@ def _placed(path: str, where: str) -> str:
 def _renamed(row: Json, columns: Columns) -> Json:
     """A row that has `inputs`, with its other fields called what they are."""
     called = {own: name for name, own in columns.fields.items()}
-    renamed = {called.get(key, key): value for key, value in row.items() if key not in columns.tags}
+    renamed = {called.get(key, key): value for key, value in row.items() if key not in columns.tag_fields}
     if columns.tags:
-        renamed["tags"] = _words([row.get(each) for each in columns.tags], cells=False)
+        renamed["tags"] = _words([row.get(each) for each in columns.tag_fields], cells=False)
     return {key: _word(value) if key in ("id", "source") else value for key, value in renamed.items()}
 
 
@@ -198,14 +213,14 @@ def _plain(row: Json, columns: Columns, *, cells: bool) -> tuple[Json, list[Prob
     In a table of texts an empty cell is no answer, no id, no tag.
     """
     own = {key: columns.fields.get(key, key) for key in ("id", "expected", "source", "split")}
-    own = {key: name for key, name in own.items() if key in columns.fields or name not in columns.inputs.values()}
-    tags = columns.tags or (() if "tags" in columns.inputs.values() else ("tags",))
+    own = {key: name for key, name in own.items() if key in columns.fields or name not in columns.input_fields.values()}
+    tags = columns.tag_fields or (() if "tags" in columns.input_fields.values() else ("tags",))
     taken = {*own.values(), *tags}
     if columns.inputs:
-        missing = [each for each in columns.inputs.values() if each not in row]
+        missing = [each for each in columns.input_fields.values() if each not in row]
         if missing:
             return {}, [Problem(each, "nothing", "a value") for each in missing]
-        inputs = {name: row[each] for name, each in columns.inputs.items()}
+        inputs = {name: row[each] for name, each in columns.input_fields.items()}
     else:
         inputs = {key.removeprefix("inputs."): value for key, value in row.items() if key not in taken}
     task: Json = {"inputs": inputs}
@@ -228,15 +243,15 @@ def _word(value: object) -> object:
 
 
 def _words(values: Iterable[object], *, cells: bool) -> list[object]:
-    found: list[object] = []
+    words: list[object] = []
     for value in values:
         if isinstance(value, list | tuple):
-            found += map(_word, value)
+            words += map(_word, value)
         elif cells and isinstance(value, str):
-            found += [each.strip() for each in re.split("[,;]", value)]
+            words += [each.strip() for each in re.split("[,;]", value)]
         else:
-            found.append(_word(value))
-    return [each for each in found if each not in (None, "")]
+            words.append(_word(value))
+    return [each for each in words if each not in (None, "")]
 
 
 def _checked(row: object) -> tuple[Json, list[str]]:
@@ -264,8 +279,8 @@ def _checked(row: object) -> tuple[Json, list[str]]:
         # Neither tags nor source nor split, so that they can be added and the task stays the same.
         name = digest("task", {key: row[key] for key in row if key in ("id", "inputs", "expected")})
     except StoreError as wrong:
-        place, found, expected = re.match(r"(?:\$\.?([^:]*): found )?(.*?)(?:; expected (.*))?$", str(wrong)).groups()  # type: ignore[union-attr]
-        problems.append(Problem(place or "task", found, expected or "values that can be kept"))
+        place, actual, expected = re.match(r"(?:\$\.?([^:]*): found )?(.*?)(?:; expected (.*))?$", str(wrong)).groups()  # type: ignore[union-attr]
+        problems.append(Problem(place or "task", actual, expected or "values that can be kept"))
     if problems:
         raise DatasetError(problems)
     # Without an id of its own a task is named by its content, so it stays the same task when lines move.

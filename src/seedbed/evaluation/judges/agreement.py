@@ -124,8 +124,8 @@ def distrust(agreement: JudgeAgreement | None, at_least: float = AGREEMENT, *, n
         return Problem(path, "no agreement with people", expected, f"Label some answers, {check}")
     answers = agreement.n + agreement.unscored
     if agreement.unscored > UNSCORED * answers:
-        found = f"{agreement.unscored} of {answers} labelled answers unscored"
-        return Problem(path, found, f"at most {UNSCORED:.0%}", f"Use a model that keeps to the form, {check}")
+        actual = f"{agreement.unscored} of {answers} labelled answers unscored"
+        return Problem(path, actual, f"at most {UNSCORED:.0%}", f"Use a model that keeps to the form, {check}")
     if agreement.kappa is not None and agreement.low >= at_least:
         return None
     close = agreement.kappa is None or agreement.kappa >= at_least

@@ -85,9 +85,9 @@ class _PickledModels:
 
 
 def _foreign_judge(models: Json) -> SettingsError:
-    found = f"one whose {' and '.join(models) or 'model'} is not that of the workspace it is asked in"
+    actual = f"one whose {' and '.join(models) or 'model'} is not that of the workspace it is asked in"
     remedy = "Declare it in the workspace file; or work in this loop, and without a limit of costs."
-    return SettingsError([Problem("judge", found, "a judge of the same workspace", remedy)])
+    return SettingsError([Problem("judge", actual, "a judge of the same workspace", remedy)])
 
 
 REASON_LENGTH = 1_000

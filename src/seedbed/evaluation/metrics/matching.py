@@ -31,13 +31,13 @@ def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, e
     wanted = [each for each in alternatives(task.expected) if each.strip()]
     if task.expected is None or not wanted:
         return NO_ANSWER if task.expected is None else Score(None, "the expected answer is empty")
-    said = text(run.output)
+    answer_text = text(run.output)
     flags = 0 if case else re.IGNORECASE
     around = r"(?<!\w){}(?!\w)" if words else "{}"
-    found = {each: re.search(around.format(re.escape(each.strip())), said, flags) for each in wanted}
-    missing = [each for each, hit in found.items() if not hit]
-    right = (all if every else any)(found.values())
-    answer = ", ".join(hit[0] for hit in found.values() if hit)
+    hits = {each: re.search(around.format(re.escape(each.strip())), answer_text, flags) for each in wanted}
+    missing = [each for each, hit in hits.items() if not hit]
+    right = (all if every else any)(hits.values())
+    answer = ", ".join(hit[0] for hit in hits.values() if hit)
     return Score(float(right), "" if right else f"not found: {', '.join(missing)}", answer)
 
 
@@ -62,11 +62,11 @@ def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = Fal
         compiled = re.compile(text(wanted))
     except re.error as wrong:
         return Score(None, f"the expected answer is no regular expression: {wrong}")
-    said = text(run.output)
-    found = compiled.fullmatch(said) if whole else compiled.search(said)
-    if not found:
+    answer = text(run.output)
+    match = compiled.fullmatch(answer) if whole else compiled.search(answer)
+    if not match:
         return Score(0.0, f"no match for {compiled.pattern}")
-    return Score(1.0, answer=(found[1] or "") if compiled.groups else found[0])
+    return Score(1.0, answer=(match[1] or "") if compiled.groups else match[0])
 
 
 _LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)
@@ -101,11 +101,11 @@ def choice(run: Run, task: Task, *, field: str = "choices") -> Score:
 
 
 def _options(inputs: Mapping[str, Any], field: str) -> dict[str, str]:
-    given = inputs.get(field)
-    if isinstance(given, Mapping):
-        return {str(letter).strip().upper(): text(each) for letter, each in given.items()}
-    if isinstance(given, list | tuple):
-        return dict(zip(string.ascii_uppercase, map(text, given), strict=False))
+    options = inputs.get(field)
+    if isinstance(options, Mapping):
+        return {str(letter).strip().upper(): text(each) for letter, each in options.items()}
+    if isinstance(options, list | tuple):
+        return dict(zip(string.ascii_uppercase, map(text, options), strict=False))
     listed = [pair for each in inputs.values() if isinstance(each, str) for pair in _LISTED.findall(each)]
     return dict(listed) if len(dict(listed)) > 1 else {}
 
@@ -121,26 +121,26 @@ def _expected_letter(expected: object, options: Mapping[str, str]) -> str | None
     return same[0] if len(same) == 1 else None
 
 
-def _chosen(said: str, options: Mapping[str, str]) -> list[str]:
+def _chosen(answer: str, options: Mapping[str, str]) -> list[str]:
     """The options that an answer names, by the plainest way in which it names any."""
-    whole = bare(said)
+    whole = bare(answer)
     texts = {letter: bare(each) for letter, each in options.items() if each.strip()}
     for letter in options:
         if whole == letter.casefold() or (texts.get(letter) and whole == texts[letter]):
             return [letter]
-    begins = _MARKED.match(said.strip().lstrip("*_`"))
+    begins = _MARKED.match(answer.strip().lstrip("*_`"))
     if begins:
         letter = (begins[1] or begins[2]).upper()
-        rest = bare(said.strip().lstrip("*_`")[begins.end() :])
+        rest = bare(answer.strip().lstrip("*_`")[begins.end() :])
         if texts.get(letter) and rest == texts[letter]:
             return [letter]
-    stated = _STATED.findall(_CUE.sub(lambda cue: cue[0].lower(), said))
-    marked = ["".join(pair) for pair in _MARKED.findall(said)]
-    for found in (stated, marked, _ALONE.findall(said)):
-        letters = [letter for letter in options if letter in {each.upper() for each in found}]
+    stated = _STATED.findall(_CUE.sub(lambda cue: cue[0].lower(), answer))
+    marked = ["".join(pair) for pair in _MARKED.findall(answer)]
+    for letters_of in (stated, marked, _ALONE.findall(answer)):
+        letters = [letter for letter in options if letter in {each.upper() for each in letters_of}]
         if letters:
             return letters
-    lower = said.casefold()
+    lower = answer.casefold()
     held = {letter: each for letter, each in texts.items() if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", lower)}
     # An option within another one that is named too was not named itself: "York" in "New York".
     return [
@@ -157,17 +157,17 @@ _NUMBER = re.compile(
 )
 
 
-def numbers(said: str) -> Iterator[tuple[float, bool]]:
+def numbers(text: str) -> Iterator[tuple[float, bool]]:
     """The numbers in a text, and whether each is a percentage. `1,234.5`, `-$3`, `3/4`, `1 1/2` and `2e-3` are some."""
-    for found in _NUMBER.finditer(said.replace("−", "-")):
-        if found["bottom"]:
-            value = _over(float(found["top"]), found["bottom"])
+    for match in _NUMBER.finditer(text.replace("−", "-")):
+        if match["bottom"]:
+            value = _over(float(match["top"]), match["bottom"])
         else:
-            value = float(re.sub(r"[,\u00a0\u202f'’]", "", found["digits"]) + (found["exponent"] or ""))
-            value = _over(value, found["under"]) + float(found["whole"] or 0)
-            value = -value if found["sign"] or found["minus"] else value
+            value = float(re.sub(r"[,\u00a0\u202f'’]", "", match["digits"]) + (match["exponent"] or ""))
+            value = _over(value, match["under"]) + float(match["whole"] or 0)
+            value = -value if match["sign"] or match["minus"] else value
         if math.isfinite(value):
-            yield value, bool(found["percent"])
+            yield value, bool(match["percent"])
 
 
 def _over(value: float, under: str | None) -> float:
@@ -196,21 +196,21 @@ def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0
         return Score(None, "the expected answer has no number")
     if got is None:
         return Score(0.0, "no number in the output")
-    aim, found = _shared_unit(wanted, got)
+    aim, number = _shared_unit(wanted, got)
     # Decimal fractions are not exact as they are kept, so the last digits never count.
-    right = abs(aim - found) <= max(tolerance, relative * abs(aim), 1e-9 * abs(aim))
+    right = abs(aim - number) <= max(tolerance, relative * abs(aim), 1e-9 * abs(aim))
     return Score(float(right), "" if right else f"expected {wanted[0]:.15g}", f"{got[0]:.15g}")
 
 
 def _last_number(value: object) -> tuple[float, bool] | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (float(value), False) if abs(value) < 1e308 else None
-    said = text(value)
-    marked = said.rpartition("####")[2] if "####" in said else said
-    found = list(numbers(marked)) or list(numbers(said))
-    if not found:
+    written = text(value)
+    marked = written.rpartition("####")[2] if "####" in written else written
+    every = list(numbers(marked)) or list(numbers(written))
+    if not every:
         return None
-    return found[0] if "####" in said and marked is not said and list(numbers(marked)) else found[-1]
+    return every[0] if "####" in written and marked is not written and list(numbers(marked)) else every[-1]
 
 
 def _shared_unit(one: tuple[float, bool], other: tuple[float, bool]) -> tuple[float, float]:

@@ -85,12 +85,12 @@ def expect_answers(metrics: Iterable[Metric], tasks: Iterable[Task]) -> None:
         return
     for metric in metrics:
         if needs_expected(metric):
-            found = f"{len(every):,} tasks without `expected`"
+            actual = f"{len(every):,} tasks without `expected`"
             remedy = (
                 "Add `expected` to the tasks, name the field that has it (--expected FIELD), or choose a metric that "
                 "needs none, such as a rubric judge."
             )
-            raise DatasetError([Problem("tasks", found, f"some with it: {metric.name} needs it", remedy)])
+            raise DatasetError([Problem("tasks", actual, f"some with it: {metric.name} needs it", remedy)])
 
 
 @dataclass(frozen=True)

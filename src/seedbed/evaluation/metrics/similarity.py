@@ -25,8 +25,8 @@ from seedbed.runs.run import Run
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def _squad_tokens(said: str) -> list[str]:
-    return re.sub(r"\b(a|an|the)\b", " ", said.lower().translate(_PUNCTUATION)).split()
+def _squad_tokens(answer: str) -> list[str]:
+    return re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(_PUNCTUATION)).split()
 
 
 @metric(version=1, needs=("expected",))
@@ -34,15 +34,15 @@ def f1(run: Run, task: Task) -> Score:
     """Token F1 as SQuAD counts it: without case, punctuation and articles."""
     if task.expected is None:
         return NO_ANSWER
-    said = _squad_tokens(text(run.output))
-    return Score(max((_f1(said, _squad_tokens(each)) for each in alternatives(task.expected)), default=0.0))
+    answer = _squad_tokens(text(run.output))
+    return Score(max((_f1(answer, _squad_tokens(each)) for each in alternatives(task.expected)), default=0.0))
 
 
-def _f1(said: list[str], wanted: list[str]) -> float:
-    if not said or not wanted:
-        return float(said == wanted)
-    shared = (Counter(said) & Counter(wanted)).total()
-    return _harmonic(shared / len(said), shared / len(wanted))
+def _f1(answer: list[str], wanted: list[str]) -> float:
+    if not answer or not wanted:
+        return float(answer == wanted)
+    shared = (Counter(answer) & Counter(wanted)).total()
+    return _harmonic(shared / len(answer), shared / len(wanted))
 
 
 def _harmonic(precision: float, recall: float) -> float:
@@ -60,19 +60,19 @@ def rouge_l(run: Run, task: Task) -> Score:
     wanted = [tokens for each in alternatives(task.expected) if (tokens := _rouge_tokens(each))]
     if not wanted:
         return Score(None, "the expected answer has no words of the letters a to z")
-    said = _rouge_tokens(text(run.output))
-    return Score(max(_rouge(said, each) for each in wanted))
+    answer = _rouge_tokens(text(run.output))
+    return Score(max(_rouge(answer, each) for each in wanted))
 
 
-def _rouge_tokens(said: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", said.lower())
+def _rouge_tokens(answer: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", answer.lower())
 
 
-def _rouge(said: list[str], wanted: list[str]) -> float:
-    if not said:
+def _rouge(answer: list[str], wanted: list[str]) -> float:
+    if not answer:
         return 0.0
-    common = _longest_common(said, wanted)
-    return _harmonic(common / len(said), common / len(wanted))
+    common = _longest_common(answer, wanted)
+    return _harmonic(common / len(answer), common / len(wanted))
 
 
 def _longest_common(one: list[str], other: list[str]) -> int:
@@ -143,8 +143,8 @@ def similarity(run: Run, task: Task) -> Score:
     """
     if task.expected is None:
         return NO_ANSWER
-    said, wanted = text(run.output).strip(), [each.strip() for each in alternatives(task.expected)]
-    return Score(max((_alike(said, each) for each in wanted), default=0.0))
+    answer, wanted = text(run.output).strip(), [each.strip() for each in alternatives(task.expected)]
+    return Score(max((_alike(answer, each) for each in wanted), default=0.0))
 
 
 def _alike(one: str, other: str) -> float:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
@@ -48,8 +48,8 @@ class PatternFinding:
     """
 
     slice: RunSlice
-    found: Figures
-    """In the half that suggested it; they flatter, as they were chosen."""
+    suggested: Figures
+    """In the half that suggested it. They are too good, as the slice was chosen by them."""
     tested: Figures
     low: float
     high: float
@@ -72,7 +72,7 @@ class PatternFinding:
 
     @property
     def condition(self) -> str:
-        return _said(self.slice)
+        return _text_of(self.slice)
 
     def __str__(self) -> str:
         size, word = abs(self.tested.effect), "lower" if self.tested.effect < 0 else "higher"
@@ -83,22 +83,25 @@ class PatternFinding:
         )
 
     def document(self) -> Json:
-        told = ("low", "high", "p", "worse", "level", "runs", "contrast")
+        names = ("low", "high", "p", "worse", "level", "runs", "contrast")
         return {
             "text": str(self),
             "condition": self.condition,
             "slice": [asdict(each) for each in self.slice],
-            **{half: {**asdict(figures := getattr(self, half)), "effect": figures.effect} for half in _HALVES},
-            **{name: getattr(self, name) for name in told},
-            "beyond": [_said(each) for each in self.beyond],
-            **{f"weak_{half}": [task.id for task in getattr(self, f"weak_{half}")] for half in _HALVES},
+            "found": _figures(self.suggested),
+            "tested": _figures(self.tested),
+            **{name: getattr(self, name) for name in names},
+            "beyond": [_text_of(each) for each in self.beyond],
+            "weak_found": [task.id for task in self.weak_found],
+            "weak_tested": [task.id for task in self.weak_tested],
         }
 
 
-_HALVES = ("found", "tested")
+def _figures(figures: Figures) -> Json:
+    return {**asdict(figures), "effect": figures.effect}
 
 
-def _said(slice_: RunSlice) -> str:
+def _text_of(slice_: RunSlice) -> str:
     return " and ".join(map(str, slice_))
 
 
@@ -140,8 +143,8 @@ class Patterns:
         return f"If you look once, {what} ({self.correction}, {len(self.tested)} tested in the half that chose none)."
 
     def document(self) -> Json:
-        told = ("metric", "runs", "failed", "tasks", "units", "conditions", "alpha", "correction", "because")
-        body = {name: getattr(self, name) for name in told}
+        names = ("metric", "runs", "failed", "tasks", "units", "conditions", "alpha", "correction", "because")
+        body = {name: getattr(self, name) for name in names}
         return {**body, "promise": self.promise, "findings": [each.document() for each in self.findings]} | {
             "not_confirmed": [each.document() for each in self.tested if not each.holds]
         }
@@ -158,7 +161,7 @@ def find_patterns(
     check_rate("alpha", alpha)
     if at_most < 1:
         raise SeedbedError(f"at_most: found {shown(at_most)}; expected how many slices to test, at least 1")
-    ordered = sorted(scored, key=lambda each: (each.unit, each.asked, each.run.id))
+    ordered = sorted(scored, key=lambda each: (each.unit, each.inputs_digest, each.run.id))
     for each in ordered:
         if not math.isfinite(each.score):
             raise SeedbedError(f"run {each.run.id[:10]}: found a score of {each.score}; expected a finite number")
@@ -167,7 +170,7 @@ def find_patterns(
         metric=metric,
         runs=len(ordered),
         failed=sum(each.failed for each in ordered),
-        tasks=len({each.asked for each in ordered}),
+        tasks=len({each.inputs_digest for each in ordered}),
         units=len(units),
         conditions=0,
         tested=(),
@@ -189,18 +192,18 @@ def find_patterns(
         return replace(result, conditions=len(looked))
     tests = [test_slice(slices, place, seen, unseen) for place in range(len(slices))]
     corrected = (holm if result.correction == "Holm" else benjamini_hochberg)([p for p, _ in tests], alpha)
-    told = [
-        _finding(slices, place, seen, unseen, level, corrected.p[place], corrected.rejected[place], better)
+    findings = [
+        _finding(slices, place, seen, unseen, _Test(level, corrected.p[place], corrected.rejected[place]), better)
         for place, (_, level) in enumerate(tests)
     ]
-    return replace(result, conditions=len(looked), tested=tuple(told))
+    return replace(result, conditions=len(looked), tested=tuple(findings))
 
 
 def _first_half(scored: Sequence[ScoredRun]) -> set[str]:
     """The units that suggest. Which they are follows from their names, so that few change sides when runs are added."""
     tasks: dict[str, set[str]] = {}
     for each in scored:
-        tasks.setdefault(each.unit, set()).add(each.asked)
+        tasks.setdefault(each.unit, set()).add(each.inputs_digest)
     half: set[str] = set()
     left = sum(map(len, tasks.values())) / 2
     for unit in sorted(tasks, key=lambda unit: blake2b(unit.encode(), digest_size=16).digest()):
@@ -211,14 +214,20 @@ def _first_half(scored: Sequence[ScoredRun]) -> set[str]:
     return half
 
 
+class _Test(NamedTuple):
+    """The test of a slice in the second half, corrected for all of them."""
+
+    level: Level
+    p: float
+    rejected: bool
+
+
 def _finding(
     slices: Sequence[RunSlice],
     place: int,
     seen: Half,
     unseen: Half,
-    level: Level,
-    p: float,
-    rejected: bool,
+    test: _Test,
     better: Better,
 ) -> PatternFinding:
     within, inside = seen.holds(slices[place]), unseen.holds(slices[place])
@@ -229,17 +238,17 @@ def _finding(
     everything = [*zip(seen.scored, within, strict=True), *zip(unseen.scored, inside, strict=True)]
     return PatternFinding(
         slice=slices[place],
-        found=before,
+        suggested=before,
         tested=after,
         low=low,
         high=high,
-        p=p,
-        holds=rejected and before.effect * after.effect > 0,
+        p=test.p,
+        holds=test.rejected and before.effect * after.effect > 0,
         worse=worse,
-        level=level,
+        level=test.level,
         beyond=tuple(beyond(slices, place, seen)),
-        weak_found=_at(seen, within if worse else ~within, level),
-        weak_tested=_at(unseen, inside if worse else ~inside, level),
+        weak_found=_at(seen, within if worse else ~within, test.level),
+        weak_tested=_at(unseen, inside if worse else ~inside, test.level),
         runs=_telling([run for run, holds in everything if holds], lowest=down),
         contrast=_telling([run for run, holds in everything if not holds], lowest=not down),
     )
@@ -257,7 +266,7 @@ def _telling(scored: Sequence[ScoredRun], *, lowest: bool) -> tuple[str, ...]:
     ordered = sorted(scored, key=lambda each: (each.score if lowest else -each.score, each.run.id))
     chosen: dict[str, str] = {}
     for each in ordered:
-        chosen.setdefault(each.asked, each.run.id)
+        chosen.setdefault(each.inputs_digest, each.run.id)
     return tuple(chosen.values())[:SHOWN]
 
 

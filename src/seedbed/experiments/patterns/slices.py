@@ -60,7 +60,7 @@ class Half:
     def __init__(self, scored: Sequence[ScoredRun]) -> None:
         self.scored = scored
         self.scores = np.array([each.score for each in scored])
-        self.task, self.of_task = _numbers([each.asked for each in scored])
+        self.task, self.of_task = _numbers([each.inputs_digest for each in scored])
         self.unit, self.starts = _numbers([each.unit for each in scored])
         self.unit_of_task = self.unit[self.of_task]
         self.weights = 1 / np.bincount(self.task)[self.task]
@@ -243,8 +243,8 @@ def _hypergeometric(inside: Bools, good: Bools, strata: Indices) -> float:
     for stratum in np.unique(strata):
         own = strata == stratum
         n, hits, drawn = int(own.sum()), int(good[own].sum()), int(inside[own].sum())
-        found = np.arange(min(hits, drawn) + 1)
-        ways = _log_ways(hits, found) + _log_ways(n - hits, drawn - found) - _log_ways(n, np.array(drawn))
+        counts = np.arange(min(hits, drawn) + 1)
+        ways = _log_ways(hits, counts) + _log_ways(n - hits, drawn - counts) - _log_ways(n, np.array(drawn))
         chances = np.convolve(chances, np.exp(ways))
     return min(1.0, float(chances[int((inside & good).sum()) :].sum()))
 

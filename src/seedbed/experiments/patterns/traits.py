@@ -71,20 +71,20 @@ class ScoredRun:
     failed: bool = False
 
     @cached_property
-    def asked(self) -> str:
-        """What it was asked: runs on the same inputs are at the same task."""
+    def inputs_digest(self) -> str:
+        """Runs on the same inputs are at the same task."""
         return digest("inputs", dict(self.task.inputs))
 
     @cached_property
     def unit(self) -> str:
         """What it shares with others: the source of its task, or else the task."""
-        return f"source {self.task.source}" if self.task.source else self.asked
+        return f"source {self.task.source}" if self.task.source else self.inputs_digest
 
     @cached_property
     def numbers(self) -> dict[str, float]:
         run, inputs = self.run, _text(self.task.inputs)
-        told = [*(each.confidence for each in run.turns), *(each.confidence for each in run.decisions)]
-        sure = [each for each in told if each is not None]
+        confidences = [*(each.confidence for each in run.turns), *(each.confidence for each in run.decisions)]
+        sure = [each for each in confidences if each is not None]
         return {
             "turns": len(run.turns),
             "tokens": run.tokens,
@@ -105,18 +105,18 @@ class ScoredRun:
     @cached_property
     def words(self) -> set[tuple[str, str]]:
         run, task = self.run, self.task
-        found = {("tag", tag) for tag in task.tags} | {("model", turn.model) for turn in run.turns}
-        found |= {("playbook", short(run.playbook)), ("status", run.status)}
-        found |= {("finish", turn.finish_reason) for turn in run.turns if turn.finish_reason not in ("", "stop")}
-        found |= {("tool error", call.tool) for call in run.calls if call.error}
-        found |= {("unanswered", failure.step or failure.role) for failure in run.failures}
-        found |= {("decision", f"{each.action} at {each.point}") for each in run.decisions}
+        words = {("tag", tag) for tag in task.tags} | {("model", turn.model) for turn in run.turns}
+        words |= {("playbook", short(run.playbook)), ("status", run.status)}
+        words |= {("finish", turn.finish_reason) for turn in run.turns if turn.finish_reason not in ("", "stop")}
+        words |= {("tool error", call.tool) for call in run.calls if call.error}
+        words |= {("unanswered", failure.step or failure.role) for failure in run.failures}
+        words |= {("decision", f"{each.action} at {each.point}") for each in run.decisions}
         if run.status == "failed" and (step := _failed_at(run)):
-            found.add(("failed at", step))
+            words.add(("failed at", step))
         for kind, value in (("expected", task.expected), ("answer", run.output)):
-            if value is not None and len(told := _text(value)) <= LONGEST:
-                found.add((kind, told))
-        return found | {("input", each) for each in _terms(_text(task.inputs))}
+            if value is not None and len(text := _text(value)) <= LONGEST:
+                words.add((kind, text))
+        return words | {("input", each) for each in _terms(_text(task.inputs))}
 
 
 def _failed_at(run: Run) -> str:
@@ -174,21 +174,23 @@ def conditions(scored: Sequence[ScoredRun]) -> list[RunCondition]:
         seldom = trait != "input" or times <= len(scored) / 2
         if 1 < times < len(scored) and seldom and len(by_trait.setdefault(trait, [])) < PER_TRAIT:
             by_trait[trait].append(word)
-    found = [RunCondition(trait, "is", word) for trait, words in by_trait.items() for word in words]
+    conditions = [RunCondition(trait, "is", word) for trait, words in by_trait.items() for word in words]
     for trait in NUMBERS.keys() - made_of:
         values = np.array([each.numbers[trait] for each in scored])
         known = values[~np.isnan(values)]
         if len(known) < 2 or known.min() == known.max() or _the_same(values, scores):
             continue
         bounds = {float(f"{bound:.4g}") for bound in (0.0, *np.quantile(known, (0.25, 0.5, 0.75)))}
-        found += (
+        conditions += (
             RunCondition(trait, how, bound)
             for bound in sorted(bounds)
             if known.min() <= bound < known.max()
             for how in ("above", "up to")
         )
     places = {trait: place for place, trait in enumerate((*WORDS, *NUMBERS))}
-    return sorted(found, key=lambda each: (places[each.trait], each.how, str(each.value).count(" "), str(each.value)))
+    return sorted(
+        conditions, key=lambda each: (places[each.trait], each.how, str(each.value).count(" "), str(each.value))
+    )
 
 
 def _decides(outputs: Sequence[Any], scores: np.ndarray) -> bool:
@@ -233,7 +235,7 @@ def gather_runs(
     A run that failed at one of the tasks, or at another one of a dataset with scored runs, has the score that failures
     count as, where scores are from 0 to 1.
     """
-    datasets = _kept_datasets(store) if tasks is None else [_by_inputs(tasks)]
+    datasets = _stored_datasets(store) if tasks is None else [_by_inputs(tasks)]
     known = _by_inputs(task for each in datasets for task in each.values())
     scores = _outcomes(store) if metric is None else _cells(store, metric, playbook)
     ends = {fact.key.partition("@")[0]: fact for fact in store.facts(Query(kind="run", subject=playbook))}
@@ -244,7 +246,7 @@ def gather_runs(
     if tasks is None:
         met = {inputs[name] for name in live if name in scores}
         wanted = met.union(*(each for each in datasets if not met.isdisjoint(each)))
-    found, left_out = [], 0
+    runs, left_out = [], 0
     for name, end in live.items():
         if inputs[name] not in wanted:
             continue
@@ -254,8 +256,8 @@ def gather_runs(
         elif failed or name in scores:
             task = known.get(inputs[name]) or Task(digest("task", end.body["inputs"])[3:15], end.body["inputs"])
             score = failure_counts_as if failed else scores[name]
-            found.append(ScoredRun(recall(store, name), score, task, failed))
-    return ScoredRuns(tuple(sorted(found, key=lambda each: each.run.id)), left_out)
+            runs.append(ScoredRun(recall(store, name), score, task, failed))
+    return ScoredRuns(tuple(sorted(runs, key=lambda each: each.run.id)), left_out)
 
 
 def _cells(store: Store, metric: Metric, playbook: Digest | None) -> dict[str, float]:
@@ -280,22 +282,22 @@ def _means(values: dict[str, list[float]]) -> dict[str, float]:
     return {run: math.fsum(each) / len(each) for run, each in values.items()}
 
 
-def _kept_datasets(store: Store) -> list[dict[str, Task]]:
+def _stored_datasets(store: Store) -> list[dict[str, Task]]:
     if not isinstance(store, Upkeep):
         return []
-    kept = [content.digest for content in store.contents("dataset")]
-    return [_by_inputs(Dataset.from_content(store.get(each))) for each in kept]
+    digests = [content.digest for content in store.contents("dataset")]
+    return [_by_inputs(Dataset.from_content(store.get(each))) for each in digests]
 
 
 def _by_inputs(tasks: Iterable[Task]) -> dict[str, Task]:
     """Tasks by what they ask; of several that ask the same, what is known of any of them."""
-    found: dict[str, Task] = {}
+    by_inputs: dict[str, Task] = {}
     for task in tasks:
-        before = found.setdefault(canonical(dict(task.inputs)), task)
+        before = by_inputs.setdefault(canonical(dict(task.inputs)), task)
         if before is not task:
             tags = tuple(dict.fromkeys((*before.tags, *task.tags)))
-            found[canonical(dict(task.inputs))] = replace(before, tags=tags, source=before.source or task.source)
-    return found
+            by_inputs[canonical(dict(task.inputs))] = replace(before, tags=tags, source=before.source or task.source)
+    return by_inputs
 
 
 __all__ = ["RunCondition", "ScoredRun", "ScoredRuns", "conditions", "gather_runs"]

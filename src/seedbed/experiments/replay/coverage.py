@@ -56,7 +56,7 @@ class Coverage:
     """
 
     mode: str
-    asked: int
+    requested: int
     answered: tuple[str, ...]
     """The runs, by their ids."""
     steps: Mapping[str, Steps]
@@ -66,14 +66,14 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        return len(self.answered) == self.asked
+        return len(self.answered) == self.requested
 
     def document(self) -> Json:
         """What a verdict says of it."""
         rate = self.agreement.rate
         return {
             "mode": self.mode,
-            "asked": self.asked,
+            "asked": self.requested,
             "answered": len(self.answered),
             "steps": {arm: {kind: dict(counts) for kind, counts in steps.items()} for arm, steps in self.steps.items()},
             "agreed": self.agreement.agreed,
@@ -88,16 +88,16 @@ def measure_coverage(store: Store, sample: Json) -> Coverage:
     items = sample["items"]
     last = facts_by_key(store, "run", [item[name] for item in items for name in ENDS])
     # One that was not completed may have been taken up since.
-    kept = [_run(end.key) for end in map(last.get, (item["run"] for item in items)) if end and _is_complete(end)]
-    told_before, whole = answers(store, kept), hashlib.blake2b(digest_size=32)
+    completed = [_run(end.key) for end in map(last.get, (item["run"] for item in items)) if end and _is_complete(end)]
+    entries, whole = answers(store, completed), hashlib.blake2b(digest_size=32)
     steps: dict[str, dict[str, Counter[str]]] = {arm: {} for arm in ARMS}
     answered, results = [], []
     for item in items:
         then, own, *replays = (last.get(item[name]) for name in ENDS)
         for end in (then, own, *replays):
-            told = end and [end.key, end.subject, end.at.isoformat(), end.by, end.value, end.body]
-            whole.update(f"{canonical(told)}\n".encode())
-        whole.update(told_before.get(_run(item["run"]), b""))
+            fields = end and [end.key, end.subject, end.at.isoformat(), end.by, end.value, end.body]
+            whole.update(f"{canonical(fields)}\n".encode())
+        whole.update(entries.get(_run(item["run"]), b""))
         results.append(_came_out(then, own))
         labels = [_labels(store, end) for end in replays]
         for arm, counted in zip(ARMS, labels, strict=True):
@@ -109,7 +109,7 @@ def measure_coverage(store: Store, sample: Json) -> Coverage:
             answered.append(run)
     return Coverage(
         mode=sample["mode"],
-        asked=len(items),
+        requested=len(items),
         answered=tuple(answered),
         steps={arm: sorted_steps(of) for arm, of in steps.items()},
         agreement=count_agreement(results),
@@ -169,14 +169,14 @@ def recorded_coverage(store: Store, replay: Json) -> Coverage:
 
 def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Problem]:
     """Where what a verdict says of its replays is not what follows from them."""
-    told = again.document()
-    for name in [*told, *sorted({*replay} - {*told, "sample"})]:
-        if replay.get(name) != told.get(name):
-            found, expected = shown(replay.get(name), 80), shown(told.get(name), 80)
-            yield Problem(f"replay.{name}", found, f"{expected}, as it follows from the replays")
+    computed = again.document()
+    for name in [*computed, *sorted({*replay} - {*computed, "sample"})]:
+        if replay.get(name) != computed.get(name):
+            actual, expected = shown(replay.get(name), 80), shown(computed.get(name), 80)
+            yield Problem(f"replay.{name}", actual, f"{expected}, as it follows from the replays")
     if {task.id for task in tasks} != {f"{OF}{run}" for run in again.answered}:
-        found = f"{len(tasks)} tasks, not those that the recordings can answer"
-        yield Problem("replay.tasks", found, f"the {len(again.answered)} past runs that they can")
+        actual = f"{len(tasks)} tasks, not those that the recordings can answer"
+        yield Problem("replay.tasks", actual, f"the {len(again.answered)} past runs that they can")
 
 
 # To read
@@ -188,7 +188,7 @@ def summary(coverage: Coverage) -> list[tuple[str, str]]:
         ("mode", coverage.mode),
         (
             "past runs",
-            f"{len(coverage.answered):,} of {coverage.asked:,} that were asked for could be answered for both",
+            f"{len(coverage.answered):,} of {coverage.requested:,} that were asked for could be answered for both",
         ),
         (
             "came out as they had",

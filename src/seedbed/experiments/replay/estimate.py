@@ -56,11 +56,11 @@ class Estimate:
         return "better" if low > 0 else "worse" if high < 0 else "open"
 
     def document(self) -> Json:
-        told = asdict(self)
+        document = asdict(self)
         for name in ("difference", "replays_alone", "live_alone"):
             each: Interval = getattr(self, name)
-            told[name] = {"mean": known(each.mean), "low": known(each.low), "high": known(each.high)}
-        return {"kind": "estimate", **told, "worth": known(self.worth), "says": self.says}
+            document[name] = {"mean": known(each.mean), "low": known(each.low), "high": known(each.high)}
+        return {"kind": "estimate", **document, "worth": known(self.worth), "says": self.says}
 
 
 def known(number: float) -> float | None:

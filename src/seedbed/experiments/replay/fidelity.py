@@ -123,7 +123,7 @@ def adjust_with_live(
     those that were replayed. However wrong replays are, the live runs show by how much, and that is taken off (`ppi`).
     """
     if strange := [task for task in live if task not in replays]:
-        found = f"{len(strange):,} tasks that were not replayed, such as {shown(strange[0])}"
-        raise DatasetError([Problem("live", found, "tasks that were replayed too")])
+        actual = f"{len(strange):,} tasks that were not replayed, such as {shown(strange[0])}"
+        raise DatasetError([Problem("live", actual, "tasks that were replayed too")])
     rest = [difference for task, difference in replays.items() if task not in live]
     return ppi(list(live.values()), [replays[task] for task in live], rest, confidence)

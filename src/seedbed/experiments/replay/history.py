@@ -53,26 +53,26 @@ def find_past_runs(
     until: datetime | None = None,
     statuses: Collection[Status] | None = None,
     metric: str | None = None,
-    low: float | None = None,
-    high: float | None = None,
+    scores: tuple[float | None, float | None] = (None, None),
 ) -> list[PastRun]:
-    """The live runs that have ended, the oldest first: of a playbook, of a time, with an outcome, within scores.
+    """The live runs that have ended, the oldest first: of a playbook, of a time, with a status, with scores in a range.
 
-    `metric` names the scores; with a bound, runs without one are left out. Neither replays nor runs that others opened
-    are among them.
+    `metric` names the metric of the scores; with a bound in `scores`, runs without a score are left out. Neither
+    replays nor runs that other runs opened are among them.
     """
-    scores = _scores(store, playbook, metric) if metric else {}
+    low, high = scores
+    known = _scores(store, playbook, metric) if metric else {}
     ends = {fact.key.partition("@")[0]: fact for fact in _ends(store, playbook, since, until)}
-    found = []
+    runs = []
     for run, end in ends.items():
-        body, score = end.body, scores.get(run)
+        body, score = end.body, known.get(run)
         if "replay" in body or body["parent"] or (statuses is not None and body["status"] not in statuses):
             continue
         if (low is not None or high is not None) and not _between(score, low, high):
             continue
-        told = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
-        found.append(PastRun(run=run, playbook=end.subject, started=end.at, score=score, **told))
-    return sorted(found, key=lambda past: (past.started, past.run))
+        fields = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
+        runs.append(PastRun(run=run, playbook=end.subject, started=end.at, score=score, **fields))
+    return sorted(runs, key=lambda past: (past.started, past.run))
 
 
 def _ends(store: Store, playbook: Digest | None, since: datetime | None, until: datetime | None) -> Iterable[Any]:
@@ -112,8 +112,8 @@ class History:
         if missing:
             expected = "a value for every task"
             remedy = "Choose a mode that misses nothing, or report the share of those that are missing."
-            found = f"none for {len(missing):,} of {len(self.past):,}, such as {shown(missing[0])}"
-            raise DatasetError([Problem("values", found, expected, remedy)])
+            actual = f"none for {len(missing):,} of {len(self.past):,}, such as {shown(missing[0])}"
+            raise DatasetError([Problem("values", actual, expected, remedy)])
         return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes, confidence)
 
 

@@ -85,8 +85,8 @@ class ReplayCache:
         """The replay of that id, if it need not be performed again."""
         if (known := self._kept.get(run)) is not None:
             self._kept.move_to_end(run)
-            found: Run = pickle.loads(known)  # noqa: S301 - we pickled it ourselves
-            return found
+            replay: Run = pickle.loads(known)  # noqa: S301 - we pickled it ourselves
+            return replay
         try:
             done = recall(self._store, run)
         except NotFound:

@@ -112,8 +112,8 @@ class _Table:
     def chances(self, situation: Situation) -> Mapping[str, float]:
         for key in (canonical(situation.run), canonical(situation.inputs)):
             if key in self._rows:
-                found: Mapping[str, float] = self._rows[key]
-                return found
+                chances: Mapping[str, float] = self._rows[key]
+                return chances
         raise NoChances("no line for it or its inputs")
 
 
@@ -132,5 +132,5 @@ def _parsed(text: str, path: str, source: str) -> Any:
         raise _bad(source, path, f"no JSON ({wrong})", "an object") from None
 
 
-def _bad(source: str, path: str, found: str, expected: str, remedy: str = "") -> DocumentError:
-    return DocumentError([Problem(path, found, expected, remedy)], source)
+def _bad(source: str, path: str, actual: str, expected: str, remedy: str = "") -> DocumentError:
+    return DocumentError([Problem(path, actual, expected, remedy)], source)

@@ -75,21 +75,21 @@ async def read_decisions(
     score, where scores are from 0 to 1: it may have failed because of what it decided. Raises NotFound where there is
     no such decision, SeedbedError where none has a chance or a score.
     """
-    told = None if tasks is None else tuple(tasks)
+    chosen = None if tasks is None else tuple(tasks)
     at_point = _at(store, point, playbook, since)
     direction = better(metric) if metric else "higher"
     worst = float(direction == "lower")
     scored = {
         each.run.id: each
-        for each in gather_runs(store, metric, playbook=playbook, tasks=told, failure_counts_as=worst).scored
+        for each in gather_runs(store, metric, playbook=playbook, tasks=chosen, failure_counts_as=worst).scored
         if each.run.id in at_point
     }
-    known = {canonical(dict(task.inputs)): task for task in told or ()}
+    known = {canonical(dict(task.inputs)): task for task in chosen or ()}
     failed = []
     for name in sorted(at_point.keys() - scored.keys()):
         run = recall(store, name)
         task = known.get(canonical(run.inputs))
-        if told is not None and task is None:
+        if chosen is not None and task is None:
             del at_point[name]
             continue
         task = task or Task(digest("task", run.inputs)[3:15], run.inputs)
@@ -111,20 +111,20 @@ def _at(store: Store, point: str, playbook: Digest | None, since: datetime | Non
         for fact in store.facts(Query(kind="start", subject=playbook, since=since))
         if "replay" not in fact.body and not fact.body["parent"]
     }
-    found: dict[str, list[Decision]] = {}
+    decisions: dict[str, list[Decision]] = {}
     points: Counter[str] = Counter()
     for fact in store.facts(Query(kind="decision")):
         if fact.subject in live:
             points[fact.body["point"]] += fact.body["propensity"] is not None
             if fact.body["point"] == point:
-                found.setdefault(fact.subject, []).append(Decision(**fact.body))
+                decisions.setdefault(fact.subject, []).append(Decision(**fact.body))
     if not live:
         which = f"no run{' of this playbook' * bool(playbook)}{' since then' * bool(since)} is recorded here"
         raise NotFound(f"{which}. `seedbed runs list` shows what is")
-    if not found:
+    if not decisions:
         with_chance = ", ".join(shown(each) for each in sorted(points) if points[each]) or "none"
         raise NotFound(f"no run decided at {shown(point)}. Points with recorded chances: {with_chance}")
-    return found
+    return decisions
 
 
 async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
@@ -228,9 +228,9 @@ def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
     unknown = sorted({action for each in chances for row in each for action in row if row[action] > 0} - {*log.options})
     refusals, notices = list(weights.refusals()), _notices(log)
     if unknown:
-        found = f"{', '.join(map(shown, unknown))}, never done at {shown(log.point)}"
+        actual = f"{', '.join(map(shown, unknown))}, never done at {shown(log.point)}"
         remedy = "Correct the name, or try it live: what was never done has no outcome"
-        problem = Problem("policy", found, f"one of: {', '.join(log.options)}", remedy)
+        problem = Problem("policy", actual, f"one of: {', '.join(log.options)}", remedy)
         if refusals:
             refusals.insert(0, problem)
         else:
@@ -245,12 +245,12 @@ def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
 
 
 def _notices(log: DecisionLog) -> list[str]:
-    told = []
+    notices = []
     if log.unscored:
-        told.append(f"{log.unscored:,} more runs have no score; if those are others in kind, this is not about them")
+        notices.append(f"{log.unscored:,} more runs have no score; if those are others in kind, this is not about them")
     if log.without_chance:
-        told.append(f"{log.without_chance:,} more runs did not record a chance, and are left out")
-    return told
+        notices.append(f"{log.without_chance:,} more runs did not record a chance, and are left out")
+    return notices
 
 
 def _finding(candidate: Interval, logged: Interval, direction: Better) -> ScreeningFinding:
@@ -266,7 +266,7 @@ Rows: TypeAlias = list[dict[str, float]]
 
 def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
     """For each run, the chances that the policy gives at each of its decisions. Raises DocumentError."""
-    found, problems = [], list[Problem]()
+    chances, problems = [], list[Problem]()
     for scored, made in log.runs:
         rows = []
         for place in range(len(made)):
@@ -277,11 +277,11 @@ def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
             except Exception as wrong:  # noqa: BLE001 - a policy is anybody's program
                 why = str(wrong) if isinstance(wrong, NoChances) else f"{type(wrong).__name__}: {wrong}"
                 problems.append(Problem(f"run {scored.run.id[:10]}", why, "chances from 0 to 1 that sum to 1"))
-        found.append(rows)
+        chances.append(rows)
     if problems:
         more = f" and {len(problems) - 5:,} more like that" if len(problems) > 5 else ""
         raise DocumentError(problems[:5], f"policy{more}")
-    return found
+    return chances
 
 
 def _single(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:

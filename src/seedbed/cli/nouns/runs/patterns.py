@@ -106,7 +106,7 @@ def _row(name: str, finding: PatternFinding) -> tuple[str, ...]:
         clipped(name, 70),
         _scores(tested),
         f"{tested.effect:+.3f}{sure}" if tested.tasks else "",
-        _scores(finding.found),
+        _scores(finding.suggested),
         f"{tested.tasks}/{tested.of}",
         f"{finding.p:.2g}",
     )
