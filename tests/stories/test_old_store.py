@@ -225,11 +225,12 @@ def test_a_search_that_has_ended_says_what_it_found(old: OldStore, promise: dict
 
 
 def test_a_search_that_was_interrupted_finds_what_it_would_have_found(old: OldStore) -> None:
-    promise = EXPECTED["interrupted"]
-    known = old.facts()["cell"]
+    promise, before = EXPECTED["interrupted"], old.facts()
     assert keeps(old, promise)
-    assert old.facts()["cell"] > known
+    assert same(old.facts(), {kind: before.get(kind, 0) + more for kind, more in promise["adds"].items()})
+    after = old.facts()
     assert keeps(old, promise)  # and when it has ended, too
+    assert old.facts() == after
 
 
 def test_a_comparison_that_ran_out_of_money_is_decided(old: OldStore) -> None:
@@ -253,6 +254,18 @@ def test_a_recorded_run_is_replayed_to_the_same_end(old: OldStore, promise: dict
 @promises("gates")
 def test_gates_and_channels_take_the_evidence_and_the_moves_of_then(old: OldStore, promise: dict[str, Any]) -> None:
     assert keeps(old, promise)
+
+
+def test_people_meet_the_playbook_that_they_met_before(old: OldStore) -> None:
+    """The monitor rolled the canary back; released again, it gets the same share of the same people."""
+    arms = old.rows(
+        "SELECT json_extract(body, '$.unit'), json_extract(body, '$.arm') FROM facts WHERE kind = 'exposure'"
+        " AND subject = 'channels/staging' AND json_extract(body, '$.version') = 4 ORDER BY number LIMIT 10"
+    )
+    assert {arm for _, arm in arms} == {"canary", "control"}
+    assert old.typed(["release", "hasty.yaml", "--to", "staging", "--because", "once more"])[0] == 0
+    for unit, arm in arms:
+        assert same(old.typed(["channel", "assign", "staging", unit])[1], {"arm": arm})
 
 
 # The same work has the same name
@@ -287,8 +300,8 @@ def test_a_store_of_files_holds_the_same(old: OldStore, tmp_path: Path, monkeypa
     assert not (old.folder / "seedbed.db").exists()
 
 
-def test_an_encrypted_store_is_opened_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "sealed"
+def test_an_encrypted_store_is_opened_with_its_key(terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = terminal.parent / "sealed"
     shutil.copytree(FIXTURE / "sealed", folder)
     restore(folder / "store.sql", folder / "seedbed.db")
     monkeypatch.chdir(folder)
