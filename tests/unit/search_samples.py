@@ -93,10 +93,12 @@ async def searched(
     several: bool = False,
     scoring: Any = right,
     watch: Any = None,
+    options: Any = None,
     arena: type[FunctionEvaluator] = FunctionEvaluator,
     **given: Any,
 ) -> Evolution:
     """A search from START; with `several` metrics there is a front."""
     into = store or MemoryStore()
     by = (right_and_long, into, "ada", (SCORE, LENGTH)) if several else (scoring, into, "ada")
-    return await evolve(planned(**given), arena(*by), Library(into, "ada"), because="try words", on_event=watch)
+    plan, library = planned(**given), Library(into, "ada")
+    return await evolve(plan, arena(*by), library, because="try words", options=options, on_event=watch)

@@ -194,7 +194,7 @@ async def test_a_restart_takes_over_the_words_of_the_best() -> None:
 def test_what_has_nothing_to_search_is_refused() -> None:
     locked = playbook(parameters={"heat": MIXED["heat"]}, locked=["*"])
     for start in (playbook(), locked, numbers(n={"value": 1, "low": 1, "high": 1})):
-        with pytest.raises(PlaybookError, match="no number, whole number or choice"):
+        with pytest.raises(PlaybookError, match="none that cmaes can search"):
             Driven(CMAES(), start, made_up("flat"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,23 @@ def test_options_are_written_in_brackets() -> None:
     assert make_optimizer("best_of", MEANS).identity["brood"] == 8
 
 
+def test_an_optimizer_object_is_taken_as_it_is() -> None:
+    mine = BestOf([])
+    assert make_optimizer(mine, MEANS) is mine
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (BestOf, r"found the class BestOf; expected an optimizer\. Make one first: BestOf\(\)"),
+        (3, "found int; expected a name or an object with identity, begin, ask and tell"),
+    ],
+)
+def test_what_is_no_optimizer_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        make_optimizer(value, MEANS)
+
+
 def test_a_name_nearly_right_is_guessed() -> None:
     with pytest.raises(SettingsError, match=r"\"nsga\".*expected one of: .*portfolio.*Did you mean nsga2\?"):
         make_optimizer("nsga", MEANS)
@@ -48,7 +66,7 @@ def test_a_name_nearly_right_is_guessed() -> None:
 
 @pytest.mark.parametrize("written", ["best_of(size=3)", "portfolio(brood=3)", "nsga2(colour='red')"])
 def test_options_that_it_does_not_have_are_refused(written: str) -> None:
-    with pytest.raises(SettingsError, match="expected options that it has"):
+    with pytest.raises(SettingsError, match=r"expected options that it has\. Its options: "):
         make_optimizer(written, MEANS)
 
 

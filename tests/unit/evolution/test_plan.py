@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from search_samples import START, playbook, portfolio, right, tasks
 
-from seedbed.errors import DatasetError, SettingsError
+from seedbed.errors import DatasetError, PlaybookError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evolution.allocation import Uniform
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import Plan, split_tasks
+from seedbed.evolution.plan import (
+    NO_CONFIRMATION,
+    Plan,
+    SearchOptions,
+    plan_search,
+    read_instructions,
+    split_tasks,
+)
+from seedbed.playbooks.genes import genes
+from seedbed.playbooks.library import Library
 from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import digest
@@ -104,3 +115,91 @@ def test_whatever_might_change_a_search_names_another() -> None:
     )
     assert len({*names}) == len(names)
     assert digest("search", Plan(**about).content(arena)) == names[0]
+
+
+# What a person asks for
+
+OPTIONS = SearchOptions(
+    playbook="sorter.yaml",
+    dataset="mail.jsonl",
+    optimizer="best_of(brood=3)",
+    budget="60 runs",
+    instructions=("Sort.",),
+    gene="roles.sorter.system",
+    patience=4,
+    seed=5,
+    metrics=("exact_match", "cost"),
+)
+
+
+def test_options_are_stored_as_they_always_were() -> None:
+    stored = OPTIONS.to_json()
+    assert stored == {
+        "playbook": "sorter.yaml",
+        "dataset": "mail.jsonl",
+        "optimizer": "best_of(brood=3)",
+        "budget": "60 runs",
+        "confirm": None,
+        "bank": ["Sort."],
+        "gene": "roles.sorter.system",
+        "demos": 0,
+        "reflector": None,
+        "patience": 4,
+        "surrogate": False,
+        "seed": 5,
+        "metric": ["exact_match", "cost"],
+    }
+    assert SearchOptions.from_json(stored) == OPTIONS
+    del stored["surrogate"]  # as older searches have it
+    assert SearchOptions.from_json(stored) == OPTIONS
+
+
+def test_options_with_an_object_are_not_stored() -> None:
+    assert replace(OPTIONS, optimizer=BestOf([])).to_json() == {}
+    assert replace(OPTIONS, reflector=lambda *case: []).to_json() == {}
+
+
+def test_a_plan_is_made_of_options_whether_they_name_the_optimizer_or_have_it() -> None:
+    path = next(path for path, gene in genes(START).items() if gene.kind == "text")
+    options = replace(OPTIONS, optimizer="best_of", gene=path)
+    named = plan_search(START, FORTY, options)
+    made = plan_search(START, FORTY, replace(options, optimizer=named.optimizer))
+    arena = FunctionEvaluator(right, MemoryStore(), "ada")
+    assert named.content(arena) == made.content(arena)
+    assert (named.budget, named.patience, named.seed) == (Budget(runs=60), 4, 5)
+    assert [len(part) for part in (named.confirm, named.reflect, named.select)] == [10, 0, 30]
+
+
+@pytest.mark.parametrize(("confirm", "sizes"), [(None, [10, 10, 20]), (NO_CONFIRMATION, [0, 13, 27])])
+def test_a_quarter_confirms_unless_nothing_is_to_confirm(confirm: str | None, sizes: list[int]) -> None:
+    plan = plan_search(START, FORTY, SearchOptions(confirm=confirm))
+    assert [len(part) for part in (plan.confirm, plan.reflect, plan.select)] == sizes
+
+
+def test_pinned_options_make_the_same_plan_again_from_the_store_alone() -> None:
+    store, options = MemoryStore(), SearchOptions(playbook="a.yaml", dataset="b.jsonl", seed=3)
+    library, arena = Library(store, "ada"), FunctionEvaluator(right, store, "ada")
+    plan = plan_search(START, FORTY, options)
+    pinned = SearchOptions.from_json(options.pin(plan, library).to_json())
+    stored, confirm = (Dataset.from_content(store.get(each)) for each in (pinned.dataset, str(pinned.confirm)))
+    again = plan_search(library.get(pinned.playbook), stored, pinned, confirm)
+    assert again.content(arena) == plan.content(arena)
+
+
+@pytest.mark.parametrize("wrong", [{"optimizer": "nsga"}, {"budget": "much"}])
+def test_a_wrong_option_is_named_first(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError) as error:
+        plan_search(START, FORTY, replace(SearchOptions(), **wrong))
+    assert [error.value.problems[0].path] == list(wrong)
+
+
+def test_instructions_come_from_a_list_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("Sort. \n\n  Label.\n")
+    (tmp_path / "list.yaml").write_text("- Sort.\n- Label.\n")
+    for source in (["Sort.", " ", "Label."], tmp_path / "lines.txt", str(tmp_path / "list.yaml")):
+        assert read_instructions(source) == ("Sort.", "Label.")
+    (tmp_path / "none.txt").write_text("\n")
+    (tmp_path / "map.json").write_text("{}")
+    for wrong in ([], tmp_path / "none.txt", tmp_path / "map.json", tmp_path / "absent.txt"):
+        with pytest.raises(PlaybookError):
+            read_instructions(wrong)

@@ -11,7 +11,7 @@ from seedbed.evolution.allocation import Uniform
 from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.plan import NO_TASKS
+from seedbed.evolution.plan import NO_TASKS, SearchOptions
 from seedbed.evolution.searches import find_search, list_searches, recall_search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import number
@@ -127,3 +127,12 @@ async def test_before_its_first_step_a_search_has_nothing_but_its_start() -> Non
     (only,) = list_searches(store)
     assert (only.best, only.score, only.spent["runs"]) == (START.digest, None, 0)
     assert not recall_search(store, only).improved
+
+
+async def test_a_search_has_the_options_to_resume_it_with_unless_a_program_has_them() -> None:
+    store, options = MemoryStore(), SearchOptions(playbook="a.yaml", dataset="b.jsonl", seed=3)
+    by_name = await searched(store, options=options.to_json())
+    in_python = await searched(store, seed=2)
+    assert find_search(store, by_name.search).options == options
+    with pytest.raises(NotFound, match=r"was started from Python\. Start it there again"):
+        _ = find_search(store, in_python.search).options

@@ -108,11 +108,13 @@ def make_optimizer(optimizer: str | Optimizer, inputs: SearchInputs) -> Optimize
     else:
         remedy = plugins.suggestion(name, names())
         raise SettingsError([Problem("optimizer", shown(name), f"one of: {', '.join(names())}", remedy)])
-    if fixed := sorted({*options} & {*make.keywords}):
-        raise SettingsError([Problem(f"optimizer {name}", f"the option {fixed[0]}", "options that it has")])
+    settable = [each for each in inspect.signature(make).parameters if each not in make.keywords]
+    unknown = [each for each in options if each not in settable]
+    if unknown:
+        remedy = f"Its options: {', '.join(settable) or 'none'}."
+        raise SettingsError([Problem(f"optimizer {name}", f"option {unknown[0]}", "options that it has", remedy)])
     try:
-        bound = inspect.signature(make).bind(**options)
-        made: Optimizer = make(*bound.args, **bound.kwargs)
+        made: Optimizer = make(**options)
     except TypeError as wrong:
         raise SettingsError([Problem(f"optimizer {name}", str(wrong), "options that it has")]) from None
     return made
