@@ -27,7 +27,6 @@ from seedbed.storage.upkeep import verify
 from seedbed.testing import BODIES, everything, fact, keys, move
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["__main__", "seedbed.storage.sql", "seedbed.testing", "psycopg"])
 
 
 @contextmanager
