@@ -68,10 +68,10 @@ class FewWords(Reference):
 async def test_so_small_a_model_as_the_embedded_one_is_no_judge_and_is_refused() -> None:
     here = space(use="embedded", args={"template": "raw"})
     judge = FewWords(perform=here.house.perform, identify=here.house.identity)
-    agreement = (await calibrated(judge, labelled())).keep(here.store, here.by)
-    assert agreement.n + agreement.unscored == 40
+    agreement = (await calibrated(judge, labelled()[:20])).keep(here.store, here.by)
+    assert agreement.n + agreement.unscored == 20
     assert agreement.kappa is not None
-    assert agreement.high < 0.6, agreement  # when this was written: -0.06, from -0.21 to 0.00, on 31 of 40 labels
+    assert agreement.high < 0.6, agreement  # when this was written: 0.00 on 15 of 20 labels, -0.06 on 31 of all 40
     assert trusted(agreement) is not None
     refusal = trusted(replace(agreement, unscored=0))
     assert refusal is not None
