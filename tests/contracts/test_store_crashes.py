@@ -1,6 +1,6 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-10 seconds of racing and 100 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or
+4 seconds of racing and 40 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or
 shorter, and --log-cli-level=INFO tells what happened.
 """
 
@@ -31,15 +31,11 @@ log = logging.getLogger(__name__)
 
 WORKERS = 8
 ROUNDS = 10
-SOAK_SECONDS = float(os.environ.get("SEEDBED_TEST_SOAK_SECONDS", "10"))
-KILLS = int(os.environ.get("SEEDBED_TEST_KILLS", "100"))
+SOAK_SECONDS = float(os.environ.get("SEEDBED_TEST_SOAK_SECONDS", "4"))
+KILLS = int(os.environ.get("SEEDBED_TEST_KILLS", "40"))
 KINDS = ("cell", "turn", "approval", "cell", "key")
 
-# One clean process imports everything once; workers are forked off it.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    ["__main__", "seedbed.storage.files", "seedbed.storage.sql.store", "seedbed.testing", "psycopg"]
-)
 
 
 @pytest.fixture(params=["files", "sqlite", "postgresql"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_COMPARISON_KILLS", "20"))
+KILLS = int(os.environ.get("SEEDBED_TEST_COMPARISON_KILLS", "10"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time

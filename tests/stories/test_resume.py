@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "60"))
+KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "40"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time
