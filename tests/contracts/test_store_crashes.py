@@ -1,6 +1,6 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-4 seconds of racing and 40 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or
+10 seconds of racing and 100 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or
 shorter, and --log-cli-level=INFO tells what happened.
 """
 

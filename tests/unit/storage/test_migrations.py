@@ -19,9 +19,9 @@ from sqlalchemy import Connection, Engine, event, text
 
 from seedbed.errors import StoreError, StoreTooNew
 from seedbed.storage import open_store
-from seedbed.storage.dialects import Dialect, dialect
-from seedbed.storage.migrations import MIGRATIONS, NEWEST, migrate, version
-from seedbed.storage.sql import SqlStore, migrate_to
+from seedbed.storage.sql.dialects import Dialect, dialect
+from seedbed.storage.sql.migrations import MIGRATIONS, NEWEST, migrate, version
+from seedbed.storage.sql.store import SqlStore, migrate_to
 from seedbed.storage.store import Query
 from seedbed.storage.upkeep import verify
 from seedbed.testing import BODIES, everything, fact, keys, move
