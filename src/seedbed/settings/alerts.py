@@ -191,7 +191,7 @@ class AlertSettings(Section):
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {
             key: value for key, value in handler(self).items() if value is not None
-        }  # an empty log means the error stream
+        }  # "" is the error stream
 
     @property
     def name(self) -> str:

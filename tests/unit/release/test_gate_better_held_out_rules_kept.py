@@ -125,7 +125,7 @@ async def checked(library: Library, judge: Reference, right: int = 20, mistaken:
         LabelledAnswer.answer(task.expected if kind == "right" else "hm", task, label)
         for task, (kind, label) in zip(tasks, said, strict=True)
     ]
-    (await calibrate(judge, labels)).keep(library.store, "ada")
+    (await calibrate(judge, labels)).record(library.store, "ada")
 
 
 async def by(metric: Metric, library: Library) -> ReleaseRequest:

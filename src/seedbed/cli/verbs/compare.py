@@ -20,6 +20,7 @@ from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.experiment.view import NamePair
 from seedbed.workspace import Workspace
 from seedbed.workspace.execution import dataset_file
 
@@ -258,9 +259,7 @@ def _past_runs(space: Workspace, replay: Replay, on: str | None) -> PastRuns:
     )
 
 
-def _show(
-    call: Call, verdict: Verdict, rule: Any, names: views.NamePair, new: list[Playbook], candidates: list[str]
-) -> None:
+def _show(call: Call, verdict: Verdict, rule: Any, names: NamePair, new: list[Playbook], candidates: list[str]) -> None:
     if verdict.ranking:
         called = {each.digest: name for each, name in zip(new, candidates, strict=True)}
         call.show(verdict.ranking.document(), views.ranking_view(verdict.ranking, called))
@@ -283,7 +282,7 @@ def _estimate(
     call: Call,
     space: Workspace,
     pair: tuple[str, Playbook],
-    names: views.NamePair,
+    names: NamePair,
     source: PastRuns,
     live_runs: int,
     metric: str,

@@ -16,6 +16,7 @@ from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, r
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
+from seedbed.reports.experiment.view import NamePair
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
@@ -28,10 +29,6 @@ FINDINGS = {
     "inconclusive": "bold yellow",
     "invalid": "bold magenta",
 }
-
-
-NamePair = tuple[str, str]
-"""What the control and the candidate are called."""
 
 
 def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) -> RenderableType:
