@@ -1,4 +1,4 @@
-"""Cell: one playbook at one task, once, by one metric. Cells: many of them, kept in columns."""
+"""Cell: one playbook on one task, once, by one metric. Cells: many of them, in columns."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage.store import BriefFact, Digest, Fact, Json, Query, Store, canonical, digest, in_brief, short
 
 FEW = 500
-"""So many cells are asked for by name; of more, all that a playbook has are looked through."""
+"""Up to so many cells are queried by key; for more, all cells of the playbook are read."""
 
 SOME = 200
-"""Bodies that are read at a time: so few that the garbage collector does not come to look at them."""
+"""Bodies that are parsed at a time: few enough not to trigger the garbage collector."""
 
 ALIKE = 3
-"""So many characters the runs of one playbook have in common, so that databases keep their names near each other: with
-many cells that halves the work of adding one. The rest still tells them apart where people see ten characters."""
+"""How many characters the ids of the runs of one playbook share, so that databases store them near each other: with
+many cells that halves the cost of adding one. The other characters still distinguish them where people see ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One (playbook, task, replicate) by one metric: the unit of evaluation, caching and resume.
 
-    Without a value it was not scored, and `reason` says why. What is `reused` was paid before.
+    Without a value it was not scored, and `reason` says why. A `reused` cell was paid for before.
     """
 
     key: str
@@ -80,17 +80,17 @@ class RunNames(NamedTuple):
 
 
 class TaskTexts:
-    """What tasks ask, written down once however many playbooks meet them."""
+    """The texts of tasks, made once for all playbooks."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Task, str, str]] = {}  # with the task itself, so that no other gets its number
+        self._known: dict[int, tuple[Task, str, str]] = {}  # holds the task, so that its id() is not reused
 
     def __call__(self, task: Task) -> tuple[str, str]:
         """The text of its inputs, and the beginning of its digest."""
         known = self._known.get(id(task))
         if known is None:
             inputs = canonical(dict(task.inputs))
-            # The digest of the task, but its inputs, which may be long, are written down only once.
+            # This is the digest of the task; its inputs, which may be long, are serialised only once.
             text = f'task\n{{"expected":{canonical(task.expected)},"id":{canonical(task.id)},"inputs":{inputs}}}'
             known = task, inputs, blake2b(text.encode(), digest_size=32).hexdigest()[:16]
             self._known[id(task)] = known
@@ -98,10 +98,9 @@ class TaskTexts:
 
 
 class Naming:
-    """The names of runs and cells: the same for the same playbook, models, inputs and replicate, whoever asks.
+    """The ids of runs and the keys of cells: always the same for the same playbook, models, inputs and replicate.
 
-    Whatever else is to be scored, another metric or another expected answer, finds the run that was paid already.
-    `metrics` are the identities of metrics.
+    Another metric, or another expected answer, reuses the run that was paid for. `metrics` are identities of metrics.
     """
 
     def __init__(self, playbook: Digest, models: Json, metrics: Sequence[Json], texts: TaskTexts | None = None) -> None:
@@ -123,7 +122,7 @@ def run_of(key: str) -> str:
 
 
 def recorded_cells(store: Store, playbook: Digest, keys: Collection[str]) -> Cells:
-    """Those of the cells that were paid before, in the order in which they were."""
+    """The stored cells among these keys, in the order in which they were stored."""
     cells = Cells(playbook)
     cells.read(_known(store, "cell", playbook, keys))
     return cells
@@ -146,8 +145,8 @@ def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> 
 class Cells(Sequence[Cell]):
     """Cells in columns: a few bytes for each number, and its texts.
 
-    Of cells that were read from a store only the keys and values are at hand; their bodies stay text until something
-    else is asked for. They are the last ones: whatever comes after them opens them first.
+    Of cells read from a store only keys and values are parsed at once; their bodies stay text until another column is
+    needed. They come last: `append` parses them first.
     """
 
     def __init__(self, playbook: Digest, cells: Iterable[Cell] = ()) -> None:
@@ -172,7 +171,7 @@ class Cells(Sequence[Cell]):
             texts.append(text)
 
     def read(self, facts: Iterable[BriefFact]) -> None:
-        """Append cells that were paid before, by their facts."""
+        """Append stored cells, by their facts."""
         keys, values = self._texts["key"], self._numbers["value"]
         for key, value, body in facts:
             keys.append(key)
@@ -221,7 +220,7 @@ class Cells(Sequence[Cell]):
         return self if chosen.all() else self.take(chosen.nonzero()[0].tolist())
 
     def _open(self) -> None:
-        """Read the bodies that are still text."""
+        """Parse the bodies that are still text."""
         if not self._bodies:
             return
         read: dict[str, list[Any]] = {name: [] for name in _IN_BODY}

@@ -1,4 +1,4 @@
-"""evaluate(): a playbook over tasks gives a Scorecard; what was paid before is reused."""
+"""evaluate(): score a playbook over tasks. Cells that were paid for before are reused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from seedbed.storage.store import Json
 Watcher = Callable[[Cell], None]
 
 A_BREATH = 500
-"""After so many known cells others get their turn."""
+"""After so many known cells the event loop serves others."""
 
 
 async def evaluate(
@@ -39,10 +39,11 @@ async def evaluate(
     max_cost_usd: float | None = None,
     watch: Watcher | None = None,
 ) -> Scorecard:
-    """Score a playbook, by the first metric above all. Each cell is a fact the moment it is paid; known ones are free.
+    """Score a playbook by one metric or several; the first decides. Each cell is stored as soon as it is paid for.
 
-    A run that fails leaves its cells without a value, to be tried again next time, and so does one that the money does
-    not last for: `max_cost_usd` is never exceeded. A spent quota ends the evaluation with QuotaSpent.
+    A run that fails leaves its cells without a value, to be tried again next time. So does one that the budget does
+    not reach: `max_cost_usd` is never exceeded. Raises QuotaSpent, and DatasetError if a metric needs expected answers
+    and no task has one.
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
@@ -55,7 +56,7 @@ async def evaluate(
 
 
 class _Replicates(Sequence[TaskReplicate]):
-    """All replicates of all tasks. Items are made when asked for: very many at once slow the garbage collector down."""
+    """All replicates of all tasks, made on demand: very many objects slow down the garbage collector."""
 
     def __init__(self, tasks: Sequence[Task], replicates: int) -> None:
         self._tasks, self._replicates = tasks, replicates
@@ -83,7 +84,7 @@ async def all_cells(
     context: EvaluationContext,
     watch: Watcher | None = None,
 ) -> Cells:
-    """The cells of each item of the plan, one for each metric, in its order: known ones, or by running."""
+    """The cells of each item of the plan, one for each metric, in order: stored ones, or by running."""
     work = _Work(playbook, plan, metrics, context)
     unknown = await asyncio.to_thread(work.look_up)  # the store may have very many of them
     coming: AsyncGenerator[Sequence[Cell], None]
@@ -106,7 +107,7 @@ async def all_cells(
 def cells_of(
     playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Sequence[Metric], context: EvaluationContext
 ) -> Callable[[TaskReplicate], Awaitable[Sequence[Cell]]]:
-    """A function that gives the cells of a (task, replicate), one for each metric: known ones, or by running."""
+    """A function that returns the cells of a (task, replicate), one for each metric: stored ones, or by running."""
     work = _Work(playbook, plan, metrics, context)
     work.look_up()
     numbers = {(task.id, replicate): number for number, (task, replicate) in enumerate(plan)}
@@ -114,7 +115,7 @@ def cells_of(
 
 
 class _Work:
-    """What an evaluation knows of the items of a plan, each by its number, and how it pays for the rest."""
+    """The stored cells of the items of a plan, each by its number, and how the others are paid for."""
 
     def __init__(
         self, playbook: Playbook, plan: Sequence[TaskReplicate], metrics: Sequence[Metric], context: EvaluationContext
@@ -130,7 +131,7 @@ class _Work:
         self._performed: set[str] = set()
 
     def look_up(self) -> list[int]:
-        """Find what was paid before, and say of which items some is missing."""
+        """Read the stored cells, and return the items of which some are missing."""
         models = self._context.identity(self._playbook)
         naming = Naming(self._playbook.digest, models, [metric.identity for metric in self._metrics])
         self._keys = [key for item in self._plan for key in naming(*item).cells]
@@ -146,7 +147,7 @@ class _Work:
         return unknown
 
     async def pay(self, number: int) -> Sequence[Cell]:
-        """Its cells: those that are known, and the others by running."""
+        """The cells of an item: stored ones, and the others by running."""
         keys, places = self._keys[self._of(number)], self._places[self._of(number)]
         cells = {key: self._cells[place] for key, place in zip(keys, places, strict=True) if place is not None}
         missing = {key: metric for key, metric in zip(keys, self._metrics, strict=True) if key not in cells}
@@ -159,7 +160,7 @@ class _Work:
         return [cells[key] for key in keys]
 
     def add(self, number: int, cells: Sequence[Cell]) -> None:
-        """The cells of an item, now that they are paid."""
+        """Add the cells of an item that were just paid for."""
         self._places[self._of(number)] = range(len(self._cells), len(self._cells) + len(cells))
         for cell in cells:
             self._cells.append(cell)

@@ -1,4 +1,4 @@
-"""Lapses: the runs of an experiment or of a search that failed, once and for all."""
+"""Failed runs of an experiment or a search: they stay failed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "run", "cost_us
 
 
 class FailedRuns:
-    """What failed stays failed, also if whatever it was part of is interrupted and goes on.
+    """A run that failed stays failed, even if its experiment or search is interrupted and resumed.
 
-    Whoever could try only failures again would make everybody look better than they are.
+    Trying only the failures again would make every playbook look better than it is.
     """
 
     def __init__(self, store: Store, of: Digest) -> None:
@@ -28,7 +28,7 @@ class FailedRuns:
         return self._known[key]
 
     def new(self, cells: Iterable[Cell], at: datetime, by: str) -> list[Fact]:
-        """Those of the cells that failed and were not known to, as facts to be kept."""
+        """The newly failed among these cells, as facts to store."""
         failed = [cell for cell in cells if cell.value is None and cell.key not in self._known]
         self._known |= {cell.key: cell for cell in failed}
         return [

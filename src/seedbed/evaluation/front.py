@@ -1,4 +1,4 @@
-"""Front: which of several playbooks are worth having, when quality, cost, speed and safety all count."""
+"""Front: which of several playbooks no other beats, when quality, cost, speed and safety all count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seedbed.stats.pareto import FrontPosition, standings
 from seedbed.storage.store import Digest, Json
 
 RUNS = ("cost_usd", "latency_seconds")
-"""What every run tells of itself, whether or not a metric asks."""
+"""What every run records, with or without a metric for it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Front:
 
     @property
     def names(self) -> list[str]:
-        """Those on the front, as far as anybody knows."""
+        """The playbooks on the front, estimated from their intervals."""
         return [name for name, standing in self.standings.items() if standing.on_front]
 
     def document(self) -> Json:

@@ -1,4 +1,4 @@
-"""Scorecard: the cells of one playbook over one set of tasks, and what they come to."""
+"""Scorecard: the cells of one playbook over one set of tasks, and their means with intervals."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEW = 12
-"""So many sources or expected answers are worth a line each; of more, none is."""
+"""Up to so many sources or expected answers get a line each; of more, none does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """How long runs took, in seconds: half of them no longer than `p50`. All None where nothing was run."""
+    """Percentiles of the latency of runs, in seconds. None where nothing was run."""
 
     p50: float | None = None
     p95: float | None = None
@@ -36,7 +36,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """One task of a scorecard: its score, and the replicate that did worst at it."""
+    """One task of a scorecard: its score, and its worst replicate."""
 
     task: str
     value: float
@@ -45,7 +45,7 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """What a playbook scored. `metric` is the one that it is judged by; there may be cells of others.
+    """The scores of a playbook. `metric` is the one that decides; there may be cells of others.
 
     `lower` names the metrics of which less is better.
     """
@@ -56,7 +56,7 @@ class Scorecard:
     tasks: Mapping[str, Task] = field(default_factory=dict, compare=False, repr=False)
     lower: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     paid_usd: float | None = field(default=None, compare=False, repr=False)
-    """What was paid for all of it now, with judges and runs that failed; None where only its cells tell."""
+    """What this evaluation cost, with judges and failed runs; None where only the costs of the cells are known."""
 
     def __repr__(self) -> str:
         return f"<Scorecard {short(self.playbook)} {self.metric} {self.interval} on {self.interval.n} tasks>"
@@ -104,12 +104,12 @@ class Scorecard:
 
     @property
     def unpaid(self) -> tuple[Cell, ...]:
-        """Those without a value for which the money of the evaluation did not last."""
+        """Cells without a value because the budget of the evaluation was spent."""
         return tuple(cell for cell in self.unscored if any(sign in cell.reason for sign in _UNPAID))
 
     @property
     def reused(self) -> int:
-        """How many of its cells were paid before."""
+        """How many of its cells were paid for before."""
         return int(self.own.column("reused").sum())
 
     # How good
@@ -127,13 +127,13 @@ class Scorecard:
         """The mean over tasks with its interval, which allows for tasks that share a source."""
         means = list(self.means.values())
         clusters = self.sources(self.means)
-        # A t interval of a rate near 0 or 1 is too narrow, and has no width at all when every task agrees.
+        # A t interval of a rate near 0 or 1 is too narrow, and has no width when all tasks agree.
         if {*means} <= {0.0, 1.0}:
             return wilson(round(sum(means)), len(means)) if clusters is None else _rate(means, clusters)
         return mean_interval(means, clusters)
 
     def sources(self, tasks: Iterable[str]) -> list[Hashable] | None:
-        """What each of the tasks shares with others; None if none of them does."""
+        """The source of each task; None if no tasks share one."""
         known = [(name, self.tasks.get(name)) for name in tasks]
         sources: list[Hashable] = [("in", task.source) if task and task.source else name for name, task in known]
         return sources if len({*sources}) < len(sources) else None
@@ -142,7 +142,7 @@ class Scorecard:
     def strata(self) -> dict[str, dict[str, Scorecard]]:
         """The same for each tag, source and expected answer; sources and answers where they are few."""
         cards_of: dict[str, dict[str, Scorecard]] = {"tag": self._by(lambda task: task.tags)}
-        # Within one source its tasks are all there is to vary.
+        # Within one source its tasks count as independent.
         by_source = self._by(lambda task: (task.source,) if task.source else (), few=True)
         cards_of["source"] = {name: replace(card, tasks=_apart(card.tasks)) for name, card in by_source.items()}
         cards_of["expected"] = self._by(lambda task: () if task.expected is None else (_text(task.expected),), few=True)
@@ -165,7 +165,7 @@ class Scorecard:
         }
 
     def worst(self, limit: int = 5) -> list[TaskScore]:
-        """The tasks with the worst scores, each by its worst replicate; none that is all right."""
+        """The tasks with the worst scores, each with its worst replicate; tasks with a perfect score are left out."""
         sign = -1.0 if self.metric in self.lower else 1.0
         perfect = 0.0 if self.metric in self.lower else 1.0
         wrong = [task for task, mean in self.means.items() if mean != perfect]
@@ -193,14 +193,14 @@ class Scorecard:
 
     @property
     def cost_usd(self) -> float:
-        """What was paid for it now."""
+        """What this evaluation cost."""
         if self.paid_usd is not None:
             return self.paid_usd
         return math.fsum(self.own.column("cost_usd")[~self.own.column("reused")])
 
     @property
     def worth_usd(self) -> float:
-        """What all of its runs cost, whenever they were paid, and judging them."""
+        """What all of its runs and their judges cost, whenever they were paid for."""
         costs: dict[str, list[float]] = {}
         for run, cost in zip(self._columns.texts("run"), self._columns.column("cost_usd").tolist(), strict=True):
             if run:
@@ -257,13 +257,13 @@ class Scorecard:
 
 
 _UNPAID = ("the money for this evaluation was spent", "expected enough for another answer", "cost_limited")
-"""What reasons say where money was short."""
+"""What reasons contain where the budget was spent."""
 
 ROW = (
     *("playbook", "task", "replicate", "metric", "value", "reason", "answer", "expected", "tags", "source"),
     *("run", "cost_usd", "tokens", "latency_seconds", "reused"),
 )
-"""What a row says about a cell."""
+"""The columns of a row about a cell."""
 
 
 def scorecard(
@@ -279,13 +279,13 @@ def scorecard(
 
 
 def _rate(means: list[float], clusters: list[Hashable]) -> Interval:
-    """Wilson's interval for as many independent tasks as those that share sources are worth."""
+    """Wilson's interval for the effective number of independent tasks, where tasks share sources."""
     plain = mean_interval(means, clusters)
     n, share, z = plain.n, plain.mean, 1.959963984540054  # of 95 %
     reach = plain.high - share
     if math.isinf(reach):  # all of one source
         return replace(plain, low=0.0, high=1.0)
-    if share in (0, 1):  # no spread can be seen, and sources may be all alike within: each counts as one task
+    if share in (0, 1):  # without any spread, each source counts as one task
         worth = float(len({*clusters}))
     else:
         worth = min(n, z * z * share * (1 - share) / max(reach, 1e-9) ** 2)
@@ -305,7 +305,7 @@ def _text(expected: object) -> str:
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
-    """Between the two values nearest to that place, as numpy does it."""
+    """Linear interpolation between the two nearest values, as in numpy."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)

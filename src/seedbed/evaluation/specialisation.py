@@ -1,4 +1,4 @@
-"""Specialised playbooks and their bases over all corpora: which is hard, what specialising gained, what transfers."""
+"""Specialised playbooks and their bases on all corpora: which corpus is hard, what was gained, what transfers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seedbed.storage.store import Json
 
 @dataclass(frozen=True, slots=True)
 class Specialist:
-    """A specialised playbook: for which corpus, and the name of its base."""
+    """A specialised playbook, its corpus, and the name of its base."""
 
     name: str
     corpus: str
@@ -27,7 +27,7 @@ class Specialist:
 class Specialisation:
     """The scorecards of bases and specialists on all corpora, by name and corpus.
 
-    `seen` are the tasks that a specialist was chosen on or is shown: those say nothing about what it gained.
+    `seen` are the tasks that a specialist was evolved on or has as demos: they do not count for its gain.
     """
 
     bases: tuple[str, ...]
@@ -46,14 +46,14 @@ class Specialisation:
         return tuple(dict.fromkeys([*self.bases, *(each.name for each in self.specialists)]))
 
     def difficulty(self, base: str) -> list[tuple[str, Interval]]:
-        """What a base scores on each corpus, the hardest first; last those without a score."""
+        """The scores of a base on each corpus, the hardest first, those without a score last."""
         scores = [(corpus, self.cards[base, corpus]) for corpus in self.corpora]
         sign = -1.0 if scores[0][1].metric in scores[0][1].lower else 1.0
         intervals = [(corpus, card.interval) for corpus, card in scores]
         return sorted(intervals, key=lambda each: (not each[1].n, sign * each[1].mean if each[1].n else 0.0))
 
     def gain(self, specialist: Specialist, corpus: str) -> Interval:
-        """By how much a specialist is better than its base on the tasks of a corpus that it has not seen, paired."""
+        """How much better a specialist is than its base on the tasks of a corpus that it has not seen, paired."""
         one, other = self.cards[specialist.base, corpus], self.cards[specialist.name, corpus]
         return _gain(one, other, self.seen.get((specialist.name, corpus), frozenset()))
 
@@ -69,7 +69,7 @@ class Specialisation:
                 yield f"{name} has seen {len(tasks)} of {whole} tasks of {corpus}: its gain is over the others only"
 
     def document(self) -> Json:
-        """All of it as JSON can hold it, without the cells."""
+        """As JSON, without the cells."""
         lower = any(self.metric in card.lower for card in self.cards.values())
         return {
             "metric": self.metric,
@@ -100,10 +100,10 @@ class Specialisation:
 
 
 EvaluateOnCorpus = Callable[[str, Playbook, str, Dataset], Awaitable[Scorecard]]
-"""Scores the playbook of a name on the tasks of a corpus."""
+"""Scores a playbook, given with its name, on the tasks of a corpus."""
 
 SeenTasks = Callable[[Playbook, Dataset], Iterable[Task]]
-"""Those of the tasks that a playbook was chosen on or is shown."""
+"""Returns the tasks that a playbook was evolved on or has as demos."""
 
 
 async def evaluate_specialisation(
@@ -113,7 +113,7 @@ async def evaluate_specialisation(
     evaluate: EvaluateOnCorpus,
     seen: SeenTasks | None = None,
 ) -> Specialisation:
-    """Evaluate every base and specialist on every corpus; cells that are known cost nothing."""
+    """Evaluate every base and specialist on every corpus; stored cells cost nothing."""
     playbooks = {**bases, **{each.name: each.playbook for each in specialists}}
     cards = {
         (name, corpus): await evaluate(name, playbook, corpus, tasks)
@@ -136,16 +136,16 @@ def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
     gains = [sign * (other.means[task] - base.means[task]) for task in shared]
     sources = base.sources(shared)
     passes = {each.means[task] for each in (base, other) for task in shared} <= {0.0, 1.0}
-    # Of passes and failures a t interval is too sure of itself, most of all where every task agrees.
+    # For passes and failures a t interval is too narrow, most of all where all tasks agree.
     if passes and sources is None:
         return risk_difference(gains.count(1.0), gains.count(-1.0), len(gains))
     if passes and sources is not None and len({*gains}) == 1:
-        each = len({*sources})  # those that share a source are all alike: each source counts as one task
+        each = len({*sources})  # without any spread, each source counts as one task
         return replace(risk_difference(each * (gains[0] > 0), each * (gains[0] < 0), each), n=len(gains))
     return mean_interval(gains, sources)
 
 
-# Writing it down
+# JSON
 
 
 def _gain_document(results: Specialisation, specialist: Specialist, corpus: str) -> Json:

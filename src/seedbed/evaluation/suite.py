@@ -1,4 +1,4 @@
-"""Suite: a folder of datasets, metrics and baselines that is measured again, and held against the last time."""
+"""Suite: a folder of datasets, metrics and baselines that is run repeatedly and compared with the last time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PART_KEYS = ("tasks", "split", "metrics", "at_least", "at_most")
 
 @dataclass(frozen=True)
 class SuiteDataset:
-    """One dataset of a suite: its metrics, the first above all, and what their means must reach or stay below."""
+    """One dataset of a suite: its metrics, of which the first decides, and thresholds for their means."""
 
     name: str
     tasks: Dataset
@@ -38,7 +38,7 @@ class SuiteDataset:
 
 @dataclass(frozen=True)
 class Suite:
-    """Datasets with their metrics, and playbooks to measure others by."""
+    """Datasets with their metrics, and baselines to compare with."""
 
     name: str
     parts: tuple[SuiteDataset, ...]
@@ -60,9 +60,9 @@ class Suite:
 
 @dataclass(frozen=True)
 class SuiteChange:
-    """How much better or worse than the last time, on the tasks that were asked both times.
+    """How much better or worse than the last time, on the tasks of both times.
 
-    The interval is that of the paired difference, above 0 for better. `playbook` is what was measured then.
+    The interval is that of the paired difference, above 0 for better. `playbook` was evaluated then.
     """
 
     difference: Interval
@@ -73,7 +73,7 @@ class SuiteChange:
 
 @dataclass(frozen=True)
 class SuiteScore:
-    """One playbook on one dataset of a suite by one metric. `missed` says which threshold it does not keep."""
+    """One playbook on one dataset of a suite by one metric. `missed` names the threshold that it misses."""
 
     suite: str
     name: str
@@ -88,7 +88,7 @@ class SuiteScore:
         return self.card.metric
 
     def body(self) -> Json:
-        """What is kept of it: the score of each task by the name of what it asks."""
+        """What is stored: the score of each task by the digest of the task."""
         interval = self.card.interval
         names = {task: self.card.tasks[task].digest[3:19] for task in self.card.means}
         return {
@@ -107,7 +107,7 @@ class SuiteScore:
 
 
 EvaluateDataset = Callable[[str, Playbook, SuiteDataset], Awaitable[Scorecard]]
-"""Scores a playbook, which is called so, on a part of a suite."""
+"""Scores a playbook, given with its name, on a dataset of a suite."""
 
 
 async def measure_suite(
@@ -118,9 +118,9 @@ async def measure_suite(
     *,
     judged: Iterable[str] = (),
 ) -> list[SuiteScore]:
-    """Every playbook on every dataset by every metric, held against the last results that were kept.
+    """Evaluate every playbook on every dataset by every metric, and compare with the last stored results.
 
-    Thresholds are for the playbooks that are `judged`; for all of them unless some are named.
+    Thresholds apply to the playbooks that are `judged`; default: to all.
     """
     strict = {*judged} or {*playbooks}
     results = []
@@ -136,7 +136,7 @@ async def measure_suite(
 
 
 def record_results(results: Iterable[SuiteScore], store: Store, *, by: str, at: datetime, accept: bool = False) -> None:
-    """Have the next results held against these. Those that are worse are, only if they are accepted."""
+    """Store results for the next comparison. Results that are worse count only if they are accepted."""
     facts = []
     for result in results:
         if result.card.interval.n:
@@ -163,7 +163,7 @@ def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, l
     gains = [sign * (card.means[task] - before[names[task]]) for task in shared]
     difference = mean_interval(gains, card.sources(shared))
     regressed = difference.high < 0
-    if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # so few that turned that a t interval is too sure of itself
+    if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # a t interval of few changes is too narrow
         regressed = mcnemar(gains.count(1.0), gains.count(-1.0)) <= 0.05
     return SuiteChange(difference, last.subject, last.at, regressed)
 
@@ -181,7 +181,7 @@ def _missed(part: SuiteDataset, card: Scorecard) -> str:
 
 
 class _SuiteReader:
-    """Reads a suite and gathers all that is wrong with it."""
+    """Reads a suite and collects all its problems."""
 
     def __init__(self, document: Document, folder: Path) -> None:
         self.document = document

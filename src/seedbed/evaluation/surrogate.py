@@ -1,8 +1,8 @@
-"""Surrogate: foretell a playbook's score from its genes and past cells, to try the promising and skip the hopeless.
+"""Surrogate: predict a playbook's score from its genes and past cells, to try the promising and skip the hopeless.
 
-Its error is measured on playbooks it was not told about, never assumed: each prediction is an interval as wide as such
-errors were. It refuses to say anything where that is no better than the mean of all. Nothing is decided by it alone:
-each skip is a fact, some of the skipped are evaluated all the same, and `audit` tells how often skipping was wrong.
+Its error is measured on playbooks that it has not learned from, never assumed: each prediction is an interval as wide
+as those errors were. Where it is no better than the mean of all playbooks it predicts nothing. It decides nothing
+alone: each skip is a fact, some skipped playbooks are evaluated anyway, and `audit` reports how often a skip was wrong.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact, digest
 
 LEAST = 20
-"""So many playbooks must have been scored before anything is predicted: fewer show no error of one in twenty."""
+"""The fewest playbooks with scores to predict from: fewer cannot show an error rate of one in twenty."""
 
 FOLDS = 10
 BUCKETS = 64
-"""Columns that the words and pairs of words of one text are spread over."""
+"""The columns that the words and pairs of words of one text are hashed into."""
 
 AUDITED = 0.05
-"""The share of the hopeless that is evaluated all the same."""
+"""The share of hopeless playbooks that is evaluated anyway."""
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Table: TypeAlias = dict[Digest, dict[str, float]]
 """The mean score of each playbook at each task."""
 KnownScores: TypeAlias = Iterable[Cell] | Mapping[str, float]
-"""What is known of one playbook: its cells, or its scores by task."""
+"""The cells of one playbook, or its scores by task."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionQuality:
-    """How well playbooks were predicted by what was learned from others.
+    """How well playbooks were predicted by a model of the others.
 
-    `error` and `mean_error` are root mean squares: ours, and of always saying the mean. `coverage` is the share of
-    scores within the interval that the errors of others gave, which was meant to be `confidence`.
+    `error` and `mean_error` are root mean squares: of the predictions, and of always predicting the mean. `coverage`
+    is the share of scores within the predicted interval, which should be `confidence`.
     """
 
     playbooks: int
@@ -59,7 +59,7 @@ class PredictionQuality:
 
     @property
     def refusal(self) -> str:
-        """Why nothing is predicted; empty if it is."""
+        """Why there is no prediction; empty if there is one."""
         if self.playbooks < LEAST:
             return f"found {self.playbooks} playbooks with scores; expected at least {LEAST}"
         if not self.error < self.mean_error:
@@ -69,7 +69,7 @@ class PredictionQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """That a candidate is most likely no better than the incumbent. If it is `audited`, evaluate it all the same."""
+    """A candidate that is most likely no better than the incumbent. If it is `audited`, evaluate it anyway."""
 
     playbook: Digest
     metric: str
@@ -80,7 +80,7 @@ class Skip:
     audited: bool
 
     def fact(self, at: datetime, by: str, search: Digest | None = None) -> Fact:
-        """That it was skipped, in a search if there is one."""
+        """The skip as a fact, of a search if there is one."""
         predicted = self.predicted
         body = {
             "metric": self.metric,
@@ -96,10 +96,10 @@ class Skip:
 
 
 class Surrogate:
-    """What past cells tell of other playbooks. All cells are of one metric, and all tasks count alike.
+    """Predicts scores of playbooks from past cells of others. All cells are of one metric; all tasks weigh the same.
 
-    A score is taken to be the ease of the task, the worth of the playbook, and noise; the worth follows from the genes
-    as far as playbooks with like genes are alike (a Gaussian process).
+    A score is modelled as the ease of the task plus the worth of the playbook plus noise; the worth is a Gaussian
+    process over the genes.
     """
 
     def __init__(self, table: Table, playbooks: Mapping[Digest, Playbook], metric: str) -> None:
@@ -113,7 +113,7 @@ class Surrogate:
 
     @classmethod
     def fit(cls, cells: Iterable[Cell], playbooks: Iterable[Playbook]) -> Surrogate:
-        """Learn from the cells of these playbooks; those of others, and those without a value, tell nothing."""
+        """Learn from the cells of these playbooks; cells of others, and cells without a value, are ignored."""
         known = {playbook.digest: playbook for playbook in playbooks}
         scored = [cell for cell in cells if cell.value is not None and cell.playbook in known]
         metrics = sorted({cell.metric for cell in scored})
@@ -124,7 +124,7 @@ class Surrogate:
         return cls(_table(scored), known, metrics[0] if metrics else "")
 
     def quality(self, seen: KnownScores = (), confidence: float = 0.95) -> PredictionQuality:
-        """How good predictions are for playbooks of which so much is seen already."""
+        """How good predictions are for playbooks of which the scores of these tasks are known."""
         if self._model is None:
             return PredictionQuality(len(self._table), math.nan, math.nan, math.nan, confidence)
         errors = self._errors_at(frozenset(_own(seen)))
@@ -133,9 +133,9 @@ class Surrogate:
         )
 
     def predict(self, playbook: Playbook, seen: KnownScores = (), confidence: float = 0.95) -> Interval:
-        """What its mean score over all tasks will be. `seen` are cells it has already, if it has some.
+        """The predicted mean score over all tasks. `seen` are the cells that it already has, if any.
 
-        Where nothing can be said, see `quality`, the mean is NaN and the range infinite.
+        Where there is no prediction (see `quality`) the mean is NaN and the range infinite.
         """
         own = _own(seen)
         if self._model is None or self.quality(own).refusal:
@@ -145,21 +145,21 @@ class Surrogate:
         return Interval(mean, mean + low * deviation, mean + high * deviation, confidence, len(self._table))
 
     def order(self, candidates: Iterable[Playbook]) -> list[Playbook]:
-        """The candidates with the most promising first; as they come if nothing can be said."""
+        """The candidates, the most promising first; in their order where there is no prediction."""
         ranked = [(self.predict(candidate).mean, candidate) for candidate in candidates]
         return [candidate for _, candidate in sorted(ranked, key=lambda pair: -pair[0] if pair[0] == pair[0] else 0.0)]
 
     def hopeless(self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05) -> bool:
         """Whether the candidate beats the incumbent's score with less than this chance.
 
-        Of all candidates at most that share is skipped wrongly; of the few that are better it may be more.
+        At most that share of all candidates is skipped wrongly; among the few that are better it may be more.
         """
         return self.predict(candidate, seen, 1 - 2 * chance).high < incumbent
 
     def skip(
         self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05, seed: int = 0
     ) -> Skip | None:
-        """A skip to record if the candidate is hopeless. The seed draws those that are evaluated all the same."""
+        """A skip to record if the candidate is hopeless. The seed draws those that are evaluated anyway."""
         predicted = self.predict(candidate, seen, 1 - 2 * chance)
         if predicted.high >= incumbent:
             return None
@@ -175,7 +175,7 @@ class Surrogate:
         )
 
     def _held_out(self) -> dict[Digest, _Model]:
-        """For each playbook what was learned from the others, in folds that do not depend on their order."""
+        """For each playbook a model of the others, in folds that do not depend on their order."""
         names = sorted(self._table, key=lambda name: digest("fold", [name]))
         models: dict[Digest, _Model] = {}
         for start in range(FOLDS):
@@ -185,7 +185,7 @@ class Surrogate:
         return models
 
     def _errors_at(self, tasks: frozenset[str]) -> _Errors:
-        """The errors made about playbooks of which the scores at these tasks, but no others, were known."""
+        """The errors of predictions that knew the scores of these tasks, and no others."""
         if tasks not in self._errors:
             made = []
             for name, model in self._others.items():
@@ -199,10 +199,9 @@ class Surrogate:
 
 
 def audit(facts: Iterable[Fact], seen: Iterable[Cell] | Table, confidence: float = 0.95) -> Interval:
-    """How often skipping was wrong: the share of audited skips whose score beat the incumbent's after all, exactly.
+    """How often skipping was wrong: the share of audited skips that beat the incumbent, with an exact interval.
 
-    Counted are those that were evaluated on as many tasks as were predicted. With none of them it is anything from 0
-    to 1.
+    Only skips that were evaluated on as many tasks as were predicted count. Without any the interval is 0 to 1.
     """
     table = seen if isinstance(seen, dict) else _table(seen)
     wrong = total = 0
@@ -217,11 +216,11 @@ def audit(facts: Iterable[Fact], seen: Iterable[Cell] | Table, confidence: float
     return Interval(wrong / total if total else math.nan, low, high, confidence, total)
 
 
-# What is known of a playbook
+# Features of a playbook
 
 
 def features(playbook: Playbook) -> dict[str, dict[str, float]]:
-    """Numbers that tell playbooks apart, in groups: for each gene its value, or its length and its words."""
+    """Numbers that distinguish playbooks, in groups: for each gene its value, or its length and its words."""
     groups: dict[str, dict[str, float]] = {}
     for path, gene in genes(playbook).items():
         match gene.kind:
@@ -248,7 +247,7 @@ def _words(words: Sequence[str]) -> dict[str, float]:
 
 
 class _FeatureColumns:
-    """Features as a matrix in which each group weighs the same, and what never differs weighs nothing."""
+    """Features as a matrix in which each group weighs the same, and columns that never differ weigh nothing."""
 
     def __init__(self, playbooks: Iterable[Playbook]) -> None:
         described = [features(playbook) for playbook in playbooks]
@@ -273,11 +272,11 @@ class _FeatureColumns:
         return np.array(rows, dtype=np.float64).reshape(len(described), len(self._names))
 
 
-# What is learned from it
+# The model
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0)
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
-"""How near like playbooks are, and how much of their worth is in the genes: whichever foretells best is taken."""
+"""Length scales, and shares of the worth that the genes explain: the pair that predicts best is used."""
 
 
 class _Model:
@@ -298,7 +297,7 @@ class _Model:
                 whole = inner + np.diag(self._spread * (1 - share) + self._noise / counts + 1e-9)
                 inverse = np.linalg.inv(whole)
                 weights = inverse @ (worth - self._mean)
-                # What each would be foretold to be by all others, and how surely, in one go.
+                # Leave-one-out predictions of all playbooks, and how sure they are, in one step.
                 sharpness = np.diag(inverse)
                 surprise = float(np.sum(weights**2 / sharpness - np.log(sharpness)))
                 if surprise < best - 1e-9:
@@ -306,7 +305,7 @@ class _Model:
                     self._inverse, self._weights = inverse, weights
 
     def predict(self, playbook: Playbook, own: Mapping[str, float], tasks: Sequence[str]) -> tuple[float, float]:
-        """The mean score over the tasks and its standard deviation, some of its scores being known."""
+        """The mean score over the tasks and its standard deviation, given the scores that are known."""
         near = self._spread * self._share * self._alike(self._columns.of([playbook]), self._length)[0] + self._broad
         worth = self._mean + float(near @ self._weights)
         doubt = max(self._spread + self._broad - float(near @ self._inverse @ near), 1e-12)
@@ -328,18 +327,18 @@ class _Model:
 
     @property
     def _broad(self) -> float:
-        """How unsure the mean itself is before anything is seen: so much that only what is seen counts."""
+        """The variance of the mean before any score is known: so large that only known scores count."""
         return 10 * self._spread
 
     def _alike(self, rows: Floats, length: float) -> Floats:
-        """How alike playbooks are to those learned from, from 0 to 1."""
+        """How similar playbooks are to those of the model, from 0 to 1."""
         squares = (rows**2).sum(axis=1)[:, None] + (self._rows**2).sum(axis=1) - 2 * rows @ self._rows.T
         alike: Floats = np.exp(-np.maximum(squares, 0.0) / (2 * length**2 * self._columns.groups))
         return alike
 
 
 class _Errors:
-    """Errors made about playbooks that were held out: what they were, what they were feared to be, and the mean's."""
+    """Errors on held-out playbooks: the errors, their predicted deviations, and the errors of the mean."""
 
     def __init__(self, made: Floats) -> None:
         errors, deviations, means = made.T
@@ -348,11 +347,11 @@ class _Errors:
         self._relative = errors / deviations
 
     def reach(self, confidence: float) -> tuple[float, float]:
-        """From where to where errors lie with this confidence, in deviations; infinite if too few were made."""
+        """The range of errors with this confidence, in deviations; infinite if there are too few errors."""
         return _reach(self._relative, confidence)
 
     def coverage(self, confidence: float) -> float:
-        """The share of errors within the reach of all others."""
+        """The share of errors within the range of all others."""
         within = 0
         for place, error in enumerate(self._relative):
             low, high = _reach(np.delete(self._relative, place), confidence)
@@ -361,14 +360,14 @@ class _Errors:
 
 
 def _reach(errors: Floats, confidence: float) -> tuple[float, float]:
-    """The range that the next error is in with at least this confidence, as it is one like those (conformal)."""
+    """The range of the next error with at least this confidence (conformal prediction)."""
     ranked = np.sort(errors)
     outside = math.floor((len(ranked) + 1) * (1 - confidence) / 2 + 1e-9)
     return (float(ranked[outside - 1]), float(ranked[-outside])) if outside else (-math.inf, math.inf)
 
 
 def _additive(table: Table) -> tuple[dict[str, float], Floats, float]:
-    """How easy each task is beside the others, what each playbook is worth, and the variance of what is left."""
+    """How easy each task is relative to the others, the worth of each playbook, and the residual variance."""
     tasks = {task: place for place, task in enumerate(sorted({task for scores in table.values() for task in scores}))}
     cells = [(row, tasks[task], score) for row, scores in enumerate(table.values()) for task, score in scores.items()]
     rows, columns, scores = (np.array(part) for part in zip(*cells, strict=True))

@@ -1,4 +1,4 @@
-"""The certificate of a verdict: every number of it, recomputed from raw facts by whoever doubts it."""
+"""The certificate of a verdict: every number of it, recomputed from raw facts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
 EXEMPT = ("judges", "aborted", "because", "evidence", "replay")
-"""What a verdict says that does not follow from the scores: taken as it was chained, or checked by itself."""
+"""Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
 
 
 CLAIMS = {
@@ -57,15 +57,15 @@ CLAIMS = {
     ),
     "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
 }
-"""What a flag of a certificate says if it is true, and if it is not."""
+"""What each flag of a certificate means if it is true, and if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """All that a verdict rests on.
+    """Everything that a verdict is based on.
 
-    `path` is what the rule said after each unit. `flags` are the claims about how it came about, each true or false:
-    a verdict with one that is false is worth less, and says so.
+    `path` has the answers of the rule after each unit. `flags` are claims about how the verdict came about, each true
+    or false: a verdict with a false flag is worth less.
     """
 
     verdict: Verdict
@@ -73,9 +73,9 @@ class Certificate:
     path: tuple[Answer, ...]
     flags: dict[str, bool]
     problems: tuple[Problem, ...]
-    """What was found when everything was computed again. None, if the verdict is what it says."""
+    """What differs when everything is recomputed; empty if the verdict is right."""
     coverage: Coverage | None = None
-    """Of a verdict about replays: how far past runs could be replayed, computed again; None if that is not known."""
+    """Of a verdict about replays: how many past runs could be replayed, recomputed; None if that is not known."""
 
     def document(self) -> Json:
         return {
@@ -89,9 +89,9 @@ class Certificate:
 
 
 def certificate(store: Store, experiment: Digest) -> Certificate:
-    """Compute a verdict again, from the registered experiment and the cells, and see what differs.
+    """Recompute a verdict from the registered experiment and the cells, and list what differs.
 
-    Raises NotFound if there is no verdict, or what it rests on is not in this store.
+    Raises NotFound if there is no verdict, or what it is based on is not in this store.
     """
     verdict = Verdict.recall(store, experiment)
     problems: list[Problem] = []
@@ -139,9 +139,9 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
 
 
 def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
-    """Everything that is wrong with each verdict: nothing, if every number follows and no byte was changed.
+    """The problems of each verdict: none if every number follows and no byte was changed.
 
-    What is wrong with the store itself, such as a broken chain, makes all of them doubtful.
+    Problems of the store itself, such as a broken chain, are listed for every verdict.
     """
     shared = list(upkeep.verify(cast(UpkeptStore, store)).problems) if isinstance(store, Upkeep) else []
     return {each: [*_wrong_with(store, each), *shared] for each in experiments}
@@ -150,7 +150,7 @@ def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Pro
 def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
     try:
         return certificate(store, experiment).problems
-    # What was forged may be anything, and must not keep other verdicts from being looked at.
+    # Forged content may be anything, and must not stop the check of other verdicts.
     except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
         remedy = "Restore the store from a copy."
         return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
@@ -172,7 +172,7 @@ def _read(
 
 
 def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
-    """A cell as it counted: what failed in the experiment failed, whatever was made good later."""
+    """A cell as it counted: a run that failed in the experiment stays failed, even if it was repeated later."""
     if key in lapses:
         return lapses[key]
     if key not in known:
@@ -189,7 +189,7 @@ def _differences(verdict: Verdict, again: Verdict, exempt: set[str], what: str) 
 
 
 def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:
-    """The same for a live verdict: from the exposures and the feedback that it was given on."""
+    """The same for a live verdict, from its exposures and feedback."""
     read = read_again(store, plan, verdict)
     problems = [*read.problems, *_differences(verdict, read.verdict, {"evidence", "because"}, "outcomes")]
     if not verdict.aborted and verdict.because != read.verdict.because:
@@ -209,7 +209,7 @@ def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certi
 
 
 def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:
-    """How far the past runs of a verdict could be replayed, if it says anything of that."""
+    """The replay coverage of a verdict, if it has any."""
     if not verdict.replay:
         return None
     try:
@@ -222,14 +222,14 @@ def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Prob
 
 
 def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
-    """Whether no score of the candidate was known when the experiment was registered: it was not chosen by them."""
+    """Whether no score of the candidate was known when the experiment was registered, so that none chose it."""
     begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=experiment))), 0)
     known = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
     return all(fact.number > begun for fact in known.values())
 
 
 def _begun_before(store: Store, experiment: Digest) -> bool:
-    """Whether the experiment was registered before its verdict was given."""
+    """Whether the experiment was registered before its verdict."""
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
     return begun is not None and verdict is not None and begun.number < verdict.number

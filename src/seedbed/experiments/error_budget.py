@@ -1,4 +1,4 @@
-"""The error budget of a channel: of all candidates ever called better for it, at most a share is not."""
+"""The error budget of a channel limits the share of false winners among all candidates ever called better for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seedbed.storage.store import Fact, Query, Store
 
 
 def _p(verdict: Verdict) -> float:
-    """What a verdict counts as: a discovery only if it says so."""
+    """The p-value of a verdict; 1 unless it is superior."""
     return 1.0 if verdict.finding != "superior" or verdict.p is None else verdict.p
 
 
 def _e(verdict: Verdict) -> float:
-    """The same as an e-value: that of the rule if it has one, else what can be made of its p-value."""
+    """The e-value of a verdict: that of the rule if it has one, else one derived from the p-value."""
     if verdict.finding != "superior" or verdict.p is None:
         return 0.0
     return e_from_p(max(verdict.p, sys.float_info.min)) if verdict.e is None else verdict.e
@@ -36,15 +36,15 @@ CONTROLS: Mapping[str, tuple[type[ErrorBudget], Callable[[Verdict], float]]] = {
     "lord": (Lord, _p),
     "e-lond": (ELond, _e),
 }
-"""What keeps the rate of a budget, and what it is told of a verdict."""
+"""The methods that control the rate of a budget, and the number that each takes from a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetTerms:
-    """What an error budget promises: of all ever called better, at most a share `rate` is not.
+    """The promise of an error budget: of all candidates ever called better, at most a share `rate` is not.
 
-    `control` is what keeps it: `lord` finds more, and is sure for candidates judged on tasks of their own; `e-lond` is
-    for those that share tasks, or runs of what they are compared with.
+    `control` is the method: `lord` finds more, and holds for candidates that are judged on tasks of their own; `e-lond`
+    also holds for candidates that share tasks, or runs of the control.
     """
 
     rate: float = 0.05
@@ -63,26 +63,26 @@ class BudgetTerms:
     def alpha(self, level: float, choice: RuleChoice) -> float:
         """The error rate at which a comparison that calls a candidate better is a discovery at this level.
 
-        A bet is one from 1/level on, which is where it ends at that rate. Of a rule without bets only its p-value is
-        known, and that must be smaller to be worth as much.
+        A betting rule ends at an e-value of 1/level, which is a discovery. Other rules have only a p-value, which must
+        be smaller to give the same e-value.
         """
         as_it_is = self.control != "e-lond" or _rule_name(self.rule(choice)) == Betting.name
         return level if as_it_is else p_for_e(1 / level)
 
 
 def error_budget(store: Store, channel: str, terms: BudgetTerms | None = None) -> ErrorBudget:
-    """The budget as all comparisons for a channel have left it, in the order of their places in line.
+    """The budget after all comparisons for a channel, in the order of their reservations.
 
-    A candidate pays when it takes its place, and gets nothing back if it is never judged. It is computed as if the
+    A candidate pays when it reserves its place, and gets nothing back if it is never judged. It is computed as if the
     terms had always been these.
     """
     return _spent(*_history(store, channel), terms or BudgetTerms())
 
 
 def next_level(store: Store, channel: str, terms: BudgetTerms | None = None) -> float:
-    """The level that the next comparison for a channel gets: never more than the rate of the whole budget.
+    """The level of the next comparison for a channel: never more than the rate of the whole budget.
 
-    Discoveries that were waited for together may earn more than that at once.
+    Several discoveries at once may earn more than that.
     """
     return _level(error_budget(store, channel, terms))
 
@@ -97,10 +97,10 @@ def reserve(
     by: str,
     clock: Callable[[], datetime],
 ) -> Experiment:
-    """The experiment with the error rate that it was begun with, or else with the next of its channel's budget.
+    """The experiment at the error rate of its reservation, or else at the next level of its channel's budget.
 
-    `planned` gives it with an error rate and a rule. A place in line is taken by a fact of which there can be one only:
-    whoever finds it taken looks again, at what is left now. It is paid from then on, whatever becomes of its taker.
+    `planned` returns it for an error rate and a rule. A place is reserved by a fact with a unique key: a process that
+    finds it taken tries the next place. The place is paid for from then on, whatever becomes of the experiment.
     """
     while True:
         places, answers = _history(store, channel)
@@ -132,7 +132,7 @@ def _level(budget: ErrorBudget) -> float:
 
 
 def _spent(places: list[Fact], answers: list[Fact], terms: BudgetTerms) -> ErrorBudget:
-    """The budget after all of this. Each place saw the answers that its taker saw, so all compute the same levels."""
+    """The budget after all of this. Each reservation counts the answers known when it was made."""
     control, value = CONTROLS[terms.control]
     budget, read = control(alpha=terms.rate), 0
     for place in places:
@@ -146,10 +146,10 @@ def _spent(places: list[Fact], answers: list[Fact], terms: BudgetTerms) -> Error
 
 
 def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
-    """The places taken and the verdicts given for a channel, each in the order in which they were.
+    """The reservations and verdicts of a channel, each in their order.
 
-    Both kinds are chained, so their numbers are the order in which they came to be seen. Read in this order, and no
-    further than the newest verdict by then: so nobody sees a verdict and misses an earlier one.
+    Both kinds are chained, so their numbers are the order in which they became visible. Reservations are read first,
+    and verdicts only up to the newest one at that time, so that no reader sees a verdict and misses an earlier one.
     """
     places = list(store.facts(Query(kind="reservation", subject=channel)))
     newest = next((fact.number for fact in store.facts(Query(kind="verdict", newest=True, limit=1))), 0)

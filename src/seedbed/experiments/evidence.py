@@ -16,9 +16,9 @@ ENTRIES = ("turn", "call", "decision", "child", "failure")
 
 
 def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of all that is recorded of cells, of how their runs ended and of what those were told, in their order.
+    """The digest of the facts of cells, of the ends of their runs and of the answers those got, in the order of cells.
 
-    Cells without a score are not recorded.
+    Cells without a score have no facts.
     """
     scored = [cell for cell in cells if cell.value is not None]
     facts = facts_by_key(store, "cell", [cell.key for cell in scored])
@@ -33,7 +33,7 @@ def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
 
 
 def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
-    """The digest of what each run, and those that it opened, was told."""
+    """The digest of the answers that each run got, with those of the runs it opened."""
     kinds = [kind for kind in ENTRIES if any(store.facts(Query(kind=kind, limit=1)))]
     wholes: dict[str, hashlib.blake2b] = {}
     opened: dict[str, dict[str, None]] = {}
@@ -60,7 +60,7 @@ def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
 
 
 def _entries(store: Store, kind: str, runs: Collection[str], first: int | None) -> Iterator[Fact]:
-    """What few runs were told is asked for one by one; of more, all that there is since the first is looked through."""
+    """The entries of runs: queried one by one for a few, else all entries since the first run are read."""
     if len(runs) <= FEW:
         for run in runs:
             yield from store.facts(Query(kind=kind, subject=run))
@@ -69,7 +69,7 @@ def _entries(store: Store, kind: str, runs: Collection[str], first: int | None) 
 
 
 def _first(store: Store, runs: Collection[str]) -> int | None:
-    """The number of the fact that the first of many runs began with, if all are known to have begun."""
+    """The number of the fact with which the first of many runs began, if the beginnings of all are known."""
     if len(runs) <= FEW:
         return None
     starts = facts_by_key(store, "start", list(runs))
@@ -77,13 +77,13 @@ def _first(store: Store, runs: Collection[str]) -> int | None:
 
 
 def line_of(fact: Fact | None, *more: str) -> bytes:
-    """All that is recorded of a fact, as it goes into a digest."""
+    """All fields of a fact, as they go into a digest."""
     fields = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
     return f"{canonical(fields)}\n".encode()
 
 
 def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
-    """How runs ended, each as often as it did, the last time last: one that was not completed may be taken up again."""
+    """The ends of runs, in order: a run that was not completed may be resumed, and ends again."""
     ended: dict[str, list[Fact]] = {}
     pending, time = dict.fromkeys(runs), 1
     while pending:
@@ -97,7 +97,7 @@ def ends(store: Store, runs: Sequence[str]) -> dict[str, list[Fact]]:
 
 
 def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
-    """Those of the facts that are there."""
+    """The facts with these keys that exist."""
     facts: dict[str, Fact] = {}
     for start in range(0, len(keys), AT_A_TIME):
         some = list(keys[start : start + AT_A_TIME])

@@ -1,4 +1,4 @@
-"""Experiment: a hypothesis, registered with all that decides it before anything is run."""
+"""Experiment: a hypothesis, registered with everything that decides it before anything is run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is going to be compared, fixed before anything is run. Its digest goes into the verdict."""
+    """What will be compared, fixed before anything is run. Its digest is part of the verdict."""
 
     control: Digest
     candidate: Digest
@@ -61,9 +61,9 @@ class Experiment:
     """What the order was drawn from."""
     replicates: int = 1
     first_replicates: tuple[int, int] = (0, 0)
-    """With which replicate of a task each arm begins. They differ where a playbook is compared with itself."""
+    """The first replicate of each arm. They differ where a playbook is compared with itself."""
     better: Better = "higher"
-    """Which scores of the metric are the better ones."""
+    """Which scores of the metric are better."""
     failure_counts_as: float = 0.0
     """The score of a run that fails or takes too long, and of one that cannot be scored."""
     channel: str = ""
@@ -116,7 +116,7 @@ class Experiment:
         return digest("experiment", self.content())
 
     def units(self, tasks: Dataset) -> list[Unit]:
-        """What is counted, in the order in which it is read."""
+        """The units, in the order in which they are read."""
         by_id = {task.id: task for task in tasks}
         return list(units([by_id[name] for name in self.order]))
 
@@ -132,14 +132,14 @@ def units(order: Sequence[Task]) -> Iterator[Unit]:
 
 
 def _kin(task: Task) -> str:
-    """What tasks share that are not independent."""
+    """What tasks have in common that are not independent: a source, or their inputs."""
     return task.source or f"\x00{canonical(dict(task.inputs))}"
 
 
 def drawn(tasks: Dataset, seed: int) -> list[Unit]:
-    """The units in an order drawn from the seed, in which tasks of every kind come as often at any time.
+    """The units in an order drawn from the seed, in which tasks of every tag are spread evenly.
 
-    So whoever stops early has seen a fair sample: every stretch has about the shares of tags that all tasks have.
+    So an early stop has read a fair sample: every stretch has about the same shares of tags as all tasks.
     """
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
@@ -152,14 +152,14 @@ def drawn(tasks: Dataset, seed: int) -> list[Unit]:
     for tagged in sorted(strata):
         stratum = strata[tagged]
         chance.shuffle(stratum)
-        # Evenly spread from a random start; what falls on one place is put in a random order.
+        # Spread evenly from a random start; ties are in random order.
         start = chance.random()
         places += (((start + n) / len(stratum), chance.random(), unit) for n, unit in enumerate(stratum))
     return [unit for *_, unit in sorted(places, key=lambda place: place[:2])]
 
 
 def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int | None) -> None:
-    """Refuse, before anything is spent, a rule that cannot take the scores; without replicates, units are of many."""
+    """Refuse a rule that cannot use the scores. `replicates` is None where units have several tasks."""
     repeats = rule.repeats if isinstance(rule, Gsprt) else 1
     if isinstance(rule, Betting) or (binary and replicates == repeats):
         return
@@ -173,7 +173,7 @@ def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int |
 def _rule(choice: RuleChoice, alpha: float, at_most: int, binary: bool) -> StoppingRule:
     settings = {"rule": choice} if isinstance(choice, str) or choice is None else dict(choice)
     if taken := sorted({"alpha", "at_most", "outcomes"} & settings.keys()):
-        raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of it: the experiment says that itself")
+        raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of it: the experiment sets them")
     if float(settings.get("d0") or 0.0) < 0:
         raise SeedbedError(f"d0: found {shown(settings['d0'])}; expected at least 0. To allow for less, set a margin")
     name = settings.pop("rule", None) or ("exact" if binary else "betting")
@@ -183,7 +183,7 @@ def _rule(choice: RuleChoice, alpha: float, at_most: int, binary: bool) -> Stopp
 
 
 def expect_score(metric: str, cell: Cell) -> None:
-    """Only scores from 0 to 1 can be compared. Raises SeedbedError."""
+    """Raises SeedbedError for a score outside 0 to 1, which cannot be compared."""
     if cell.value is not None and not 0 <= cell.value <= 1:
         raise SeedbedError(
             f"{metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "

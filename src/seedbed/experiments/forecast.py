@@ -17,19 +17,19 @@ from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
 from seedbed.storage.store import Json, Query, Store
 
 USUAL_DISCORDANCE = 0.3
-"""The share of tasks on which two playbooks differ, if nobody says."""
+"""The default share of tasks on which two playbooks differ."""
 
 LOOKED_AT = 100
-"""From so many of its latest runs is told what a playbook costs."""
+"""The cost of a playbook is the mean of so many of its latest runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What to expect of an experiment, if scores differ on a share `discordance` of tasks, for better by `effect`.
+    """What to expect of an experiment if scores differ on a share `discordance` of tasks and the gain is `effect`.
 
-    `fixed` is how many tasks a test without looks would need for the same chances, `detectable` the smallest effect
-    that this one finds nine times in ten with all its tasks. Costs are those of each playbook's latest runs; None if
-    there are none.
+    `fixed` is how many tasks a test of fixed size would need for the same power, `detectable` the smallest effect that
+    this one finds with 90 % power on all its tasks. Costs are those of each playbook's latest runs; None if there are
+    none.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Forecast:
     usd_per_unit: float | None
 
     def usd(self, units: float) -> float | None:
-        """What so many units are expected to cost."""
+        """The expected cost of so many units."""
         return None if self.usd_per_unit is None else units * self.usd_per_unit
 
     def document(self) -> Json:

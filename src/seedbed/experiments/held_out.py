@@ -1,4 +1,4 @@
-"""Which tasks a playbook has seen: those that it, or what it grew from, was chosen on or is shown."""
+"""Tasks that a playbook has seen: those that it or an ancestor was evolved on, and those of its demos."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from seedbed.storage.store import Digest, Query, Store, digest, short
 
 
 def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
-    """The datasets of every search that tried a playbook: also one that was not kept was looked at there."""
+    """The datasets of every search that tried a playbook, whether or not the search chose it."""
     queries = (Query(kind=kind, subject=candidate) for kind in ("trial", "evolution"))
     return {fact.body["dataset"] for query in queries for fact in store.facts(query)}
 
 
 def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) -> list[Task]:
-    """Those of the tasks that the candidate has seen. Another id or expected answer makes no other task.
+    """The tasks that the candidate has seen, by their inputs: another id or expected answer makes no difference.
 
     Raises NotFound if a dataset that it was evolved on is not in the store.
     """

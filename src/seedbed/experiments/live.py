@@ -1,11 +1,11 @@
-"""Live experiments: which of two playbooks does better by what came of those who were served one of them.
+"""Live experiments: which of two playbooks does better, by the feedback of the users who were served one of them.
 
-There are no tasks and no cells. What is read are exposures of units that are compared, of which only the first of each
-counts, and outcomes: the first feedback on such an exposure. Both are read in the order in which they arrived, and the
-next outcome of the candidate is set against the next one of the control. Two ratios are watched: of those who were sent
-to each arm, and of those of whom an outcome is known. Reading ends at the first fact after which the rule answers, or
-after which one of the ratios is not as agreed: then assignment or logging is broken, or one of the two makes people
-answer more often, and nothing can be said. So whoever reads it, and whenever, comes to the same verdict.
+There are no tasks and no cells. The test reads exposures of units (only the first of each unit counts) and outcomes:
+the first feedback on such an exposure. Both are read in the order in which they arrived, and the next outcome of the
+candidate is paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of
+the units with an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is not
+as agreed: then assignment or logging is broken, or one arm makes users answer more often, and the verdict is invalid.
+So every reader, at any time, comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}
-"""What is read, as every live experiment registers it."""
+"""What every live experiment registers of how it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSource:
     """Where outcomes come from: exposures of one name to two arms, the control first, since some moves of channels.
 
-    A canary came with one move; of several channels each has one with which it came to serve what it does.
+    A canary was released by one move; of several channels, each has the move by which it serves its playbook.
     """
 
     exposures: str
@@ -59,7 +59,7 @@ class LiveSource:
 
     @classmethod
     def of(cls, store: Store, plan: Experiment) -> LiveSource:
-        """That of a live experiment. Raises NotFound."""
+        """The source of a live experiment. Raises NotFound."""
         try:
             content = store.get(plan.dataset)
             control, candidate = content["arms"]
@@ -68,7 +68,7 @@ class LiveSource:
             raise NotFound(f"what experiment {short(plan.digest)} is about cannot be read: {wrong}") from None
 
     def span(self, store: Store) -> tuple[int, float]:
-        """The numbers of the moves between which exposures count: until then, one of the arms was served no more."""
+        """The numbers of the moves between which exposures count; the second one ended an arm."""
         began = facts_by_key(store, "move", self.since)
         if missing := [key for key in self.since if key not in began]:
             raise NotFound(f"no move {shown(missing[0])} in this store. Copy it from the store that has it")
@@ -82,7 +82,7 @@ class LiveSource:
         return after, min(ends)
 
     def arrivals(self, store: Store, metric: str) -> Iterator[Fact]:
-        """Exposures, and feedback of that name on anything, as they arrived. Raises NotFound."""
+        """Exposures, and all feedback of that name, in the order of arrival. Raises NotFound."""
         after, until = self.span(store)
         exposures = store.facts(Query(kind="exposure", subject=self.exposures, after=after))
         feedback = store.facts(Query(kind="feedback", tag=metric, after=after))
@@ -91,7 +91,7 @@ class LiveSource:
 
 
 def _served(target: Any, canary: bool) -> str | None:
-    """The playbook that a channel tries, or else that it serves to all."""
+    """The playbook of the canary, or the stable one."""
     if not isinstance(target, Mapping):
         return None if canary else target
     served = target.get("canary") if canary else target.get("stable")
@@ -99,7 +99,7 @@ def _served(target: Any, canary: bool) -> str | None:
 
 
 def is_live(plan: Experiment | Json) -> bool:
-    """Whether an experiment is one, by what it registered as its metric."""
+    """Whether an experiment is live, by the metric that it registered."""
     metric = plan.metric if isinstance(plan, Experiment) else plan.get("metric")
     return isinstance(metric, dict) and metric.keys() == {"feedback"}
 
@@ -107,7 +107,7 @@ def is_live(plan: Experiment | Json) -> bool:
 def plan_live(
     source: LiveSource, control: Digest, candidate: Digest, metric: str, *, alpha: float, channel: str = ""
 ) -> Experiment:
-    """What is going to be read. `channel` is whose error budget it is paid from."""
+    """The experiment that will be read. `channel` is the one whose error budget pays for it."""
     rule = Betting(alpha=alpha).state()
     return Experiment(
         control=control,
@@ -125,21 +125,21 @@ def plan_live(
 def register_live(
     store: Store, source: LiveSource, plan: Experiment, *, by: str, clock: Callable[[], datetime]
 ) -> None:
-    """Keep what is going to be read, and that it was begun."""
+    """Store the source, and register the experiment."""
     store.put("live", source.content())
     register(store, plan, by=by, clock=clock)
 
 
 class LiveTest:
-    """The exposures and outcomes of a live experiment, read as they arrived until it is decided."""
+    """The sequential test of a live experiment: takes exposures and outcomes as they arrived until it is decided."""
 
     def __init__(self, plan: Experiment, source: LiveSource) -> None:
         self.plan, self.source = plan, source
         self.metric: str = plan.metric["feedback"]
         self.facts: list[Fact] = []
-        """All that counted."""
+        """The facts that counted."""
         self.because = ""
-        """Why nothing can be said, if so."""
+        """Why the verdict is invalid, if it is."""
         self._pairs = SequentialTest(plan, Dataset(()), self.metric)
         self._playbooks = dict(zip(source.arms, (plan.control, plan.candidate), strict=True))
         self._met: set[str] = set()
@@ -154,18 +154,18 @@ class LiveTest:
 
     @property
     def path(self) -> tuple[Answer, ...]:
-        """What the rule said after each pair."""
+        """The answers of the rule after each pair."""
         return tuple(self._pairs.answers)
 
     def read(self, arrivals: Iterable[Fact]) -> None:
-        """Take what arrived, as far as it is needed."""
+        """Take facts until the test has ended."""
         for fact in arrivals:
             if self.ended:
                 return
             self.take(fact)
 
     def take(self, fact: Fact) -> bool:
-        """Take the next fact; whether it counts."""
+        """Take the next fact, and return whether it counts."""
         counts = self._expose(fact) if fact.kind == "exposure" else self._rate(fact)
         if counts:
             self.facts.append(fact)
@@ -212,7 +212,7 @@ class LiveTest:
             self.because = f"found {counted}; expected as many (p = {self._ratios[ratio].p:.2g})"
 
     def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "") -> Verdict:
-        """What was found so far: final only if it has ended, or somebody wants no more of it."""
+        """The verdict so far; final only if the test has ended, or a person concludes it."""
         verdict = self._pairs.verdict(evidence=evidence, aborted=aborted)
         because = verdict.because or self.because
         live: Json = {"source": self.source.content(), "sample": sample}
@@ -225,9 +225,9 @@ class LiveTest:
 
 
 def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:
-    """Keep the verdict that follows from what was read; the first one of an experiment stands.
+    """Record the verdict of what was read; the first one of an experiment counts.
 
-    Facts may come to be seen out of their order, so which were read is kept with it.
+    Facts may become visible out of order, so the list of those that were read is stored too.
     """
     sample = store.put("arrivals", {"read": [[fact.kind, fact.key] for fact in reading.facts]})
     return record_verdict(
@@ -236,7 +236,7 @@ def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], da
 
 
 def digest_facts(facts: Iterable[Fact]) -> Digest:
-    """The digest of all that is recorded of exposures and feedback, in the order in which they were read."""
+    """The digest of exposures and feedback, in the order in which they were read."""
     whole = hashlib.blake2b(digest_size=32)
     for fact in facts:
         whole.update(line_of(fact, fact.kind, *fact.tags, *fact.parents))
@@ -244,13 +244,13 @@ def digest_facts(facts: Iterable[Fact]) -> Digest:
 
 
 def stopped_verdict(store: Store, plan: Experiment, because: str) -> Verdict:
-    """The verdict of a live experiment that somebody stops by hand."""
+    """The verdict of a live experiment that a person stops."""
     return LiveTest(plan, LiveSource.of(store, plan)).verdict(aborted=because)
 
 
 @dataclass(frozen=True, slots=True)
 class RecomputedVerdict:
-    """A live verdict, computed again from the facts that it says were read."""
+    """A live verdict, recomputed from the facts that it says were read."""
 
     verdict: Verdict
     path: tuple[Answer, ...]
@@ -259,11 +259,11 @@ class RecomputedVerdict:
     first_outcome: float
     """The number of the first outcome that was read."""
     whole: bool
-    """Whether these are all that arrived until then, as the store has it now."""
+    """Whether these are all facts that arrived until then, as the store has them now."""
 
 
 def recompute(store: Store, plan: Experiment, verdict: Verdict) -> RecomputedVerdict:
-    """Read what a verdict was given on, once more. Raises NotFound."""
+    """Recompute a verdict from the facts that it was based on. Raises NotFound."""
     source, problems = LiveSource.of(store, plan), []
     sample: Digest = verdict.live.get("sample") or ""
     listed = [(kind, key) for kind, key in store.get(sample)["read"]] if sample else []
@@ -289,7 +289,7 @@ def recompute(store: Store, plan: Experiment, verdict: Verdict) -> RecomputedVer
 
 
 def _read_now(store: Store, plan: Experiment, source: LiveSource, count: int) -> list[tuple[str, str]]:
-    """What one would read today, up to so many."""
+    """The facts that would be read today, up to so many."""
     reading = LiveTest(plan, source)
     for fact in source.arrivals(store, reading.metric):
         if len(reading.facts) == count:

@@ -1,4 +1,4 @@
-"""The A/A sentinel: a playbook against itself, by the same code, to see how often that ends with a false winner."""
+"""The A/A sentinel: compares a playbook with itself by the same code, to measure how often there is a false winner."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from seedbed.storage.store import Fact, Query, Store
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """How often a playbook was called better than itself, with an exact interval, and what was promised."""
+    """How often a playbook was called better than itself, with an exact interval, and the promised error rate."""
 
     alpha: float
     rate: Interval
 
     @property
     def alarmed(self) -> bool:
-        """Whether it happens more often than promised, beyond chance: then nothing may be released by itself."""
+        """Whether that is more often than promised, beyond chance: then nothing may be released automatically."""
         return self.rate.low > self.alpha
 
 
@@ -39,7 +39,7 @@ async def play_sentinel(
     times: int = 1,
     watch: Callable[[Verdict], None] | None = None,
 ) -> Sentinel:
-    """Compare a playbook with itself so many times more, each time with runs of its own in both arms."""
+    """Compare a playbook with itself `times` more, each time with new runs in both arms."""
     alpha = USUAL_ALPHA if options.alpha is None else options.alpha
     played = sum(1 for _ in context.store.facts(Query(kind="sentinel", subject=playbook.digest)))
     for turn in range(played, played + times):
@@ -62,9 +62,9 @@ async def play_sentinel(
 
 
 def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:
-    """What all games of playbooks against themselves at this error rate have come to, as their verdicts say.
+    """The rate of false winners in all comparisons of playbooks with themselves at this error rate.
 
-    Invalid ones say nothing, and neither do games without a verdict.
+    Invalid verdicts and unfinished comparisons do not count.
     """
     games = [fact for fact in store.facts(Query(kind="sentinel")) if fact.body["alpha"] == alpha]
     findings = [fact.body["finding"] for game in games for fact in store.facts(Query(kind="verdict", key=game.key))]

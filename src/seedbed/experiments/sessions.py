@@ -1,7 +1,7 @@
-"""Past sessions of an agent compared with hindsight: what they suggest, which is less than a verdict.
+"""Past sessions of an agent compared in hindsight: a suggestion, not a verdict.
 
-Nobody registered in advance which sessions would be compared, nor when to stop: who looks at enough pairs of sessions
-finds one that differs. So no gate takes what is found here; `seedbed compare` with fresh runs proves it.
+Nothing was registered in advance, neither which sessions to compare nor when to stop, and among enough pairs of
+sessions some differ by chance. So no gate accepts the result; `seedbed compare` with new runs can prove it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HindsightFinding: TypeAlias = Literal["superior", "inferior", "inconclusive", "i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPair:
-    """One task on both sides: the mean of its tries that have a score, and how many have none."""
+    """One task on both sides: the mean of its attempts with a score, and how many have none."""
 
     name: str
     a: float | None
@@ -49,7 +49,7 @@ class Hindsight:
     ties: int
     losses: int
     missing: int
-    """Tries at those tasks that have no score. They are left out of the means, and count against either finding."""
+    """Attempts at those tasks without a score. They are left out of the means, and count against either finding."""
     a_mean: float | None
     b_mean: float | None
     difference: float | None
@@ -95,11 +95,10 @@ def select(sessions: Sequence[Session], wanted: str) -> tuple[Session, ...]:
 
 
 def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float = 0.05) -> Hindsight:
-    """Whether B did better than A, task by task, by name: ids differ between sessions.
+    """Whether B did better than A, task by task; tasks are matched by name, as ids differ between sessions.
 
-    Several sessions of a side are tries of the same tasks: a task counts once, by its mean. A try without a score is
-    left out, never filled in; superior and inferior must hold even if each task with such a try had gone the other
-    way.
+    Several sessions of a side are attempts at the same tasks: a task counts once, by its mean. An attempt without a
+    score is left out; superior and inferior must hold even if each task with such an attempt had gone the other way.
     """
     if not 0 < alpha < 1:
         raise DocumentError([Problem("alpha", shown(alpha), "above 0 and below 1, such as 0.05")])
@@ -222,7 +221,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _tokens(sessions: Sequence[Session]) -> int | None:
-    """What all took together, or None where one does not say."""
+    """The tokens of all sessions together; None where one does not have them."""
     counts = [each.tokens for each in sessions if each.tokens is not None]
     return sum(counts) if counts and len(counts) == len(sessions) else None
 

@@ -1,4 +1,4 @@
-"""Reading: results in registered order, and the verdict that follows from them and from nothing else."""
+"""The test that stops a comparison: it reads results in registered order until the stopping rule answers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from seedbed.stats.sequential.rule import SIGNS, Answer
 from seedbed.storage.store import Digest, Json
 
 UNSCORED = 0.05
-"""The share of an arm's runs that were completed and got no score above which nothing can be said."""
+"""A verdict is invalid if more than this share of an arm's completed runs got no score."""
 
 
 class SequentialTest:
-    """The results of an experiment, read unit by unit.
+    """The sequential test of an experiment: takes results unit by unit, and answers after each.
 
-    Whoever reads the same results gets the same verdict, be it the comparison itself, one that goes on after a crash,
-    or somebody who checks it years later.
+    The same results always give the same verdict: in the comparison itself, when it is resumed after a crash, or when
+    the verdict is checked years later.
     """
 
     def __init__(self, plan: Experiment, tasks: Dataset, metric: str) -> None:
@@ -34,7 +34,7 @@ class SequentialTest:
         self.units = plan.units(tasks)
         self.rule = plan.start()
         self.cells: list[Cell] = []
-        """All that were read, the control's before the candidate's at each unit."""
+        """All cells that were read, at each unit the control's before the candidate's."""
         self._arms: dict[str, list[Cell]] = {"control": [], "candidate": []}
         self.answers: list[Answer] = []
         self._scores: list[tuple[float, float]] = []
@@ -57,7 +57,7 @@ class SequentialTest:
         for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
             arm.extend(cells)
         self._scores.append((before, after))
-        # Means of thirds may miss by a rounding what is the same.
+        # Equal means may differ by rounding.
         gain = after - before if self.plan.better == "higher" else before - after
         self._gains.append(0.0 if math.isclose(before, after, abs_tol=1e-12) else gain)
         self.answers.append(self.rule.update(self._gains[-1], len(self._gains)))
@@ -70,7 +70,7 @@ class SequentialTest:
     def verdict(
         self, *, evidence: Digest = "", judges: Json | None = None, replay: Json | None = None, aborted: str = ""
     ) -> Verdict:
-        """What was found; `aborted` is why somebody stopped it, if somebody did."""
+        """The verdict so far. `aborted` is the reason if a person stopped the experiment."""
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
         unscored = tuple(cell.key for cell in self.cells if cell.value is None and cell.run)
         because = aborted and f"stopped by hand: {aborted}"
@@ -122,7 +122,7 @@ class SequentialTest:
         )
 
     def _adjusted(self) -> Interval | None:
-        """The difference without what stopping early adds to it."""
+        """The difference, corrected for the early stop."""
         if not self.answers:
             return None
         rule, last = self.rule, self.answers[-1]
@@ -137,7 +137,7 @@ class SequentialTest:
         return None
 
     def _give_up(self, rule: ExactMcNemar) -> list[int | None] | None:
-        """With how many wins or fewer the test would have ended against the candidate, after each unit."""
+        """After each unit, the number of wins at or below which the test would have ended against the candidate."""
         if rule.effect is None:
             return None
         futility = Futility(rule.effect, rule.beta)
@@ -156,7 +156,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _shown(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
-    """A mean and its interval; without one where differences show no spread, which is no proof that there is none."""
+    """A mean and its interval; no interval where the differences show no spread, which does not prove there is none."""
     if interval is None or math.isnan(interval.mean):
         return None, None, None
     known = math.isfinite(interval.low) and interval.low < interval.high

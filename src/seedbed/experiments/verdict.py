@@ -1,4 +1,4 @@
-"""Verdict: the answer of a comparison, and whether there is one yet."""
+"""Verdict: the answer of a comparison. Ranking: the verdicts of several candidates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
-"""What a comparison found. Only `superior` says that the candidate is better; after `invalid` nothing can be said."""
+"""The result of a comparison. Only `superior` means that the candidate is better; `invalid` means nothing."""
 
 ExperimentState: TypeAlias = Literal["running", "completed", "aborted"]
 
@@ -30,7 +30,7 @@ NOT_STORED = ("is_final", "ranking", "replays")
 """Fields of a verdict that go with it and are no part of the recorded fact."""
 
 FEW_CANDIDATES = 10
-"""Up to so many candidates the chance of any false winner is kept; among more, the share of false ones."""
+"""Up to so many candidates the chance of any false winner is limited; for more, the share of false winners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,46 +52,46 @@ class Verdict:
     control_mean: float
     candidate_mean: float
     difference: float
-    """Candidate minus control, whichever is the better."""
+    """Candidate minus control, whether higher or lower is better."""
     low: float | None
     high: float | None
-    """The interval of the plain mean, which is too large after an early stop."""
+    """The interval of the plain mean, which is too far from 0 after an early stop."""
     p: float | None
     alpha: float
     outcomes: str
     """One sign for each unit in registered order: + better, = equal, - worse."""
     rule: str = ""
     guarantee: str = ""
-    """What the rule's error rates are worth."""
+    """What the rule guarantees of its error rates."""
     because: str = ""
     """Why it is invalid, if it is."""
     aborted: bool = False
     """Whether somebody stopped it by hand."""
     estimate: float | None = None
-    """By how much the candidate is better, without what stopping early adds to it, with an interval of its own."""
+    """How much better the candidate is, corrected for the early stop, with its own interval."""
     estimate_low: float | None = None
     estimate_high: float | None = None
     scores: tuple[tuple[float, float], ...] = ()
-    """What each unit counted for the control and the candidate, in registered order."""
+    """The scores of the control and the candidate on each unit, in registered order."""
     failed: tuple[str, ...] = ()
     """The cells that counted as failures, by their keys."""
     unscored: tuple[str, ...] = ()
     """Those of them whose run was completed and got no score."""
     evidence: Digest = ""
-    """The digest of all cells that were read, of their runs and of what those were told, in registered order."""
+    """The digest of all cells that were read, of their runs and of the answers those got, in registered order."""
     e: float | None = None
-    """The evidence that the candidate is better, where the rule bets on it: how many times its money it has made."""
+    """The e-value that the candidate is better, where the rule is betting: by what factor its wealth has grown."""
     better: Better = "higher"
-    """Which scores are the better ones."""
+    """Which scores are better."""
     cost_usd: float = 0.0
-    """What all runs that were read had cost, also those that were paid before."""
+    """What all runs that were read cost, including those paid for before."""
     judges: Json = field(default_factory=dict, hash=False)
-    """What was known of the judges among the metric by then."""
+    """The agreement of the judges in the metric with people, as known at that time."""
     replay: Json = field(default_factory=dict, hash=False)
-    """Of a verdict about replays: how far past runs could be replayed, and the digest of the sample of them."""
+    """Of a verdict about replays: how many past runs could be replayed, and the digest of their sample."""
     live: Json = field(default_factory=dict, hash=False)
-    """Of a live verdict, whose units are pairs of outcomes: where those came from, how many units each arm had, of how
-    many an outcome was known, and the digest of the list of all that was read."""
+    """Of a live verdict, whose units are pairs of outcomes: the source of the outcomes, how many units each arm had and
+    how many of them have an outcome, and the digest of the list of all facts that were read."""
 
     is_final: bool = field(default=True, compare=False)
     """Whether it is the recorded answer; a live comparison that is not decided yet also returns what it has so far."""
@@ -102,12 +102,12 @@ class Verdict:
 
     @property
     def things(self) -> str:
-        """What was read."""
+        """What its units are."""
         return "pairs of outcomes" if self.live else "tasks"
 
     @property
     def gain(self) -> float:
-        """By how much the candidate did better."""
+        """How much better the candidate did."""
         return self.difference if self.better == "higher" else -self.difference
 
     def __str__(self) -> str:
@@ -197,10 +197,10 @@ class RankedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates by how much better they seem, and what keeps the error rate `alpha` of all of them together.
+    """Candidates by estimated gain, with one error rate `alpha` for all of them together.
 
-    "holm": the chance that any is called better that is not. "e-bh": the expected share of those among all called
-    better. Both hold although all meet the same baseline on the same tasks.
+    "holm" limits the chance that any candidate is wrongly called better, "e-bh" the expected share of such candidates
+    among those called better. Both hold although all are compared with the same control on the same tasks.
     """
 
     control: Literal["holm", "e-bh"]
@@ -225,9 +225,9 @@ def rank(verdicts: Sequence[Verdict], alpha: float) -> Verdict:
 
 
 def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None, things: str = "") -> str:
-    """What was found by the registered rule, for people who know no statistics.
+    """The finding by the registered rule, for people who know no statistics.
 
-    `names` are what the control and the candidate are called, digests if nobody says; `things` what was read.
+    `names` are the names of the control and the candidate, by default their digests; `things` are the units.
     """
     old, new = names or (short(verdict.control), short(verdict.candidate))
     least, margin = rule.get("d0") or 0.0, rule.get("margin") or 0.0
@@ -250,14 +250,14 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
 
 
 def register(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
-    """Register an experiment, and that it was begun."""
+    """Register an experiment, and record that it was begun."""
     key = store.put("experiment", plan.content())
     body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
     store.append([Fact(kind="comparison", key=key, subject=plan.candidate, at=clock(), by=by, body=body)])
 
 
 def record_verdict(store: Store, verdict: Verdict, *, by: str, clock: Callable[[], datetime]) -> Verdict:
-    """Keep a verdict; the first one of an experiment stands."""
+    """Record a verdict. The first one of an experiment counts, and is returned."""
     fact = Fact(
         kind="verdict",
         key=verdict.experiment,
@@ -273,7 +273,7 @@ def record_verdict(store: Store, verdict: Verdict, *, by: str, clock: Callable[[
 
 @dataclass(frozen=True, slots=True)
 class ExperimentStatus:
-    """An experiment that was begun, and how it stands."""
+    """An experiment that was begun, and its state."""
 
     experiment: Experiment
     begun: Fact
@@ -282,13 +282,13 @@ class ExperimentStatus:
 
 
 def experiments(store: Store, *, newest: bool = True) -> Iterator[ExperimentStatus]:
-    """Every experiment that was begun, the newest first."""
+    """All experiments that were begun, newest first, with their state."""
     for begun in store.facts(Query(kind="comparison", newest=newest)):
         yield experiment_status(store, begun.key)
 
 
 def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
-    """How an experiment stands, given by its digest. Raises NotFound."""
+    """The state of an experiment, by its digest. Raises NotFound."""
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     if begun is None:
         raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
@@ -299,7 +299,7 @@ def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
 
 
 def find_experiment(store: Store, beginning: str) -> Digest:
-    """The whole digest of the experiment that begins so. Raises SeedbedError."""
+    """The whole digest of an experiment, from its first characters. Raises SeedbedError."""
     start = beginning if beginning.startswith("b2:") else f"b2:{beginning}"
     keys = [fact.key for fact in store.facts(Query(kind="comparison", key_from=start, limit=2))]
     if len(keys) != 1:

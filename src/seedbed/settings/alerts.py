@@ -189,9 +189,7 @@ class AlertSettings(Section):
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {
-            key: value for key, value in handler(self).items() if value is not None
-        }  # "" is the error stream
+        return {key: value for key, value in handler(self).items() if value is not None}  # "" is the error stream
 
     @property
     def name(self) -> str:

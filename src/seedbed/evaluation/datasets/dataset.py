@@ -1,4 +1,4 @@
-"""Task and Dataset: inputs, and expected answers where they are known. A dataset never changes."""
+"""Task and Dataset: inputs, and the expected answers that are known. A dataset never changes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seedbed.evaluation.datasets import loading
 from seedbed.storage.store import Digest, Json, canonical, digest
 
 By = Literal["tag", "expected", "source"]
-"""What a draw minds: shares of tags or of expected answers stay as they are, or whole sources stay together."""
+"""How a draw is stratified: by shares of tags or of expected answers, or by whole sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """One thing to do. Its id names it within a dataset.
 
-    `source` is what it shares with others, such as a document or a customer: tasks of one source are not independent.
+    `source` is shared by related tasks, such as those of one document or customer: they are not independent.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Task:
 
     @property
     def digest(self) -> Digest:
-        """The name of what the task asks. Tags and source do not change that, so cells stay valid when they change."""
+        """Covers id, inputs and expected answer. Cells stay valid when tags or source change."""
         return digest("task", self._asks())
 
     def _asks(self) -> Json:
@@ -55,8 +55,8 @@ class Task:
 class Dataset:
     """Tasks in their order, no two with the same id, and names for some parts of them.
 
-    Named splits are part of the content; they may overlap, as folds do. Draws depend on what the tasks ask and on
-    the seed alone: tags, sources and names that are added later do not move a task to another side.
+    Named splits are part of the content; they may overlap, as folds do. Draws depend only on the seed and on the ids,
+    inputs and expected answers of the tasks: tags, sources and names that are added later move no task to another side.
     """
 
     tasks: tuple[Task, ...]
@@ -107,7 +107,7 @@ class Dataset:
         return {**tasks, "splits": {name: list(ids) for name, ids in self.splits.items()}} if self.splits else tasks
 
     def rows(self) -> Iterator[Json]:
-        """Each task with the splits it is in, as a line of JSON lines holds it; `load` gives the dataset back."""
+        """Each task with its splits, as one line of JSON lines; `load` reads the same dataset back."""
         within: dict[str, list[str]] = {}
         for name, ids in self.splits.items():
             for each in ids:
@@ -123,9 +123,9 @@ class Dataset:
     # Parts
 
     def only(self, *, tag: str | None = None, split: str | None = None, ids: Collection[str] | None = None) -> Dataset:
-        """The tasks for which all of these hold, in their order. Raises DatasetError for a name nobody knows, or none.
+        """The tasks that match all of these, in their order. Raises DatasetError for unknown names, or if none match.
 
-        What is left of named splits keeps its name; a split itself has none.
+        Named splits stay, as far as they have tasks left; a split that was selected has none.
         """
         chosen = {*self._ids}
         problems = []
@@ -150,7 +150,7 @@ class Dataset:
         return self._part(chosen, named=split is None)
 
     def with_splits(self, splits: Mapping[str, Dataset | Iterable[str]]) -> Dataset:
-        """The same tasks with more parts named, each given by its tasks or their ids; a name that is known is moved."""
+        """The same tasks with more named splits, by their tasks or ids; a known name is replaced."""
         ids = {
             name: tuple(task.id for task in part) if isinstance(part, Dataset) else tuple(part)
             for name, part in splits.items()
@@ -158,21 +158,21 @@ class Dataset:
         return Dataset(self.tasks, {**self.splits, **ids})
 
     def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
-        """Two datasets without a task in common, the first with that share of the tasks; the same for the same seed."""
+        """Two disjoint datasets, the first with that share of the tasks; the same for the same seed."""
         order = self._shuffled(seed)
         return self._halves({task.id for task in order[: round(_checked(share) * len(order))]})
 
     def stratified(self, share: float, seed: int, by: By = "expected") -> tuple[Dataset, Dataset]:
-        """As `split`, but each answer or combination of tags has that share on both sides, up to one task.
+        """Like `split`, but each answer or combination of tags has that share on both sides, up to one task.
 
-        By source no source is torn apart, and the shares come as near as whole sources allow.
+        By source no source is divided, and the shares are as close as whole sources allow.
         """
         return self._halves(self._drawn(_checked(share) * len(self.tasks), seed, by))
 
     def folds(self, k: int, seed: int, by: By | None = None) -> list[tuple[Dataset, Dataset]]:
-        """k times (the others, the fold): each task is in exactly one fold, and folds are as equal as can be.
+        """k pairs of (the others, the fold): each task is in exactly one fold, and folds are of about equal size.
 
-        By tag or expected answer each fold has its part of each; by source no source is torn apart.
+        By tag or expected answer each fold has its share of each; by source no source is divided.
         """
         groups = self._groups(seed, by)
         units = len(groups) if by == "source" else len(self.tasks)
@@ -189,7 +189,7 @@ class Dataset:
         return [self._halves(fold)[::-1] for fold in held]
 
     def sample(self, n: int, seed: int, by: By | None = None) -> Dataset:
-        """n tasks drawn by the seed, in their order; a larger sample by the same seed is not a larger view of it.
+        """n tasks drawn by the seed, in their order; a larger sample by the same seed does not contain a smaller one.
 
         By tag or expected answer each keeps its share; by source whole sources are drawn, about n tasks in all.
         """
@@ -203,11 +203,11 @@ class Dataset:
         chosen: list[Task] = []
         if by == "source":
             for group in groups:
-                if len(chosen) + len(group) / 2 <= count:  # nearer with it than without
+                if len(chosen) + len(group) / 2 <= count:  # closer with it than without
                     chosen += group
             return {task.id for task in chosen or min(groups, key=len)}
         exact = [count * len(group) / len(self.tasks) for group in groups]
-        # Whole parts first; what rounding left over goes to the groups that lost most by it.
+        # Rounded down first; the remainder goes to the groups that lost most by rounding.
         takes = [floor(each) for each in exact]
         left = round(count) - sum(takes)
         for place in sorted(range(len(groups)), key=lambda place: takes[place] - exact[place])[:left]:
@@ -215,7 +215,7 @@ class Dataset:
         return {task.id for group, take in zip(groups, takes, strict=True) for task in group[:take]}
 
     def _groups(self, seed: int, by: By | None) -> list[list[Task]]:
-        """Tasks that are alike in that respect, groups and tasks in an order drawn by the seed."""
+        """Tasks grouped by tag, expected answer or source; groups and tasks in an order drawn by the seed."""
         groups: dict[object, list[Task]] = {}
         for task in self._shuffled(seed):
             groups.setdefault(_alike(task, by), []).append(task)

@@ -1,6 +1,6 @@
-"""The rows of files that hold tasks, each with where it is: JSON lines, JSON, CSV, TSV, Parquet, Arrow.
+"""The rows of files of tasks, each with its place: JSON lines, JSON, CSV, TSV, Parquet, Arrow.
 
-A row that cannot be read is given as the DatasetError that says why, so that whoever reads goes on to the next.
+A row that cannot be read is returned as the DatasetError that says why, so that reading continues with the next one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ KINDS: dict[str, FileKind] = {
     **dict.fromkeys((".parquet", ".arrow"), "table"),
 }
 SPLITS = "the splits of a JSON document"
-"""Where the row is that holds the named splits and is no task."""
+"""The place of the row that has the named splits and is not a task."""
 
 
 def ending(file: Path) -> str:
-    """What kind of file it is by its name: `.csv` for `a.csv` and for `a.csv.gz`."""
+    """The kind of file by its name: `.csv` for `a.csv` and for `a.csv.gz`."""
     return Path(file.name.lower().removesuffix(".gz")).suffix
 
 
@@ -46,7 +46,7 @@ def _packed(file: Path) -> bool:
 
 
 def read_rows(file: Path, listed: str | None = None) -> tuple[FileKind, Iterator[FileRow]]:
-    """What a file holds and its rows; `listed` names the list within a JSON document."""
+    """The kind of a file and its rows; `listed` names the list within a JSON document."""
     suffix = ending(file)
     if suffix not in KINDS or (KINDS[suffix] == "table" and _packed(file)):
         known = f"{', '.join(KINDS)}; also .gz, but for the last two"
@@ -67,7 +67,7 @@ def read_rows(file: Path, listed: str | None = None) -> tuple[FileKind, Iterator
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str | DatasetError]]:
-    """Lines with their numbers. One that is endless or not UTF-8 is an error, and never held in memory whole."""
+    """Lines with their numbers. A line that is too long or not UTF-8 is an error, never read into memory whole."""
     with gzip.open(file) if _packed(file) else file.open("rb") as stream:
         number = 0
         while raw := stream.readline(LONGEST_LINE + 1):
@@ -107,7 +107,7 @@ def _parsed(text: str) -> Any:
 
 
 def _cells(file: Path, delimiter: str) -> Iterator[FileRow]:
-    """Records as mappings of heading to text, each where it begins: a quoted text may go over several lines."""
+    """Records as mappings of heading to text, each with its first line: quoted text may span several lines."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # a document is longer than the usual limit
     read, bad = 0, []
 
@@ -121,7 +121,7 @@ def _cells(file: Path, delimiter: str) -> Iterator[FileRow]:
     lines = _lines(file)
     first = next(lines, None)
     if first and isinstance(first[1], str) and "," not in first[1] and ";" in first[1] and delimiter == ",":
-        delimiter = ";"  # as spreadsheets write it where the comma is in the numbers
+        delimiter = ";"  # spreadsheets write it where numbers have a decimal comma
     reader = csv.reader(fed(chain([first] if first else [], lines)), delimiter=delimiter, strict=True)
     heading: list[str] | None = None
     while True:
@@ -144,7 +144,7 @@ def _cells(file: Path, delimiter: str) -> Iterator[FileRow]:
         elif heading is not None and len(record) not in (0, len(heading)):
             yield where, _wrong("line 1", f"{len(record)} fields", f"{len(heading)}, as in the heading")
         elif heading is not None and record:
-            # What has no name is the row number that pandas writes.
+            # A column without a name is the row number that pandas writes.
             yield where, {name: text for name, text in zip(heading, record, strict=True) if name}
 
 
@@ -152,7 +152,7 @@ def _cells(file: Path, delimiter: str) -> Iterator[FileRow]:
 
 
 def _document(file: Path, listed: str | None) -> Iterator[FileRow]:
-    """The items of a list, or of the list in an object, each where its line begins; JSON lines by another name too."""
+    """The items of a list, or of the list in an object, each with its line; also JSON lines that are named .json."""
     with gzip.open(file) if _packed(file) else file.open("rb") as stream:
         raw = stream.read(LARGEST_DOCUMENT + 1)
     if len(raw) > LARGEST_DOCUMENT:
@@ -201,7 +201,7 @@ _SPACE = re.compile(r"[ \n\r\t]*")
 
 
 class _JsonScanner:
-    """A walk over JSON text, which knows the line it is on."""
+    """Scans JSON text and counts its lines."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.counted, self.line = text, 0, 0, 1
@@ -223,7 +223,7 @@ class _JsonScanner:
         return value
 
     def items(self) -> Iterator[FileRow]:
-        """The items of the list that begins here. Each is parsed by itself, so that all that is wrong is told."""
+        """The items of the list that begins here. Each is parsed by itself, so that all problems are reported."""
         for _ in self._between("]"):
             self.line += self.text.count("\n", self.counted, self.at)
             self.counted = begins = self.at
@@ -231,7 +231,7 @@ class _JsonScanner:
             yield f"line {self.line}", _parsed(self.text[begins : self.at])
 
     def entries(self) -> Iterator[str]:
-        """The keys of the object that begins here; whoever gets one takes its value."""
+        """The keys of the object that begins here; the caller reads the value of each."""
         for _ in self._between("}"):
             key = self.value()
             if self.now != ":" or not isinstance(key, str):
@@ -298,7 +298,7 @@ def _arrow(stream: Any) -> Iterator[Any]:
 
 
 def _json(value: Any) -> Any:
-    """A value of a table as JSON holds it: times in ISO 8601, exact decimals as text."""
+    """A value of a table as JSON: times in ISO 8601, exact decimals as text."""
     if isinstance(value, dict):
         return {key: _json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The files of a folder of tasks, each with its split, as Hugging Face lays folders out."""
+"""The files of a folder of tasks with their splits, in the layout of Hugging Face."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SHARD = r"(\w[\w.+-]*?)-\d{5}-of-\d{5}"
 
 
 def data_files(folder: Path) -> list[DataFile]:
-    """All of them, or DatasetError if there is none of a split.
+    """The files with their splits. Raises DatasetError if there are none.
 
-    What `save_to_disk` wrote; what the front matter of README.md names; or files named after splits, here, in `data`
-    or in folders named so.
+    These are the files that `save_to_disk` wrote, that the front matter of README.md names, or that are named after
+    splits, here, in `data` or in folders with such names.
     """
     if (folder / "dataset_dict.json").is_file():
         splits = _noted(folder / "dataset_dict.json").get("splits", [])
@@ -77,7 +77,7 @@ def _saved(folder: Path, split: str | None) -> list[DataFile]:
 
 
 def _declared(folder: Path) -> list[DataFile]:
-    """What the front matter of README.md says about splits and their files, if it says something."""
+    """The splits and files in the front matter of README.md, if there are any."""
     configs: Any = []
     with suppress(OSError, UnicodeDecodeError, DatasetError):
         text = (folder / "README.md").read_text(encoding="utf-8-sig")

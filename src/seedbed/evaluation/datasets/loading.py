@@ -1,6 +1,6 @@
-"""Files and folders to the tasks of a dataset: JSON lines, JSON, CSV, TSV, Parquet, Arrow.
+"""Loads the tasks of a dataset from files and folders: JSON lines, JSON, CSV, TSV, Parquet, Arrow.
 
-Every bad row is told by file, line and field, all at once; nothing is half loaded.
+All bad rows are reported at once, with file, line and field; nothing is loaded in part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIELDS = ("id", "inputs", "expected", "tags", "source", "split")
 SPLIT_NAME = r"\w[\w .+-]*"
 A_SPLIT_NAME = "a name of letters, digits, spaces and . + - _"
 SHOWN = 50
-"""How many problems are told; the others are counted."""
+"""How many problems are reported; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class LoadedTasks:
 
 
 def read(path: Path, columns: Columns, *, once: bool = False) -> LoadedTasks:
-    """All tasks of a file or a folder. Raises DatasetError with what is wrong in every row."""
+    """All tasks of a file or a folder. Raises DatasetError with the problems of every row."""
     reading = _TaskReader(columns, once)
     try:
         if path.is_dir():
@@ -93,7 +93,7 @@ def read(path: Path, columns: Columns, *, once: bool = False) -> LoadedTasks:
 
 
 class _TaskReader:
-    """What was read so far, and what was wrong with it."""
+    """Collects tasks and problems."""
 
     def __init__(self, columns: Columns, once: bool) -> None:
         self.columns, self.once = columns, once
@@ -173,7 +173,7 @@ class _TaskReader:
     def done(self) -> LoadedTasks:
         absent = sorted(self.columns.named() - self.seen)
         if absent and self.seen:
-            # Told alone: what else is wrong is so because of it.
+            # Reported alone: it causes the other problems.
             known = ", ".join(sorted(map(str, self.seen))[:20])
             raise DatasetError([Problem(f"field {shown(each)}", "it in no row", f"one of: {known}") for each in absent])
         if self.bare and self.bare == self.wrong and not self.loaded.tasks:
@@ -191,7 +191,7 @@ class _TaskReader:
 
 
 def _placed(path: str, where: str) -> str:
-    """Where in a file something is that was found in one line of it alone."""
+    """The place in a file of a problem within one line."""
     return f"{where}{path.removeprefix('line 1')}" if re.match(r"line 1\b", path) else f"{where}.{path}"
 
 
@@ -199,7 +199,7 @@ def _placed(path: str, where: str) -> str:
 
 
 def _renamed(row: Json, columns: Columns) -> Json:
-    """A row that has `inputs`, with its other fields called what they are."""
+    """A row that has `inputs`, with its other fields renamed."""
     called = {own: name for name, own in columns.fields.items()}
     renamed = {called.get(key, key): value for key, value in row.items() if key not in columns.tag_fields}
     if columns.tags:
@@ -208,9 +208,9 @@ def _renamed(row: Json, columns: Columns) -> Json:
 
 
 def _plain(row: Json, columns: Columns, *, cells: bool) -> tuple[Json, list[Problem]]:
-    """A row of plain fields as a task: those with a meaning, and the others as its inputs.
+    """A flat row as a task: the fields with a meaning, and the others as inputs.
 
-    In a table of texts an empty cell is no answer, no id, no tag.
+    In a table of texts an empty cell is no answer, no id and no tag.
     """
     own = {key: columns.fields.get(key, key) for key in ("id", "expected", "source", "split")}
     own = {key: name for key, name in own.items() if key in columns.fields or name not in columns.input_fields.values()}
@@ -276,14 +276,14 @@ def _checked(row: object) -> tuple[Json, list[str]]:
     if not all(isinstance(each, str) and re.fullmatch(SPLIT_NAME, each) for each in splits):
         problems.append(Problem("split", shown(split), f"{A_SPLIT_NAME}, or a list of such"))
     try:
-        # Neither tags nor source nor split, so that they can be added and the task stays the same.
+        # Without tags, source and split, so that the task stays the same when they are added.
         name = digest("task", {key: row[key] for key in row if key in ("id", "inputs", "expected")})
     except StoreError as wrong:
         place, actual, expected = re.match(r"(?:\$\.?([^:]*): found )?(.*?)(?:; expected (.*))?$", str(wrong)).groups()  # type: ignore[union-attr]
         problems.append(Problem(place or "task", actual, expected or "values that can be kept"))
     if problems:
         raise DatasetError(problems)
-    # Without an id of its own a task is named by its content, so it stays the same task when lines move.
+    # Without an id a task is named by its content, so that it stays the same task when lines move.
     body = {"id": row.get("id") or name.removeprefix("b2:")[:12], "inputs": inputs, "expected": row.get("expected")}
     more = {"tags": list(dict.fromkeys(tags)), "source": row.get("source", "")}
     return {**body, **{key: value for key, value in more.items() if value}}, list(dict.fromkeys(splits))

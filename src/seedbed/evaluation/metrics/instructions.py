@@ -21,7 +21,7 @@ from seedbed.evaluation.metrics.metric import Score, metric, text
 from seedbed.runs.run import Run
 
 Check = Callable[..., bool | None]
-"""Whether a text follows; None if that cannot be told."""
+"""Whether a text follows an instruction; None if that cannot be decided."""
 
 CHECKS: dict[str, Check] = {}
 
@@ -36,7 +36,7 @@ def _checks(name: str) -> Callable[[Check], Check]:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Which instructions were followed and which were not; where that cannot be told, why."""
+    """Which instructions were followed and which were not; `unknown` says why some cannot be checked."""
 
     yes: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ def followed(text: str, task: Task, loose: bool = False) -> Followed:
         if any(answers):
             yes.append(name)
         elif None in answers:
-            unknown = unknown or f"{name}: the language cannot be told; pip install 'seedbed[text]' tells it"
+            unknown = unknown or f"{name}: the language is unknown; pip install 'seedbed[text]' detects it"
         else:
             no.append(name)
     return Followed(tuple(yes), tuple(no), unknown)
@@ -169,7 +169,7 @@ def _words(text: str, num_words: int, relation: str) -> bool:
 
 @_checks("length_constraints:number_paragraphs")
 def _paragraphs(text: str, num_paragraphs: int) -> bool:
-    """Paragraphs are parted by `***`; none but the first and the last may be empty, and those do not count."""
+    """Paragraphs are separated by `***`; only the first and the last may be empty, and those do not count."""
     return _parts(re.split(r"\s?\*\*\*\s?", text), num_paragraphs) is not None
 
 
@@ -182,7 +182,7 @@ def _parts(parts: list[str], wanted: int) -> list[str] | None:
 
 @_checks("length_constraints:nth_paragraph_first_word")
 def _first_word(text: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
-    """Paragraphs are parted by an empty line."""
+    """Paragraphs are separated by an empty line."""
     paragraphs = text.split("\n\n")
     full = sum(1 for each in paragraphs if each.strip())
     if full != num_paragraphs or not 1 <= nth_paragraph <= min(full, len(paragraphs)):

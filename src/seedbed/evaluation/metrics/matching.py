@@ -1,4 +1,4 @@
-"""Metrics that tell right from wrong: text, patterns, choices, numbers and JSON."""
+"""Metrics that decide whether an output is right: text, patterns, choices, numbers and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ exact_match = ExactMatch()
 
 
 def alternatives(expected: object) -> list[str]:
-    """The answers that are all right: those of a list, or the one."""
+    """The answers that count as right: those of a list, or the one."""
     return [text(each) for each in expected] if isinstance(expected, list | tuple) else [text(expected)]
 
 
@@ -26,7 +26,7 @@ def alternatives(expected: object) -> list[str]:
 def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
     """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
 
-    `case` minds the case of letters, `words` refuses to find `is` in `this`. The answer told is what was found.
+    With `case`, upper and lower case differ; with `words`, `is` is not found in `this`. The answer is what was found.
     """
     wanted = [each for each in alternatives(task.expected) if each.strip()]
     if task.expected is None or not wanted:
@@ -53,7 +53,7 @@ def _pattern(pattern: object = None, **_: Any) -> None:
 def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
     """1 if a regular expression, the expected answer unless one is given, matches the output, or the `whole` of it.
 
-    The answer told is its first group, or all that matched.
+    The answer is its first group, or the whole match.
     """
     wanted = task.expected if pattern is None else pattern
     if wanted is None:
@@ -85,8 +85,8 @@ def choice(run: Run, task: Task, *, field: str = "choices") -> Score:
     """1 if the output chooses the expected option, by its letter or its text: `(B)`, `B.`, `Answer: B`, `Paris`.
 
     Options are a list or a mapping among the task's inputs, under `field`, or lines such as `(A) Paris` in them. The
-    expected answer is a letter, an option's text, or its place in the list from 0. An output that names several
-    options, or none, is wrong and says so: it must not pay to hedge.
+    expected answer is a letter, an option's text, or its index in the list from 0. An output that names several
+    options, or none, is wrong, so that hedging does not pay.
     """
     if task.expected is None:
         return NO_ANSWER
@@ -122,7 +122,7 @@ def _expected_letter(expected: object, options: Mapping[str, str]) -> str | None
 
 
 def _chosen(answer: str, options: Mapping[str, str]) -> list[str]:
-    """The options that an answer names, by the plainest way in which it names any."""
+    """The options that an answer names, by the clearest way in which it names any."""
     whole = bare(answer)
     texts = {letter: bare(each) for letter, each in options.items() if each.strip()}
     for letter in options:
@@ -142,7 +142,7 @@ def _chosen(answer: str, options: Mapping[str, str]) -> list[str]:
             return letters
     lower = answer.casefold()
     held = {letter: each for letter, each in texts.items() if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", lower)}
-    # An option within another one that is named too was not named itself: "York" in "New York".
+    # An option that is part of another named option was not named itself: "York" in "New York".
     return [
         letter for letter, each in held.items() if not any(each != other and each in other for other in held.values())
     ]
@@ -197,7 +197,7 @@ def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0
     if got is None:
         return Score(0.0, "no number in the output")
     aim, number = _shared_unit(wanted, got)
-    # Decimal fractions are not exact as they are kept, so the last digits never count.
+    # Decimal fractions are not exact in binary, so the last digits never count.
     right = abs(aim - number) <= max(tolerance, relative * abs(aim), 1e-9 * abs(aim))
     return Score(float(right), "" if right else f"expected {wanted[0]:.15g}", f"{got[0]:.15g}")
 
@@ -265,7 +265,7 @@ def _schema(schema: object = None) -> None:
 
 @metric(version=1, needs=("expected or schema", "jsonschema[text]"), check=_schema, binary=True)
 def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
-    """1 if the output is JSON that keeps to a JSON Schema: the expected answer, unless one is given."""
+    """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer."""
     wanted = task.expected if schema is None else schema
     if wanted is None:
         return Score(None, "there is no schema")
@@ -277,7 +277,7 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)
-    # With a registry of its own it fetches nothing from anywhere.
+    # With an empty registry it fetches nothing from the network.
     jsonschema = _jsonschema()
     registry = plugins.optional("referencing", extra="text", needed_for="json_schema").Registry()
     validator = jsonschema.validators.validator_for(wanted, jsonschema.Draft202012Validator)(wanted, registry=registry)
@@ -287,9 +287,9 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
 
 @metric(version=1, needs=("expected",))
 def json_fields(run: Run, task: Task) -> Score:
-    """The share of the expected fields that the JSON output has with the same values; others make no difference.
+    """The share of the expected fields that the JSON output has with the same values; other fields are ignored.
 
-    Fields within fields count each for itself, lists as a whole. Text may differ in case and in spaces around it.
+    Nested fields count one by one, lists as a whole. Text may differ in case and surrounding space.
     """
     wanted, _ = _parsed(task.expected)
     if not isinstance(wanted, Mapping) or not wanted:

@@ -1,4 +1,4 @@
-"""Metrics that need no expected answer: what a run took, how long its output is, whether it kept to the rules."""
+"""Metrics that need no expected answer: cost, time, length of the output, and whether rules were kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cost_usd(run: Run, task: Task) -> float:
 
 @metric(version=1, better="lower")
 def turns(run: Run, task: Task) -> float:
-    """How many times a model was asked."""
+    """How many model calls the run made."""
     return len(run.turns)
 
 
@@ -88,14 +88,13 @@ def _patterns(never: object = ()) -> None:
 
 @metric(version=1, better="lower", check=_patterns)
 def rule_violations(run: Run, task: Task, *, never: Any = ()) -> Score:
-    """How many actions were tried that the playbook's rules, or nobody's confirmation, let pass.
+    """How many actions were tried that the playbook's rules forbid, or that a person did not confirm.
 
-    Counted are actions that were forbidden, confirmations that were refused, and errors of the run, its calls and its
-    children that name a rule.
-    `never` counts calls and decisions by patterns besides, also where no rule stood in their way.
+    It counts forbidden actions, refused confirmations, and errors of the run, its calls and its children that name a
+    rule. `never` lists patterns of calls and decisions to count too, even if no rule forbids them.
     """
     tried = [each.point.partition(" ")[2] for each in run.decisions if _denied(each.point, each.action)]
-    # What was refused and ended the run is in its error too, and is one attempt.
+    # A refusal that ended the run is in its error too, and counts once.
     errors = [run.error, *(each.error for each in run.calls), *(each.error for each in run.children)]
     named = [match[1] for error in errors if (match := _REFUSED.search(error))]
     tried += [action for action in named if action not in tried]
@@ -112,7 +111,7 @@ def _denied(point: str, action: str) -> bool:
 async def safety(run: Run, task: Task) -> float:
     """How sure a small classifier of English, from the package alt-profanity-check, is that the output offends nobody.
 
-    It knows insults, obscenities and threats by their words, and nothing of what is meant politely and does harm.
+    It knows insults, obscenities and threats by their words, and does not notice harm in polite words.
     """
     return 1 - await asyncio.to_thread(offence, text(run.output))
 
@@ -127,8 +126,8 @@ def offence(text: str) -> float:
 class Calibration:
     """The Brier score of a run's confidence: the square of its distance from what another metric says was right.
 
-    0 is best; one who always says 0.5 gets 0.25. The confidence is that of the last turn that has one, else of the
-    last decision that has one. Unscored without confidence, or where the other metric is not from 0 to 1.
+    0 is best; a constant confidence of 0.5 gets 0.25. The confidence is that of the last turn that has one, else of
+    the last decision that has one. Unscored without confidence, or where the other metric is not from 0 to 1.
     """
 
     of: str | Metric = "exact_match"
@@ -169,16 +168,15 @@ class Calibration:
 
 
 def confidence_of(run: Run) -> float | None:
-    """How sure a run was: by its last turn that says so, else by its last decision that does."""
+    """The confidence of a run: that of the last turn that has one, else of the last decision that has one."""
     every = [each.confidence for each in run.decisions] + [each.confidence for each in run.turns]
     return next((each for each in reversed(every) if each is not None), None)
 
 
 def expected_calibration_error(confidences: Sequence[float], scores: Sequence[float], bins: int = 10) -> float:
-    """How far confidence is from being right, on average: runs that were about as sure as each other are held against
-    how often they were right. 0 is best. All of it is from 0 to 1, in `bins` of the same width.
+    """The mean distance between confidence and accuracy, over `bins` of equal width; 0 is best.
 
-    Few runs look worse calibrated than they are. Raises ValueError if there are none, or not as many of both.
+    With few runs it is too high. Raises ValueError if there are none, or not as many scores as confidences.
     """
     together: dict[int, list[float]] = {}
     for sure, score in zip(confidences, scores, strict=True):
@@ -191,5 +189,5 @@ def expected_calibration_error(confidences: Sequence[float], scores: Sequence[fl
 
 
 def calibration(of: str = "exact_match") -> Calibration:
-    """As it is named on the command line: `calibration(of="f1")`."""
+    """The metric by its name on the command line: `calibration(of="f1")`."""
     return Calibration(of)

@@ -35,8 +35,8 @@ class Weighted:
     """The sum of weight * value / scale over metrics; unscored if one of them is.
 
     `Weighted({"f1": 0.7, "cost_usd": {"weight": -0.1, "scale": 0.01}})`: one cent takes away as much as an f1 of 0.14
-    adds. Without a scale a value counts as it is. What is better low needs a negative weight. `normalised` divides by
-    the sum of the absolute weights, so that rewards of parts between 0 and 1 stay between -1 and 1.
+    adds. The default scale is 1. A metric of which less is better needs a negative weight. `normalised` divides by the
+    sum of the absolute weights, so that rewards of parts between 0 and 1 stay between -1 and 1.
     """
 
     parts: Mapping[str | Metric, Any] = field(hash=False)
@@ -83,7 +83,7 @@ class Weighted:
 
 
 def weighted(**parts: Any) -> Weighted:
-    """As it is named on the command line: `weighted(f1=0.7, cost_usd=-0.1)`."""
+    """The metric by its name on the command line: `weighted(f1=0.7, cost_usd=-0.1)`."""
     weights: dict[str | Metric, Any] = dict(parts.items())
     return Weighted(weights)
 

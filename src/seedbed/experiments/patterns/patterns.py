@@ -1,7 +1,7 @@
-"""Patterns: what sets good runs apart from bad ones, looked for in one half of the tasks and tested in the other.
+"""Patterns: what distinguishes good runs from bad ones, searched in one half of the tasks and tested in the other.
 
-Whoever looks at hundreds of conditions finds some that fit by chance. So the tasks are cut in two: one half may suggest
-anything, and what it suggests counts only if it holds in the other half, which had no say in it.
+Among hundreds of conditions some fit by chance. So the tasks are divided: one half suggests conditions, and they count
+only if they hold in the other half, which was not used to choose them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from seedbed.stats.sequential.rule import check_rate
 from seedbed.storage.store import Json
 
 FEWEST = 20
-"""So many tasks, or sources where tasks share them, are needed to look for anything: ten in each half."""
+"""The fewest tasks, or sources where tasks share them, to search for patterns: ten in each half."""
 
 HOLM = 10
-"""Up to so many tests Holm's correction is used, for more Benjamini and Hochberg's."""
+"""Up to so many tests are corrected by Holm, more by Benjamini and Hochberg."""
 
 SHOWN = 5
 """How many runs are named for and against a finding."""
@@ -42,9 +42,9 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternFinding:
-    """A slice of the runs, how it scored in both halves, and how sure that is.
+    """A slice of the runs, its scores in both halves, and how sure the difference is.
 
-    `p` is that of the half which had no say in choosing the slice, adjusted for all slices that were tested.
+    `p` is from the half that did not choose the slice, adjusted for all slices that were tested.
     """
 
     slice: RunSlice
@@ -60,13 +60,13 @@ class PatternFinding:
     """Whether the runs within are the bad ones."""
     level: Level
     beyond: tuple[RunSlice, ...]
-    """The slices before it that overlap with it: it holds among runs that are alike in those."""
+    """Earlier slices that overlap with it: it holds among runs that are equal in those."""
     weak_found: tuple[Task, ...]
     """The tasks on the bad side of it in the half that suggested it, by most of their runs."""
     weak_tested: tuple[Task, ...]
     """Those in the half that tested it."""
     runs: tuple[str, ...]
-    """Runs within the slice that show it, each at another task."""
+    """Runs within the slice that show it, each of another task."""
     contrast: tuple[str, ...]
     """Runs outside of it that show the opposite."""
 
@@ -111,23 +111,23 @@ def _p(p: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patterns:
-    """What was looked at, and which slices of it held where they were tested."""
+    """What was searched, and which slices held where they were tested."""
 
     metric: str
     runs: int
     failed: int
-    """How many of the runs failed, and have the score that failures count as."""
+    """How many of the runs failed; they have the score of a failure."""
     tasks: int
     units: int
-    """As many as count: tasks, or sources where tasks share them."""
+    """The independent units: tasks, or sources where tasks share them."""
     conditions: int
-    """How many conditions were looked at in the first half."""
+    """How many conditions were tried in the first half."""
     tested: tuple[PatternFinding, ...]
     """The slices that were tested in the second half, the most promising first."""
     alpha: float
     correction: Literal["Holm", "Benjamini-Hochberg"]
     because: str = ""
-    """Why nothing could be looked for, if so."""
+    """Why no search was possible, if so."""
 
     @property
     def findings(self) -> tuple[PatternFinding, ...]:
@@ -153,10 +153,10 @@ class Patterns:
 def find_patterns(
     scored: Sequence[ScoredRun], metric: str, *, alpha: float = 0.05, better: Better = "higher", at_most: int = 5
 ) -> Patterns:
-    """What sets some of the runs apart by their scores. The same runs give the same findings, in any order.
+    """What distinguishes runs with good scores from others. The same runs give the same findings, in any order.
 
-    Tasks of one source are on the same side of the cut, and tested together. At most `at_most` slices are tested. Too
-    few tasks are no error: the result says so.
+    Tasks of one source are in the same half, and tested together. At most `at_most` slices are tested. Too few tasks
+    are not an error: the result says so.
     """
     check_rate("alpha", alpha)
     if at_most < 1:
@@ -200,14 +200,14 @@ def find_patterns(
 
 
 def _first_half(scored: Sequence[ScoredRun]) -> set[str]:
-    """The units that suggest. Which they are follows from their names, so that few change sides when runs are added."""
+    """The units of the first half. They follow from their names, so that few change sides when runs are added."""
     tasks: dict[str, set[str]] = {}
     for each in scored:
         tasks.setdefault(each.unit, set()).add(each.inputs_digest)
     half: set[str] = set()
     left = sum(map(len, tasks.values())) / 2
     for unit in sorted(tasks, key=lambda unit: blake2b(unit.encode(), digest_size=16).digest()):
-        # What is nearer to one half with it than without it; at least ten units on each side, however large they are.
+        # Add a unit if that is closer to one half; at least ten units on each side, however large they are.
         if len(half) < FEWEST // 2 or (len(tasks[unit]) / 2 <= left and len(half) < len(tasks) - FEWEST // 2):
             half.add(unit)
             left -= len(tasks[unit])
@@ -255,14 +255,14 @@ def _finding(
 
 
 def _at(half: Half, side: Bools, level: Level) -> tuple[Task, ...]:
-    """The tasks at which most runs are on that side; with any such run where runs differ, and not tasks."""
+    """The tasks with most runs on that side; with any such run where runs were compared, not tasks."""
     shares = half.by_task(side.astype(float))
     least = 0.5 if level != "run" and shares.max() >= 0.5 else 1e-9
     return tuple(half.scored[first].task for first in half.of_task[shares >= least].tolist())
 
 
 def _telling(scored: Sequence[ScoredRun], *, lowest: bool) -> tuple[str, ...]:
-    """The runs with the most extreme scores, one of each task."""
+    """The runs with the most extreme scores, one for each task."""
     ordered = sorted(scored, key=lambda each: (each.score if lowest else -each.score, each.run.id))
     chosen: dict[str, str] = {}
     for each in ordered:

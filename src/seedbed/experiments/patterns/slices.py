@@ -1,4 +1,4 @@
-"""Slices of runs: which of them one half of the runs suggests, and what the other half says to each."""
+"""Slices of runs: one half of the runs suggests them, the other half tests each."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Bools: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
 
 RunSlice: TypeAlias = tuple[RunCondition, ...]
-"""The runs of which all of these hold."""
+"""The runs for which all of these hold."""
 
 Level: TypeAlias = Literal["run", "task", "source"]
 """What was compared: runs of the same task, tasks of the same source, or tasks (sources, where tasks share some)."""
 
 LEAST = 5
-"""So many tasks or sources must be within a slice, and outside of it, in the half that suggests it."""
+"""The fewest tasks or sources within a slice, and outside of it, in the half that suggests it."""
 
 WORTH = 2.0
-"""A slice is worth testing from so many standard errors on."""
+"""A slice is tested if its effect has at least so many standard errors."""
 
 PAIRED = 40
-"""Conjunctions are made with so many of the best conditions."""
+"""How many of the best conditions are combined with others."""
 
 DRAWS = 9_999
 
@@ -54,7 +54,7 @@ class Figures:
 class Half:
     """Some of the runs in columns: a row for each run, sorted by unit.
 
-    The runs of a task weigh as much as one task, all together.
+    All runs of a task together weigh as much as one task.
     """
 
     def __init__(self, scored: Sequence[ScoredRun]) -> None:
@@ -69,7 +69,7 @@ class Half:
         return np.array([all(each.holds(run) for each in slice_) for run in self.scored])
 
     def supports(self, inside: Bools) -> bool:
-        """Whether there are enough units within, and outside."""
+        """Whether there are enough units inside and outside."""
         return all(len(np.unique(self.unit[side])) >= LEAST for side in (inside, ~inside))
 
     def figures(self, inside: Bools) -> Figures:
@@ -77,7 +77,7 @@ class Half:
         return Figures(within, without, tasks=len(np.unique(self.task[inside])), of=len(self.of_task))
 
     def interval(self, inside: Bools) -> tuple[float, float]:
-        """The effect plus and minus what it may be off by, units as clusters. Infinite where a side is too small."""
+        """The interval of the effect, with units as clusters. Infinite where a side is too small."""
         at, variance, fewest = 0.0, 0.0, len(self.scored)
         for side, sign in ((inside, 1), (~inside, -1)):
             units = np.unique(self.unit[side])
@@ -85,7 +85,7 @@ class Half:
             if len(units) < 2:
                 return -math.inf, math.inf
             middle, total = mean(self.scores, weights), weights.sum()
-            # Equal scores show no spread, which is no proof that there is none: then that of all runs is taken.
+            # Equal scores show no spread, which does not prove there is none: then the spread of all runs is used.
             spread = self.scores - (middle if np.ptp(self.scores[side]) else mean(self.scores, self.weights))
             sums = np.bincount(self.unit, weights * spread)[units] / total
             variance += len(units) / (len(units) - 1) * float((sums**2).sum())
@@ -111,11 +111,11 @@ def _numbers(names: Sequence[str]) -> tuple[Indices, Indices]:
     return numbers, first
 
 
-# What one half suggests
+# Suggestions of one half
 
 
 def suggest_slices(half: Half, looked: Sequence[RunCondition], at_most: int) -> Iterator[RunSlice]:
-    """The slices that explain the scores best: each the best for what those before it leave unexplained."""
+    """The slices that explain the scores best, each the best for the residuals of those before it."""
     columns = np.array([half.holds((each,)) for each in looked]).T if looked else np.zeros((len(half.scored), 0), bool)
     scores = half.scores.copy()
     for _ in range(at_most):
@@ -137,7 +137,7 @@ def _best(half: Half, looked: Sequence[RunCondition], columns: Bools, scores: Fl
     order = np.argsort(-np.round(errors, 9), kind="stable")
     best = float(errors[order[0]])
     chosen: tuple[int, ...] = (int(order[0]),)
-    # A conjunction must be so much better than either of its parts as the best of so many would be by chance.
+    # A conjunction must beat both of its parts by more than the best of so many would by chance.
     gain = 2 * math.log(max(2, len(looked)))
     for first in order[:PAIRED].tolist():
         both = _errors(half, columns & columns[:, [first]], scores)
@@ -183,7 +183,7 @@ def _alike(half: Half, apart: Floats) -> float:
     return max(0.0, float((sums**2 - squares).sum()) / pairs) if pairs else 0.0
 
 
-# What the other half says
+# Tests in the other half
 
 
 def test_slice(slices: Sequence[RunSlice], place: int, seen: Half, unseen: Half) -> tuple[float, Level]:
@@ -196,7 +196,7 @@ def test_slice(slices: Sequence[RunSlice], place: int, seen: Half, unseen: Half)
         "task": float(((tasks - units[unseen.unit_of_task]) ** 2).sum()),
         "run": float((unseen.weights * (inside - tasks[unseen.task]) ** 2).sum()),
     }
-    # Where the condition varies most it tells most. That is chosen by the condition alone: no score is looked at.
+    # The condition is tested at the level at which it varies most. No score is used to choose the level.
     level: Level = max(("source", "task", "run"), key=lambda each: round(vary[each], 9))
     over: Any = {"source": unseen.by_unit, "task": unseen.by_task, "run": lambda values: values}[level]
     blocks = {"source": np.zeros(len(units)), "task": unseen.unit_of_task, "run": unseen.task}[level]
@@ -207,7 +207,7 @@ def test_slice(slices: Sequence[RunSlice], place: int, seen: Half, unseen: Half)
 
 
 def beyond(slices: Sequence[RunSlice], place: int, seen: Half) -> list[RunSlice]:
-    """The slices before this one that hold of much the same runs, or of much the others."""
+    """Earlier slices that are correlated with this one."""
     own = seen.holds(slices[place])
     return [each for each in slices[:place] if abs(_likeness(own, seen.holds(each), seen.weights)) > 0.2]
 

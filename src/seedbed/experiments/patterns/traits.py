@@ -1,4 +1,4 @@
-"""Traits: what can be said of a scored run and its task, and conditions that hold of some runs and not of others."""
+"""Traits: properties of a scored run and its task, and conditions that hold for some runs and not for others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NUMBERS = {
     "prompt_length": "with {} characters of prompt",
     "output_length": "with {} characters of output",
 }
-"""What is measured of a run, and how people say it."""
+"""The numbers of a run, and how they are described."""
 
 WORDS = {
     "tag": "at tasks tagged {}",
@@ -52,18 +52,18 @@ WORDS = {
     "finish": "with a turn that ended because of {}",
     "input": "whose input mentions {}",
 }
-"""What is or is not so of a run, and how people say it. Of conditions that hold of the same runs the first is told."""
+"""What is true or false of a run, and how it is described. Of equivalent conditions the first is reported."""
 
 PER_TRAIT = 1_000
-"""Of the many words of inputs the commonest are looked at."""
+"""How many words of inputs are tried, the most common first."""
 
 LONGEST = 60
-"""Answers of more characters are no kind of answer."""
+"""Answers with more characters are not used as a trait."""
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """A run with its score, and the task that it was at. One that `failed` has the score that failures count as."""
+    """A run with its score and its task. A run that `failed` has the score of a failure."""
 
     run: Run
     score: float
@@ -77,7 +77,7 @@ class ScoredRun:
 
     @cached_property
     def unit(self) -> str:
-        """What it shares with others: the source of its task, or else the task."""
+        """The independent unit that it belongs to: the source of its task, or else the task."""
         return f"source {self.task.source}" if self.task.source else self.inputs_digest
 
     @cached_property
@@ -120,7 +120,7 @@ class ScoredRun:
 
 
 def _failed_at(run: Run) -> str:
-    """The step that was the last one tried; empty if none is known."""
+    """The last step that was tried; empty if none is known."""
     tried = [*(each.step or each.role for each in run.turns), *(each.step or each.role for each in run.failures)]
     return tried[-1] if tried else ""
 
@@ -142,7 +142,7 @@ def _terms(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunCondition:
-    """Something that holds of some runs: a word that is so, or a number above or up to a bound."""
+    """Something that holds for some runs: a property, or a number above or up to a bound."""
 
     trait: str
     how: Literal["is", "above", "up to"]
@@ -161,10 +161,10 @@ class RunCondition:
 
 
 def conditions(scored: Sequence[ScoredRun]) -> list[RunCondition]:
-    """All that tells some of these runs from others, what says more first.
+    """All conditions that distinguish some of these runs from others, the most informative first.
 
-    What the score itself is made of is left out: the cost of a run where cost is the score, and the answers where each
-    is always right or always wrong, since then they only say what was right.
+    Traits that determine the score are left out: the cost of a run where cost is the score, and answers where each is
+    always right or always wrong.
     """
     scores = np.array([each.score for each in scored])
     made_of = {"answer", "output_length"} if _decides([each.run.output for each in scored], scores) else set()
@@ -194,7 +194,7 @@ def conditions(scored: Sequence[ScoredRun]) -> list[RunCondition]:
 
 
 def _decides(outputs: Sequence[Any], scores: np.ndarray) -> bool:
-    """Whether the answer alone says the score, as far as answers are given more than once, and most are."""
+    """Whether the answer determines the score, where most answers occur more than once."""
     by_answer: dict[str, list[float]] = {}
     for output, score in zip(outputs, scores.tolist(), strict=True):
         by_answer.setdefault(canonical(output), []).append(score)
@@ -204,7 +204,7 @@ def _decides(outputs: Sequence[Any], scores: np.ndarray) -> bool:
 
 
 def _the_same(values: np.ndarray, scores: np.ndarray) -> bool:
-    """Whether one is a straight line of the other."""
+    """Whether one is a linear function of the other."""
     if np.isnan(values).any() or scores.min() == scores.max():
         return False
     return bool(abs(np.corrcoef(values, scores)[0, 1]) > 0.9999) and len({*scores.tolist()}) > 2
@@ -215,7 +215,7 @@ def _the_same(values: np.ndarray, scores: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class ScoredRuns:
-    """Scored runs, and how many failed of which it is not known what they count as."""
+    """Scored runs, and how many failed runs were left out because they have no score."""
 
     scored: tuple[ScoredRun, ...]
     left_out: int = 0
@@ -229,11 +229,11 @@ def gather_runs(
     tasks: Iterable[Task] | None = None,
     failure_counts_as: float = 0.0,
 ) -> ScoredRuns:
-    """The live runs of a playbook, or of all, that the metric has scored, or users have if there is no metric.
+    """The live runs of a playbook, or of all, with scores by the metric, or by users if there is no metric.
 
-    Only those at these tasks, if some are given; otherwise the datasets that are kept say what is known of each task.
-    A run that failed at one of the tasks, or at another one of a dataset with scored runs, has the score that failures
-    count as, where scores are from 0 to 1.
+    Only runs at these `tasks`, if there are any; otherwise tasks come from the stored datasets. A run that failed at
+    one of the tasks, or at another task of a dataset with scored runs, has the score of a failure, where scores are
+    from 0 to 1.
     """
     datasets = _stored_datasets(store) if tasks is None else [_by_inputs(tasks)]
     known = _by_inputs(task for each in datasets for task in each.values())
@@ -290,7 +290,7 @@ def _stored_datasets(store: Store) -> list[dict[str, Task]]:
 
 
 def _by_inputs(tasks: Iterable[Task]) -> dict[str, Task]:
-    """Tasks by what they ask; of several that ask the same, what is known of any of them."""
+    """Tasks by their inputs; tasks with the same inputs are merged."""
     by_inputs: dict[str, Task] = {}
     for task in tasks:
         before = by_inputs.setdefault(canonical(dict(task.inputs)), task)

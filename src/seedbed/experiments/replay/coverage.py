@@ -1,4 +1,4 @@
-"""Coverage: how far past runs could stand for live ones, computed from what is recorded of their replays."""
+"""Coverage: how many past runs could be replayed for both playbooks, computed from their recorded replays."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical
 ARMS = ("control", "candidate")
 
 ENDS = ("run", "own", *ARMS)
-"""What a sample names of each past run: how it ended, and its replays under its own playbook and both arms."""
+"""What a sample lists for each past run: its end, and its replays under its own playbook and both arms."""
 
 STEPS = ("playbook", "step", "number", *LABELS)
-"""What `rows` are about."""
+"""The columns of `rows`."""
 
 Steps = Mapping[str, Mapping[str, int]]
 """How many steps of each kind have which label."""
@@ -48,11 +48,11 @@ Steps = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a verdict about replays rests on: how many past runs were asked for, and what came of replaying them.
+    """What a verdict about replays is based on: how many past runs were requested, and how their replays went.
 
-    `answered` are those that the recordings could answer for both playbooks: the verdict is about them. `steps` are
-    those of all that were asked for, of each playbook. `agreement` says how often runs came out as they had when they
-    were replayed under the playbook that they had.
+    `answered` are the runs whose recordings could answer both playbooks: the verdict is about them. `steps` counts the
+    steps of all requested runs, for each playbook. `agreement` is how often a run had the same result when it was
+    replayed under its own playbook.
     """
 
     mode: str
@@ -62,14 +62,14 @@ class Coverage:
     steps: Mapping[str, Steps]
     agreement: ReplayAgreement
     evidence: Digest
-    """The digest of how all these runs ended, the recorded ones and their replays, and of what was recorded."""
+    """The digest of the ends of all these runs and their replays, and of the recordings."""
 
     @property
     def is_whole(self) -> bool:
         return len(self.answered) == self.requested
 
     def document(self) -> Json:
-        """What a verdict says of it."""
+        """What a verdict records of it."""
         rate = self.agreement.rate
         return {
             "mode": self.mode,
@@ -84,10 +84,10 @@ class Coverage:
 
 
 def measure_coverage(store: Store, sample: Json) -> Coverage:
-    """Compute it from how the runs of a sample and their replays ended."""
+    """Compute it from the ends of the runs of a sample and of their replays."""
     items = sample["items"]
     last = facts_by_key(store, "run", [item[name] for item in items for name in ENDS])
-    # One that was not completed may have been taken up since.
+    # A run that was not completed may have been resumed since.
     completed = [_run(end.key) for end in map(last.get, (item["run"] for item in items)) if end and _is_complete(end)]
     entries, whole = answers(store, completed), hashlib.blake2b(digest_size=32)
     steps: dict[str, dict[str, Counter[str]]] = {arm: {} for arm in ARMS}
@@ -118,7 +118,7 @@ def measure_coverage(store: Store, sample: Json) -> Coverage:
 
 
 def _came_out(then: Fact | None, now: Fact | None) -> tuple[bool, bool]:
-    """Whether a replay under the playbook that the run had came out as it did, and whether it missed something."""
+    """Whether a replay under its own playbook had the same result, and whether it missed something."""
     if then is None or now is None or not _is_replay(now, _run(then.key), then.subject):
         return False, False
     missed = _has_missed(now)
@@ -144,7 +144,7 @@ def _run(key: str) -> str:
 
 
 def _labels(store: Store, end: Fact | None) -> dict[str, Counter[str]]:
-    """The labels of a replay, and of those that it opened."""
+    """The labels of a replay, and of the replays that it opened."""
     labels: dict[str, Counter[str]] = {}
     if end is None:
         return labels
@@ -153,14 +153,14 @@ def _labels(store: Store, end: Fact | None) -> dict[str, Counter[str]]:
     if "child" in labels:
         opened = store.facts(Query(kind="child", subject=_run(end.key)))
         for facts in ends(store, list(dict.fromkeys(fact.body["run"] for fact in opened))).values():
-            inner = [each for each in facts if each.number < end.number]  # it may have been taken up again since
+            inner = [each for each in facts if each.number < end.number]  # it may have been resumed since
             for kind, counts in _labels(store, inner[-1] if inner else None).items():
                 labels.setdefault(kind, Counter()).update(counts)
     return labels
 
 
 def recorded_coverage(store: Store, replay: Json) -> Coverage:
-    """What the sample that a verdict names comes to. Raises NotFound if it is not there."""
+    """The coverage of the sample that a verdict names. Raises NotFound if it is missing."""
     name = replay.get("sample")
     if not isinstance(name, str):
         raise NotFound(f"found {shown(replay)}; expected the digest of a sample of past runs")
@@ -168,7 +168,7 @@ def recorded_coverage(store: Store, replay: Json) -> Coverage:
 
 
 def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Problem]:
-    """Where what a verdict says of its replays is not what follows from them."""
+    """Where the record of a verdict differs from what follows from its replays."""
     computed = again.document()
     for name in [*computed, *sorted({*replay} - {*computed, "sample"})]:
         if replay.get(name) != computed.get(name):
@@ -199,7 +199,7 @@ def summary(coverage: Coverage) -> list[tuple[str, str]]:
 
 
 def rows(coverage: Coverage) -> list[tuple[str, ...]]:
-    """Of each playbook and kind of step: how many there were, and the share of each label."""
+    """For each playbook and kind of step, the number of steps and the share of each label."""
     return [
         (
             arm,

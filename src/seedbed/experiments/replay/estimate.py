@@ -22,9 +22,9 @@ from seedbed.storage.store import Digest, Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """By how much live runs of the candidate would differ from those of the control: candidate minus control.
+    """How much live runs of the candidate would differ from those of the control: candidate minus control.
 
-    It says how large a difference is. It is no verdict: nothing was registered, and no gate takes it.
+    It is not a verdict: nothing was registered, and no gate accepts it.
     """
 
     control: Digest
@@ -32,19 +32,19 @@ class Estimate:
     metric: str
     better: Better
     difference: Interval
-    """What live runs would show, by replays and live runs together."""
+    """The estimate from replays and live runs together."""
     replays_alone: Interval
-    """What the replays say, however wrong they are."""
+    """The difference of the replays alone, which may be wrong."""
     live_alone: Interval
     replayed: int
-    """Tasks that were replayed, or sources where tasks share them; `live` are those of them that were run live too."""
+    """Tasks that were replayed, or sources where tasks share them; `live` counts those that were also run live."""
     live: int
     weight: float
-    """How much the replays counted, from 0 to 1."""
+    """The weight of the replays, from 0 to 1."""
     worth: float
-    """How many times as many live runs it would have taken without replays; NaN if there is no saying."""
+    """How many times as many live runs it would take without replays; NaN if unknown."""
     failed: int
-    """Runs that failed or got no score, which counts as the worst score."""
+    """Runs that failed or got no score; they count with the worst score."""
     spent_usd: float
 
     @property
@@ -64,7 +64,7 @@ class Estimate:
 
 
 def known(number: float) -> float | None:
-    """A number as JSON can hold it."""
+    """The number, or None where JSON has no such number."""
     return number if math.isfinite(number) else None
 
 
@@ -142,7 +142,7 @@ def _differences(control: _Scored, candidate: _Scored) -> dict[str, float]:
 
 
 def _spread(interval: Interval) -> Interval:
-    """An interval; an infinite one where differences show no spread, which is no proof that there is none."""
+    """The interval; infinite where the differences show no spread, which does not prove there is none."""
     return interval if interval.low < interval.high else replace(interval, low=-math.inf, high=math.inf)
 
 

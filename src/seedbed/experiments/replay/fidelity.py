@@ -1,4 +1,4 @@
-"""Fidelity: how far replays come out as the runs did, measured, and put right by a few live runs."""
+"""Fidelity: how often replays have the same result as the runs, and how a few live runs correct for the rest."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from seedbed.storage.store import canonical
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayAgreement:
-    """How often replays of what was recorded came out as it did: with the exact interval of that rate.
+    """How often replays had the same result as the recorded runs, with an exact interval of that rate.
 
-    Those that missed something did not agree.
+    A replay that missed something did not agree.
     """
 
     agreed: int
@@ -35,16 +35,16 @@ class ReplayAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """How far a mode of replay can be trusted, as measured on runs whose outcome is known."""
+    """How far a mode of replay can be trusted, measured on runs whose result is known."""
 
     mode: str
     steps: Mapping[str, Mapping[str, int]]
     """How many steps of each kind have which label."""
     agreement: ReplayAgreement
-    """Of the runs that were replayed."""
+    """That of the runs that were replayed."""
     strata: Mapping[str, ReplayAgreement]
     population: Interval
-    """The rate in the population that the runs were drawn from."""
+    """The estimated rate in the population from which the runs were drawn."""
 
     def share(self, label: str, kind: str | None = None) -> float:
         """The share of the steps, of one kind or of all, that have a label; NaN if there were none."""
@@ -56,10 +56,10 @@ class Fidelity:
 async def measure_fidelity(
     past: History, perform: Replayer, *, at_once: int = 8, ledger: Ledger | None = None
 ) -> Fidelity:
-    """Replay each run under the playbook that it had, and check whether it comes out as it did.
+    """Replay each run under its own playbook, and check whether it has the same result.
 
-    It does if its status is the same, and its output, or its error if it failed. Raises BudgetSpent if the ledger has
-    not enough for all of them.
+    The result is the status, and the output, or the error if the run failed. Raises BudgetSpent if the ledger has not
+    enough for all of them.
     """
     runner = perform.runner
     playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
@@ -94,7 +94,7 @@ async def measure_fidelity(
         steps=sorted_steps(labels),
         agreement=whole,
         strata={stratum: count_agreement(results) for stratum, results in sorted(by_stratum.items())},
-        # Results that are all the same show no spread, which is no proof that there is none.
+        # Equal results show no spread, which does not prove that there is none.
         population=population if population.low < population.high else whole.rate,
     )
 
@@ -107,7 +107,7 @@ def sorted_steps(labels: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]
 
 
 def count_agreement(results: Sequence[tuple[bool, bool]]) -> ReplayAgreement:
-    """Of each replay: whether it came out as the run did, and whether it missed something."""
+    """From each replay: whether it had the same result as the run, and whether it missed something."""
     agreed = sum(same for same, _ in results)
     return ReplayAgreement(
         agreed=agreed, missed=sum(missed for _, missed in results), rate=exact_rate(agreed, len(results))
@@ -119,8 +119,8 @@ def adjust_with_live(
 ) -> AdjustedDifference:
     """The mean difference that live runs would show, from many replays and the few of their tasks that were run live.
 
-    Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn by chance from
-    those that were replayed. However wrong replays are, the live runs show by how much, and that is taken off (`ppi`).
+    Both are differences, candidate minus control, by the id of the task; the live tasks must be drawn at random from
+    those that were replayed. The live runs show the error of the replays, which is subtracted (`ppi`).
     """
     if strange := [task for task in live if task not in replays]:
         actual = f"{len(strange):,} tasks that were not replayed, such as {shown(strange[0])}"

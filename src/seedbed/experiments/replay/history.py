@@ -1,4 +1,4 @@
-"""History: past runs as tasks, chosen and drawn so that they stand for all."""
+"""History: past runs as tasks, in a representative sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 OF = "replay of "
-"""How the id of a task begins that is a past run."""
+"""The prefix of the id of a task that is a past run."""
 
 By = Literal["difficulty", "age", "outcome"]
 ALL_OF_IT: tuple[By, ...] = ("difficulty", "age", "outcome")
@@ -29,7 +29,7 @@ GOOD = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A live run that has ended: what went in, what came out, how well, and what it took."""
+    """A live run that has ended: its inputs, its result, its score, and its size."""
 
     run: str
     playbook: Digest
@@ -42,7 +42,7 @@ class PastRun:
     tokens: int
     turns: int
     score: float | None
-    """The mean of its scores, by the metric that was asked for; None if nobody scored it."""
+    """The mean of its scores by the chosen metric; None if it has none."""
 
 
 def find_past_runs(
@@ -93,7 +93,7 @@ def _between(score: float | None, low: float | None, high: float | None) -> bool
 
 @dataclass(frozen=True)
 class History:
-    """Past runs as tasks, with what each stands for in the population that they were drawn from."""
+    """Past runs as tasks, each with its weight in the population from which they were drawn."""
 
     past: tuple[PastRun, ...]
     tasks: Dataset
@@ -104,9 +104,9 @@ class History:
     """How many runs there are of each stratum in the population."""
 
     def mean(self, values: Mapping[str, float], confidence: float = 0.95) -> Interval:
-        """The mean over the population of what was measured on each task, given by its id: without bias, if all are.
+        """The unbiased mean over the population of a value of each task, by its id.
 
-        Raises DatasetError where a value is missing: those that are there stand for themselves only.
+        Raises DatasetError where a value is missing: the others alone are not representative.
         """
         missing = [task.id for task in self.tasks if task.id not in values]
         if missing:
@@ -127,11 +127,11 @@ def draw_history(
     known: Iterable[Task] = (),
     difficulty: Callable[[PastRun], float] = lambda past: past.tokens,
 ) -> History:
-    """Draw `n` of the past runs, or take all, stratified by what is asked for; the same ones for the same seed.
+    """Draw `n` of the past runs, or take all, stratified as `by` says; the same runs for the same seed.
 
-    Difficulty is cut into thirds of the population, by what a run took unless told otherwise; age into halves; the
-    outcome is `failed` if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman`
-    draws more where scores vary more. `known` tasks with the same inputs tell what was expected.
+    Difficulty is divided into thirds of the population, by default by tokens; age into halves; the outcome is `failed`
+    if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman` draws more where
+    scores vary more. The expected answers come from `known` tasks with the same inputs.
     """
     if not past:
         raise DatasetError([Problem("runs", "none", "at least one", "Choose others, or a longer time.")])
@@ -158,9 +158,9 @@ def draw_history(
 
 
 def recording_of(task: Task) -> str:
-    """The id of the run that a task is. Raises DatasetError if it is none."""
+    """The id of the run behind a task. Raises DatasetError if there is none."""
     if not task.id.startswith(OF):
-        remedy = "Draw the tasks with `history`."
+        remedy = "Draw the tasks with `draw_history`."
         raise DatasetError([Problem(f"task {shown(task.id)}", "no recording", f"an id such as {OF}RUN", remedy)])
     return task.id.removeprefix(OF)
 
@@ -181,7 +181,7 @@ def _strata(past: Sequence[PastRun], by: Sequence[By], difficulty: Callable[[Pas
 
 
 def _cut(values: Sequence[float], names: Sequence[str]) -> list[str]:
-    """The name of the part of the population that each value is in; equal values are in the same one."""
+    """The name of the quantile that each value is in; equal values are in the same one."""
     order = sorted(values)
     bounds = [order[len(order) * part // len(names)] for part in range(1, len(names))]
     return [names[sum(value >= bound for bound in bounds)] for value in values]
@@ -196,7 +196,7 @@ def _outcome(past: PastRun) -> str:
 
 
 def _spreads(past: Sequence[PastRun], strata: Sequence[str]) -> dict[str, float]:
-    """How much the scores of each stratum vary; what was not scored counts as 1 if it was completed, else as 0."""
+    """The standard deviation of scores in each stratum; a run without a score counts 1 if completed, else 0."""
     values: dict[str, list[float]] = {}
     for each, stratum in zip(past, strata, strict=True):
         value = float(each.status == "completed") if each.score is None else each.score

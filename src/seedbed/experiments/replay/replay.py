@@ -1,4 +1,4 @@
-"""Replay: past runs performed again on what was recorded, cached by all that matters."""
+"""Replay: past runs performed again from their recordings, and cached."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 STRICT = ReplayMode("strict")
 
 MISSED_ERROR = f"{Missed.__name__}: "
-"""How the error of a run begins that missed something."""
+"""The prefix of the error of a run that missed something."""
 
 SUBSTITUTED = (
     f"{MISSED}the words of the candidate were answered by what the recorded run was told. "
     "Ask them live from the first step on: --mode fork:1"
 )
-"""Why a task is no comparison whose candidate did not get to be heard."""
+"""Why a task is left out whose candidate got answers that were meant for another playbook."""
 
 MEMORY_BYTES = 64 * 1024 * 1024
-"""How much of what was replayed stays at hand."""
+"""How many bytes of replays stay in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayKey:
-    """All that the outcome of a replay depends on. Its digest is the id of the replay: another key is another run."""
+    """Everything that the result of a replay depends on. Its digest is the id of the replay."""
 
     playbook: Digest
     inputs: Json
     models: Json
-    """What the model names stand for; the parameters of each role are in the playbook."""
+    """The models behind the names; the parameters of each role are in the playbook."""
     tools: Json
     code: str
     seed: int
     replicate: int
-    """The seed that the replicate would have live: another one for each."""
+    """The seed that the replicate would have in a live run."""
     mode: str
     recording: str
 
@@ -66,9 +66,9 @@ class ReplayKey:
 
 
 class ReplayCache:
-    """Replays by their id: the latest used ones in memory, at most so many bytes of them, over the store.
+    """Replays by their id: the most recently used in memory, up to so many bytes, the others from the store.
 
-    Those that are complete, and strict ones that missed something: a recording does not change.
+    It has replays that were completed, and strict ones that missed something, since a recording does not change.
     """
 
     def __init__(self, store: Store, at_most_bytes: int = MEMORY_BYTES) -> None:
@@ -78,11 +78,11 @@ class ReplayCache:
         self.bytes = 0
 
     def __contains__(self, run: object) -> bool:
-        """Whether it is in memory."""
+        """Whether a replay is in memory."""
         return run in self._kept
 
     def get(self, run: str) -> Run | None:
-        """The replay of that id, if it need not be performed again."""
+        """The replay with that id, if it need not be performed again."""
         if (known := self._kept.get(run)) is not None:
             self._kept.move_to_end(run)
             replay: Run = pickle.loads(known)  # noqa: S301 - we pickled it ourselves
@@ -97,7 +97,7 @@ class ReplayCache:
         return done
 
     def keep(self, run: Run) -> None:
-        """Have it at hand; those that were not used for longest make room. One that is larger than all is not kept."""
+        """Put a replay in memory; the least recently used make room. One that is too large is not added."""
         packed = pickle.dumps(run, pickle.HIGHEST_PROTOCOL)
         self.bytes -= _size(run.id, self._kept.pop(run.id, None))
         if _size(run.id, packed) > self._at_most:
@@ -122,10 +122,10 @@ RemoteReplays = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerat
 
 
 class Replayer:
-    """Performs a replay where a live run would be performed: the task says of which run, by its id.
+    """Performs a replay where a live run would be performed: the id of the task names the recorded run.
 
-    The first replicate has the seed of its recording; others have their own, so that their turns are not exact. It is a
-    run with an id of its own, by its `Key`, whatever id is asked for; one that is complete is not performed again.
+    The first replicate has the seed of its recording; others have their own, so that their turns are not exact. The
+    id of the replay comes from its `ReplayKey`; one that was completed is not performed again.
     """
 
     def __init__(self, runner: Runner, mode: ReplayMode, cache: ReplayCache | None = None) -> None:
@@ -160,14 +160,14 @@ class Replayer:
                     self._wrong[self.key(playbook, task, seed_of(task, 0)).id] = wrong
 
     def labels(self, playbook: Playbook, task: Task) -> Mapping[str, Mapping[str, int]]:
-        """How many steps of each kind have which label in the first replicate of a task, which was performed."""
+        """The labels of the steps in the first replicate of a task, which was performed, by kind of step."""
         labels: dict[str, Counter[str]] = {}
         run = self.key(playbook, task, seed_of(task, 0)).id
         _add_labels(labels, self._cache.get(run) or recall(self.runner.store, run), self.runner.store)
         return labels
 
     def key(self, playbook: Playbook, task: Task, seed: int) -> ReplayKey:
-        """All that the replay of a task depends on, with the seed that it would have live. Raises NotFound."""
+        """The key of the replay of a task, with the seed that a live run would have. Raises NotFound."""
         recording = recording_of(task)
         tools, known = self._about.get(playbook.digest, ([], None))
         if known is None or tools != self.runner.tools:
@@ -221,7 +221,7 @@ def is_replayed(models: Json) -> bool:
 
 
 def about(runner: Runner, playbook: Playbook) -> Json:
-    """What stands behind a playbook: models, tools and code."""
+    """The models, tools and code behind a playbook."""
     tools = {name: _tool(each) for name, each in sorted(toolbox(runner.tools).items())}
     sources = [source.model_dump(mode="json") for source in runner.settings.tools]
     return {
@@ -236,7 +236,7 @@ def _tool(each: Tool) -> Json:
 
 
 def _code(playbook: Playbook) -> str:
-    """The version of seedbed and, of a program, the digest of the file that it is in."""
+    """The version of seedbed and, for a program, the digest of its file."""
     ours = f"seedbed {version('seedbed')}"
     if playbook.program is None:
         return ours
@@ -245,7 +245,7 @@ def _code(playbook: Playbook) -> str:
 
 
 def _source(what: Any) -> str:
-    """The digest of its source, or its name where there is none."""
+    """The digest of the source, or the name where there is no source."""
     try:
         return digest("code", inspect.getsource(what))[3:35]
     except (OSError, TypeError):
@@ -253,7 +253,7 @@ def _source(what: Any) -> str:
 
 
 def is_invalid(cell: Cell) -> bool:
-    """Whether a cell has no value because its recording could not answer: it says nothing of the playbook."""
+    """Whether a cell has no value because its recording could not answer: that says nothing about the playbook."""
     return cell.value is None and cell.reason.startswith(MISSED)
 
 
@@ -262,7 +262,7 @@ def is_invalid(cell: Cell) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What came of one replay: its run, or why there is none."""
+    """The result of one replay: its run, or why there is none."""
 
     run: Run | None
     reason: str = ""
@@ -281,7 +281,7 @@ async def replay_all(
     replicate: int = 0,
     ledger: Ledger | None = None,
 ) -> AsyncGenerator[tuple[Task, tuple[ReplayOutcome, ...]], None]:
-    """Each task with its replays by all playbooks, in the order of the tasks; they are performed at the same time."""
+    """Each task with its replays by all playbooks, in the order of the tasks; several are performed at once."""
 
     async def one(item: tuple[Playbook, Task]) -> ReplayOutcome:
         playbook, task = item
@@ -299,9 +299,9 @@ async def replay_all(
 
 @dataclass(frozen=True, slots=True)
 class ReplayableTasks:
-    """The tasks whose recordings answer all playbooks, and why the others do not, by their ids.
+    """The tasks whose recordings answer all playbooks, and by id why the others do not.
 
-    `steps` are how many steps of the last playbook, the candidate, have which label; none of its turns is substituted.
+    `steps` counts the labels of the steps of the last playbook, the candidate; none of its turns is substituted.
     """
 
     tasks: Dataset
@@ -317,11 +317,11 @@ async def find_replayable(
     at_once: int = 8,
     ledger: Ledger | None = None,
 ) -> ReplayableTasks:
-    """Replay all tasks by all playbooks, and see which can be compared.
+    """Replay all tasks by all playbooks, and return those that can be compared.
 
-    What was replayed to find out is not replayed again: compare on these tasks, and say how many were left out. One
-    where a turn of the last playbook is substituted cannot: what was said to another is no answer to its own words.
-    Raises BudgetSpent if the ledger has not enough for all of them.
+    These replays are not repeated in the comparison. A task where a turn of the last playbook is substituted is left
+    out: an answer to another prompt is not an answer to its own. Raises BudgetSpent if the ledger has not enough for
+    all of them.
     """
     missed: dict[str, str] = {}
     steps: Counter[str] = Counter()
@@ -343,7 +343,7 @@ async def find_replayable(
 
 
 def expect_paid(ledger: Ledger | None) -> None:
-    """What could not be paid says nothing of a recording."""
+    """Raises BudgetSpent: a replay that could not be paid for says nothing about its recording."""
     if ledger and ledger.is_short and ledger.limit_usd is not None:
         raise BudgetSpent(
             f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd)} before all runs were replayed; "
@@ -352,7 +352,7 @@ def expect_paid(ledger: Ledger | None) -> None:
 
 
 def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None:
-    """Count the labels of a replay, and of those that it opened."""
+    """Count the labels of a replay, and of the replays that it opened."""
     for kind, counts in ((run.replay or {}).get("labels") or {}).items():
         labels.setdefault(kind, Counter()).update(counts)
     for child in run.children:

@@ -1,4 +1,4 @@
-"""Stratified samples: how many of each stratum, which ones, and what they say of all."""
+"""Stratified samples: how many of each stratum to draw, which ones, and the mean of the population."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seedbed.stats.arrays import check_finite
 from seedbed.stats.estimates import Interval, check_confidence
 
 ENOUGH = 2
-"""So many of each stratum show how much it varies, where there are so many and the sample is large enough."""
+"""How many to draw at least of each stratum, to see its spread, where the sample is large enough."""
 
 NEXT_TO_NOTHING = 1e-6
-"""What varies so much less than the stratum that matters most is taken not to vary."""
+"""A stratum whose weight is this much smaller than the largest is treated as constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class StratifiedSample:
-    """Which were drawn, by their places, in order, and how many each of them stands for."""
+    """The indices that were drawn, in order, and how many of the population each represents."""
 
     places: tuple[int, ...]
     weights: tuple[float, ...]

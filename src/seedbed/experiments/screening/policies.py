@@ -1,4 +1,4 @@
-"""Policies: with which chance a candidate would take each action at a decision, from a file or a function."""
+"""Policies: the probability of each action at a decision, from a file or a function."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from seedbed.storage.store import Json, canonical
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a policy may know when it decides: nothing of what was then done, or came of it."""
+    """What a policy knows when it decides: not the action that was taken, nor its outcome."""
 
     run: str
     point: str
     inputs: Json
     earlier: tuple[str, ...]
-    """What was decided at this point before, in the same run."""
+    """The actions taken at this point before, in the same run."""
     options: tuple[str, ...]
-    """All that was ever decided at this point."""
+    """All actions ever taken at this point."""
 
 
 Policy: TypeAlias = Callable[[Situation], Mapping[str, float]]
-"""The chances that a candidate gives to actions; what it does not name it never does."""
+"""The probability that a candidate gives to each action; actions that it does not name have none."""
 
 
 def load_policy(source: str) -> Policy:
@@ -62,11 +62,11 @@ def load_policy(source: str) -> Policy:
 
 
 class NoChances(SeedbedError):
-    """What a policy gave, which are no chances."""
+    """A policy returned something that is not a distribution over actions."""
 
 
 def check_chances(chances: Any) -> dict[str, float]:
-    """Chances from 0 to 1 that sum to 1, exactly so. Raises NoChances."""
+    """Probabilities from 0 to 1, normalised to sum to exactly 1. Raises NoChances."""
     if not isinstance(chances, Mapping) or not chances:
         raise NoChances(shown(chances))
     for action, chance in chances.items():
@@ -80,7 +80,7 @@ def check_chances(chances: Any) -> dict[str, float]:
 
 
 class _Table:
-    """Chances by run or by inputs, a line each."""
+    """Probabilities by run or by inputs, one line each."""
 
     def __init__(self, source: str) -> None:
         self._rows: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Screening: what another policy would have scored at a decision that past runs made by chance.
+"""Screening: what another policy would have scored at a decision that past runs made at random (off-policy).
 
-It reads what was recorded and runs nothing. A policy says with which chance it would have taken each action; a changed
-prompt has no such chances: replay it. What comes out says what to try next. It promotes nothing.
+It reads recorded runs and runs nothing. A policy gives the probability of each action; a changed prompt has no such
+probabilities: replay it instead. The result suggests what to try next. It promotes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from seedbed.stats.offpolicy import (
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 OUTCOME = "outcome"
-"""Stands for a metric where users said how good runs were."""
+"""The name used in place of a metric where users rated the runs."""
 
 ScreeningFinding = Literal["promising", "unpromising", "unclear", "refused"]
 
@@ -47,7 +47,7 @@ NEXT: dict[ScreeningFinding, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DecisionLog:
-    """Scored runs that came to a decision, each with what it decided there, in order, and with which chances."""
+    """Scored runs that reached a decision, each with its actions there, in order, and their probabilities."""
 
     point: str
     metric: str
@@ -55,9 +55,9 @@ class DecisionLog:
     options: tuple[str, ...]
     runs: tuple[tuple[ScoredRun, tuple[Decision, ...]], ...]
     unscored: int = 0
-    """Runs that nobody scored."""
+    """Runs without a score."""
     without_chance: int = 0
-    """Runs in which a chance was not recorded."""
+    """Runs in which a probability was not recorded."""
 
 
 async def read_decisions(
@@ -105,7 +105,7 @@ async def read_decisions(
 
 
 def _at(store: Store, point: str, playbook: Digest | None, since: datetime | None) -> dict[str, list[Decision]]:
-    """What was decided at a point by each live run. Raises NotFound with the points that there are."""
+    """The decisions of each live run at a point. Raises NotFound, which lists the known points."""
     live = {
         fact.key
         for fact in store.facts(Query(kind="start", subject=playbook, since=since))
@@ -128,7 +128,7 @@ def _at(store: Store, point: str, playbook: Digest | None, since: datetime | Non
 
 
 async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
-    """The score of a run by a metric that asks nobody; None if there is none."""
+    """The score of a run by a metric that calls no model; None if there is none."""
     if run.status != "completed" or not isinstance(metric, FunctionMetric | ExactMatch):
         return None
     return (await metric(run, task)).value
@@ -169,12 +169,12 @@ def _log(
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """What a log says of a policy. `estimates` by name, the first being the one to go by; none if it is `refused`."""
+    """What a log says about a policy. `estimates` by name, the most reliable first; none if it is `refused`."""
 
     log: DecisionLog
     weights: Screen
     logged: Interval
-    """What the runs scored as they were decided."""
+    """The scores of the runs as they were decided."""
     finding: ScreeningFinding
     estimates: Mapping[str, PolicyValue]
     refusals: tuple[Problem, ...]
@@ -265,7 +265,7 @@ Rows: TypeAlias = list[dict[str, float]]
 
 
 def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
-    """For each run, the chances that the policy gives at each of its decisions. Raises DocumentError."""
+    """For each run, the probabilities of the policy at each of its decisions. Raises DocumentError."""
     chances, problems = [], list[Problem]()
     for scored, made in log.runs:
         rows = []
@@ -285,7 +285,7 @@ def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
 
 
 def _single(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:
-    """A row for each run, a column for each action, and a last one for what was possible and never done."""
+    """A row for each run, a column for each action, and a last one for actions that were possible and never taken."""
     named = {action for rows in chances for row in rows for action in row}
     columns = sorted({*log.options} | named)
     logged, target, actions = [], [], []
@@ -303,7 +303,7 @@ def _single(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:
 
 
 def _several(log: DecisionLog, chances: Sequence[Rows]) -> Decisions:
-    """A row for each run: what it did, all else that it could have done, and what it never could."""
+    """A row for each run: the actions taken, all others that were possible, and those that were not."""
     logged, target = [], []
     for (_, made), rows in zip(log.runs, chances, strict=True):
         chance, wanted, possible = 1.0, 1.0, 1.0
