@@ -175,8 +175,8 @@ class ChannelSettings(Section):
     example = "{require: [better, held_out, rules_kept]}"
 
     require: list[GateSettings] = Field(default_factory=_default_gates)
-    error_budget: ErrorBudgetSettings = ErrorBudgetSettings()
-    canary: CanarySettings = CanarySettings()
+    error_budget: ErrorBudgetSettings = Field(default_factory=ErrorBudgetSettings)
+    canary: CanarySettings = Field(default_factory=CanarySettings)
     reviewers: Reviewers | None = None
     """Default: those of the workspace."""
 

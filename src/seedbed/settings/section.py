@@ -32,12 +32,7 @@ class Section(BaseModel):
     """A mapping with known keys. Nothing is converted by guessing, and an unknown key is an error."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        hide_input_in_errors=True,
-        serialize_by_alias=True,
-        use_attribute_docstrings=True,
+        frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, serialize_by_alias=True, defer_build=True
     )
 
     example: ClassVar[str] = ""

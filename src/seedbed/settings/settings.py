@@ -123,14 +123,14 @@ class Settings(Section):
     """Who reviews for all channels, and their roles; a channel may name others."""
     alerts: list[AlertSettings] = Field(default_factory=list)
     tools: list[ToolSource] = Field(default_factory=list)
-    confirm: ConfirmSettings = ConfirmSettings()
+    confirm: ConfirmSettings = Field(default_factory=ConfirmSettings)
     parallel: Annotated[
         int | str,
         AfterValidator(_check_executor),
         Expected("loop, processes, a number of processes, ray, or ray://HOST:PORT"),
     ] = "loop"
-    quota: Quota = Quota()
-    telemetry: TelemetrySettings = TelemetrySettings()
+    quota: Quota = Field(default_factory=Quota)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     source: str = Field(default="", exclude=True)
 
     @model_validator(mode="wrap")
