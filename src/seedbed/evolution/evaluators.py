@@ -28,7 +28,7 @@ from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Digest, Json, Store
 
-Work: TypeAlias = tuple[Playbook, Sequence[TaskReplicate]]
+PlaybookTasks: TypeAlias = tuple[Playbook, Sequence[TaskReplicate]]
 """A playbook, and the tasks and replicates to score it on."""
 
 RunKey: TypeAlias = tuple[Digest, str, int]
@@ -51,7 +51,7 @@ class Evaluator(Protocol):
     def metrics(self) -> Sequence[Metric]: ...
 
     @property
-    def asked(self) -> TaskTexts: ...
+    def task_texts(self) -> TaskTexts: ...
 
     @property
     def by(self) -> str: ...
@@ -65,14 +65,14 @@ class Evaluator(Protocol):
     def present(self) -> AbstractAsyncContextManager[None]:
         """A block in which other processes see that this one is working."""
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
         """Score all work, of which no cell is known. A cell whose run failed has no value; `failed` receives it."""
 
     async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
         """The run of that name: the recorded one, or one performed now."""
 
 
-def known_cells(evaluator: Evaluator, work: Iterable[Work], failures: FailedRuns | None = None) -> PaidCells:
+def known_cells(evaluator: Evaluator, work: Iterable[PlaybookTasks], failures: FailedRuns | None = None) -> PaidCells:
     """The cells that were paid before, for each run of which all are; with `failures`, also those that failed."""
     paid: PaidCells = {}
     for playbook, items in work:
@@ -89,7 +89,7 @@ def known_cells(evaluator: Evaluator, work: Iterable[Work], failures: FailedRuns
 def naming_of(evaluator: Evaluator, playbook: Playbook) -> Naming:
     """Names the cells of a playbook."""
     identities = [metric.identity for metric in evaluator.metrics]
-    return Naming(playbook.digest, evaluator.identity(playbook), identities, evaluator.asked)
+    return Naming(playbook.digest, evaluator.identity(playbook), identities, evaluator.task_texts)
 
 
 def run_key(playbook: Playbook, item: TaskReplicate) -> RunKey:
@@ -110,7 +110,7 @@ class RunEvaluator:
 
     bench: EvaluationContext
     metrics: Sequence[Metric]
-    asked: TaskTexts = field(default_factory=TaskTexts)
+    task_texts: TaskTexts = field(default_factory=TaskTexts)
 
     @property
     def store(self) -> Store:
@@ -135,7 +135,7 @@ class RunEvaluator:
         task = Task(run, inputs)
         return await self.bench.perform(run, playbook, task, seed_of(task, 0), ledger)
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
         paid: PaidCells = {}
 
         def add(playbook: Playbook, item: TaskReplicate, cells: Sequence[Cell]) -> None:
@@ -231,7 +231,7 @@ class FunctionEvaluator:
     metrics: Sequence[Metric] = (Measure(),)
     at_once: int = 8
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    asked: TaskTexts = field(default_factory=TaskTexts)
+    task_texts: TaskTexts = field(default_factory=TaskTexts)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -247,11 +247,11 @@ class FunctionEvaluator:
         remedy = "Give the optimizer a function that proposes, or search in a workspace, which has models."
         raise SettingsError([Problem("optimizer", "one that asks a model", "one that needs none", remedy)])
 
-    async def pay(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
         waits = inspect.iscoroutinefunction(self.score) or inspect.iscoroutinefunction(type(self.score).__call__)
         return await (self._one_by_one(work, ledger, failed) if waits else self._in_batches(work, ledger, failed))
 
-    async def _in_batches(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def _in_batches(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
         items, paid = self._named(work), PaidCells()
         while new := self._next_batch(items, ledger, failed):
             paid |= new
@@ -274,7 +274,7 @@ class FunctionEvaluator:
                 break
         return self._store(new, ledger, failed) if new else new
 
-    async def _one_by_one(self, work: Sequence[Work], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def _one_by_one(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
         paid: PaidCells = {}
 
         async def one(named: NamedItem) -> None:
@@ -299,7 +299,7 @@ class FunctionEvaluator:
                 pass
         return paid
 
-    def _named(self, work: Iterable[Work]) -> Iterator[NamedItem]:
+    def _named(self, work: Iterable[PlaybookTasks]) -> Iterator[NamedItem]:
         for playbook, items in work:
             naming = naming_of(self, playbook)
             for item in items:

@@ -18,7 +18,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
-from seedbed.evolution.evaluators import Evaluator, Work
+from seedbed.evolution.evaluators import Evaluator, PlaybookTasks
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
@@ -337,7 +337,7 @@ class _SearchLoop:
             if paid:
                 self._report(len(paid))
 
-    def _work(self, wanted: Wanted) -> list[Work]:
+    def _work(self, wanted: Wanted) -> list[PlaybookTasks]:
         once = {id(own): own for _, own in wanted}  # most rounds give all candidates one and the same list
         items = {name: [(self.tasks[task], replicate) for task, replicate in own] for name, own in once.items()}
         return [(self.pool.playbooks[place], items[id(own)]) for place, own in wanted]

@@ -9,7 +9,7 @@ from typing import Any
 from seedbed.errors import BudgetSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.evolution.evaluators import Evaluator, PaidCells, RunKey, Work, cost_of, known_cells, run_key
+from seedbed.evolution.evaluators import Evaluator, PaidCells, PlaybookTasks, RunKey, cost_of, known_cells, run_key
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account
@@ -54,7 +54,7 @@ class Payments:
         """How many more runs the budget allows without those reserved for later; None if there is no limit."""
         return self.account.runs_left(self.reserved)
 
-    async def pay(self, wanted: Sequence[Work]) -> list[Cell]:
+    async def pay(self, wanted: Sequence[PlaybookTasks]) -> list[Cell]:
         """The cells of all that this search has not paid yet: as many of its first tasks as the budget allows.
 
         Raises BudgetSpent if the budget allows none, or if the money runs out on the way; then no cell counts.
@@ -89,7 +89,7 @@ class Payments:
             self.account.learn(*cost)
         return cells
 
-    def paid_before(self, wanted: Sequence[Work]) -> list[Cell]:
+    def paid_before(self, wanted: Sequence[PlaybookTasks]) -> list[Cell]:
         """The cells that this search has paid already, for an optimizer that wants to see them again."""
         again = [
             (playbook, [item for item in items if run_key(playbook, item) in self._paid]) for playbook, items in wanted
@@ -116,15 +116,15 @@ class Payments:
         at, by, key = self.evaluator.clock(), self.evaluator.by, f"{self.name}/{number}"
         return Fact(kind=kind, key=key, subject=self.name, at=at, by=by, body=body, value=value)
 
-    def _new(self, wanted: Sequence[Work]) -> list[Work]:
-        todo: list[Work] = []
+    def _new(self, wanted: Sequence[PlaybookTasks]) -> list[PlaybookTasks]:
+        todo: list[PlaybookTasks] = []
         for playbook, items in wanted:
             new = [item for item in items if run_key(playbook, item) not in self._paid]
             if new:
                 todo.append((playbook, new))
         return todo
 
-    def _reserve(self, todo: list[Work], before: PaidCells) -> list[Work]:
+    def _reserve(self, todo: list[PlaybookTasks], before: PaidCells) -> list[PlaybookTasks]:
         number, self._rounds = self._rounds, self._rounds + 1
         reservation = self._stored_rounds.get(f"{self.name}/{number}") or self._register(number, todo, set(before))
         if not reservation["tasks"]:
@@ -142,7 +142,7 @@ class Payments:
             raise BudgetSpent(MONEY_SPENT)
         return todo
 
-    def _register(self, number: int, todo: list[Work], free: set[RunKey]) -> Json:
+    def _register(self, number: int, todo: list[PlaybookTasks], free: set[RunKey]) -> Json:
         """Reserve a round, or take the reservation of another process that performs the same search and was quicker.
 
         A round without room is stored too: its cells may be paid for elsewhere later.
@@ -160,7 +160,7 @@ class Payments:
         if not self.account.ledger.is_short:
             self.evaluator.store.append(self._failures.new(cells, self.evaluator.clock(), self.evaluator.by))
 
-    def _affordable(self, todo: list[Work], free: set[RunKey]) -> int:
+    def _affordable(self, todo: list[PlaybookTasks], free: set[RunKey]) -> int:
         """How many tasks of each playbook the budget allows."""
         left, most = self.room, max(len(items) for _, items in todo)
         while left is not None and most and _count(_first(todo, most), free) > left:
@@ -171,11 +171,11 @@ class Payments:
         return list(self.evaluator.store.facts(Query(kind=kind, subject=self.name)))
 
 
-def _first(todo: Sequence[Work], most: int) -> list[Work]:
+def _first(todo: Sequence[PlaybookTasks], most: int) -> list[PlaybookTasks]:
     return [(playbook, items[:most]) for playbook, items in todo]
 
 
-def _count(todo: Sequence[Work], free: set[RunKey]) -> int:
+def _count(todo: Sequence[PlaybookTasks], free: set[RunKey]) -> int:
     if not free:
         return sum(len(items) for _, items in todo)
     return sum(run_key(playbook, item) not in free for playbook, items in todo for item in items)

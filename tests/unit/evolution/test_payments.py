@@ -17,7 +17,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.evolution.evaluators import FunctionEvaluator, RunEvaluator, Work
+from seedbed.evolution.evaluators import FunctionEvaluator, PlaybookTasks, RunEvaluator
 from seedbed.evolution.payments import Payments
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Account, Budget
@@ -30,7 +30,7 @@ ITEMS: list[TaskReplicate] = [(task, 0) for task in TASKS]
 BOTH = Budget(runs=18, usd=5.0)
 
 
-def work(*books: int, items: Sequence[TaskReplicate] = ITEMS) -> list[Work]:
+def work(*books: int, items: Sequence[TaskReplicate] = ITEMS) -> list[PlaybookTasks]:
     return [(book(number), items) for number in books]
 
 

@@ -77,8 +77,8 @@ def only_text(playbook: Playbook) -> str:
     """The path of its only text that may evolve. Raises PlaybookError if there are several, or none."""
     paths = [each.path for each in genes(playbook).values() if each.kind == "text"]
     if len(paths) != 1:
-        found = f"{len(paths)} texts that may evolve: {', '.join(paths) or 'none'}"
-        raise PlaybookError([Problem("gene", found, "one of them", "Say which, with --gene.")])
+        several = f"{len(paths)} texts that may evolve: {', '.join(paths) or 'none'}"
+        raise PlaybookError([Problem("gene", several, "one of them", "Say which, with --gene.")])
     return paths[0]
 
 
