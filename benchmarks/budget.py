@@ -25,12 +25,13 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Allocation, Halving, Uniform
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
-from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
+from seedbed.evolution.evolve import SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.plan import Plan, SearchOptions
 from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.searches import Evolution
 from seedbed.evolution.variation.operators import operators, reword
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from seedbed.evaluation.datasets.dataset import Dataset, Task
     from seedbed.evaluation.metrics.metric import ExactMatch, Score, metric
     from seedbed.evaluation.scorecard import Scorecard
-    from seedbed.evolution.evolve import Evolution
     from seedbed.evolution.optimizers.best_of import BestOf
     from seedbed.evolution.plan import SearchOptions
+    from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training
     from seedbed.experiments.options import Comparing
     from seedbed.experiments.sources import live, past_runs
@@ -32,7 +32,7 @@ _HOMES = {
     "BestOf": "seedbed.evolution.optimizers.best_of",
     "Comparing": "seedbed.experiments.options",
     "Dataset": "seedbed.evaluation.datasets.dataset",
-    "Evolution": "seedbed.evolution.evolve",
+    "Evolution": "seedbed.evolution.searches",
     "ExactMatch": "seedbed.evaluation.metrics.metric",
     "Playbook": "seedbed.playbooks.playbook",
     "Rules": "seedbed.playbooks.rules",

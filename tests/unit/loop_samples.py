@@ -12,9 +12,10 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.allocation import Uniform
 from seedbed.evolution.evaluators import RunEvaluator
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.searches import Evolution
 from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -9,12 +9,13 @@ from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.population import Population
 from seedbed.evolution.optimizers.portfolio import Portfolio
 from seedbed.evolution.plan import NO_TASKS, Plan
 from seedbed.evolution.protocols import Optimizer, Search
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -1,25 +1,121 @@
-"""Past searches, read from their facts."""
+"""Evolution: the result of a search. PastSearch: a search read from its facts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from seedbed.documents import html_table
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.confirmation import Confirmation, optimism
 from seedbed.evolution.evaluators import Measure
-from seedbed.evolution.evolve import Evolution, SearchStep
 from seedbed.evolution.plan import SearchOptions
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
+from seedbed.plugins import load, optional
 from seedbed.spending.account import Budget
 from seedbed.stats.estimates import Interval
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStep:
+    """One step of a search: what was offered, how many runs it took, and the estimated best after it."""
+
+    number: int
+    offered: tuple[Digest, ...]
+    runs: int
+    best: Digest
+    score: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """The result of a search: the best playbook, all that was tried, and what it cost.
+
+    The score of the best is the highest of many, so it is too high by about `optimism`, its selection bias. `confirmed`
+    is its score on tasks that the search did not see. `ended` says why the search ended. `skips` are the facts of
+    candidates that the surrogate considered hopeless.
+    """
+
+    search: Digest
+    start: Digest
+    best: Digest
+    pool: Pool = field(repr=False)
+    steps: tuple[SearchStep, ...] = field(repr=False)
+    budget: Budget
+    spent: Json
+    ended: str
+    optimism: float = 0.0
+    confirmed: Confirmation | None = None
+    skips: tuple[Fact, ...] = field(default=(), repr=False)
+
+    @property
+    def improved(self) -> bool:
+        return self.best != self.start
+
+    def __repr__(self) -> str:
+        gain = f", confirmed gain {self.confirmed.gain}" if self.confirmed else ""
+        best = f"best {short(self.best)}" if self.improved else "nothing better"
+        return f"<Evolution from {short(self.start)}: {best}{gain}, {self.spent['runs']:,} runs>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, object]] = [("start", short(self.start)), ("best", short(self.best))]
+        if sure := self.confirmed:
+            least, most = self.pool.bounds()
+            scores = [("score of the start", sure.start), ("score of the best", sure.best)]
+            rows += [*((name, score.within(least, most)) for name, score in scores), ("gain", sure.gain)]
+        rows += [
+            ("candidates", f"{len(self.pool) - 1:,} in {len(self.steps):,} steps"),
+            ("spent", f"{self.spent['runs']:,} runs, ${self.spent['usd']:.4f}"),
+            ("ended", self.ended or "not yet"),
+        ]
+        title = "A better playbook" if self.improved else "Nothing better than the start"
+        on = f"{sure.tasks:,} tasks that the search had not seen" if sure else ""
+        note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
+        return html_table(title, rows, note=note if self.improved else "")
+
+    def export(
+        self, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
+    ) -> str | bytes | Path:
+        """The search as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
+        ends so. Its store adds its plan and the names of playbooks; `names` are further ones, by digest."""
+        write = load("seedbed.reports.search.report:export", "export")
+        report: str | bytes | Path = write(self, to, store=store, names=names)
+        return report
+
+    def figures(self) -> Mapping[str, Any]:
+        """The figures of its report by their titles. Each shows itself in a notebook, and `save(path)` writes it to a
+        file: .svg, .png or .pdf."""
+        drawn: Mapping[str, Any] = load("seedbed.reports.search.report:figures", "figures")(self)
+        return drawn
+
+    def to_json(self) -> str:
+        return str(self.export("json"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All playbooks that it tried, a row each; a higher score is better. Raises SettingsError without pandas."""
+        pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
+        pool, columns = self.pool, ["playbook", "score", "deviation", "tasks", "how", "arm", "parents"]
+        origins = zip(pool.how, pool.arms, pool.parents, strict=True)
+        standings = [pool.standing(place) for place in range(len(pool))]
+        rows = [
+            (each.digest, standing.mean, standing.deviation, standing.tasks, *origin)
+            for each, standing, origin in zip(pool.playbooks, standings, origins, strict=True)
+        ]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=columns)
+        return frame
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import Evaluator, known_cells
-from seedbed.evolution.evolve import Evolution, OnProgress, evolve
+from seedbed.evolution.evolve import OnProgress, evolve
 from seedbed.evolution.optimizers.reflection import Propose
 from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
 from seedbed.evolution.plan import Plan, split_tasks
 from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
 from seedbed.spending.account import Budget
 from seedbed.spending.ledger import Ledger

@@ -21,10 +21,11 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Offer, Optimizer, Search
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

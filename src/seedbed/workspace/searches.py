@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from seedbed.errors import NotFound, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
-from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
+from seedbed.evolution.evolve import OnProgress, evolve
 from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search
 from seedbed.evolution.protocols import Optimizer
-from seedbed.evolution.searches import PastSearch, find_search, list_searches, recall_search
+from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import view_of
@@ -23,8 +23,6 @@ from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
 from seedbed.workspace.execution import Execution, Metrics, Tasks
 from seedbed.workspace.resources import Resources
-
-OnProgress = Callable[[SearchProgress], None]
 
 
 class Searches:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
-    from seedbed.evolution.evolve import Evolution, SearchProgress
+    from seedbed.evolution.evolve import SearchProgress
     from seedbed.evolution.plan import SearchOptions
     from seedbed.evolution.protocols import Optimizer
+    from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training, TrainingStep
     from seedbed.experiments.options import Comparing
     from seedbed.experiments.sources import LiveTraffic, PastRuns

@@ -12,11 +12,12 @@ from seedbed.errors import PlaybookError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Score
 from seedbed.evolution.evaluators import FunctionEvaluator
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.optimizers.external.dspy import DSPy
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Search
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget

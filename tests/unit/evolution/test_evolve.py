@@ -13,9 +13,10 @@ from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import FunctionEvaluator
-from seedbed.evolution.evolve import Evolution, SearchProgress, evolve
+from seedbed.evolution.evolve import SearchProgress, evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.protocols import Offer, Optimizer, Search
+from seedbed.evolution.searches import Evolution
 from seedbed.evolution.variation.operators import reword
 from seedbed.experiments.held_out import evolved_on
 from seedbed.playbooks.library import Library

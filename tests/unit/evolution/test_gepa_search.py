@@ -18,7 +18,7 @@ from model_server import Answer
 from seedbed.errors import BudgetSpent, PlaybookError, SeedbedError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import FunctionEvaluator
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.learning.lessons import PoorCase
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.optimizers.external.gepa import GEPA
@@ -27,6 +27,7 @@ from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Performs, Search
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

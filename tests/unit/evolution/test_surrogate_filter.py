@@ -16,11 +16,11 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.surrogate import LEAST
 from seedbed.evolution.allocation import Allocation, Halving, Pooling, Uniform
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
-from seedbed.evolution.evolve import Evolution, evolve
+from seedbed.evolution.evolve import evolve
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Offer, Search
-from seedbed.evolution.searches import find_search, recall_search
+from seedbed.evolution.searches import Evolution, find_search, recall_search
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_html, to_markdown

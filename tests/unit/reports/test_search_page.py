@@ -12,10 +12,10 @@ from page_reader import Reader, assert_asks_nothing
 from page_reader import pictures as pictures_of
 from search_samples import START, playbook, searched
 
-from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.protocols import Offer
+from seedbed.evolution.searches import Evolution
 from seedbed.reports.search import report
 from seedbed.reports.search.view import SearchView
 from seedbed.storage.store import Json

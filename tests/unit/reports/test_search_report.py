@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from search_samples import START, planned, playbook, searched
 
-from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.protocols import Offer
+from seedbed.evolution.searches import Evolution
 from seedbed.reports.search import report as search_report
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget

@@ -11,11 +11,11 @@ from search_samples import GOOD, START, playbook, searched, tasks
 
 from seedbed.evolution.confirmation import Confirmation
 from seedbed.evolution.evaluators import Measure
-from seedbed.evolution.evolve import SearchStep
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
+from seedbed.evolution.searches import SearchStep
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.view import ANCESTORS, LOOKS, NO_ARM, ArmTotals, SearchView, arm_totals

@@ -15,8 +15,9 @@ from seedbed.cli import output
 from seedbed.cli.command import Call
 from seedbed.cli.output import counted, line, money
 from seedbed.cli.views.playbook import change_view, difference
-from seedbed.evolution.evolve import Evolution, SearchProgress
+from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import Plan
+from seedbed.evolution.searches import Evolution
 from seedbed.reports.numbers import gain_text, number, score_text
 from seedbed.reports.search import report
 from seedbed.reports.search.view import SearchView

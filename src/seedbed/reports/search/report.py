@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from seedbed import documents
-from seedbed.evolution.evolve import Evolution
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
 from seedbed.reports.figure import Figure

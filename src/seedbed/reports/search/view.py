@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 
 from seedbed.evaluation.metrics.metric import Better
-from seedbed.evolution.evolve import Evolution, SearchStep
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.searches import Evolution, SearchStep
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import distance
 from seedbed.reports.numbers import TableRow, counted, gain_text, number, score_text
