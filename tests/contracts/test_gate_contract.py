@@ -19,7 +19,7 @@ from release_samples import NEW, OLD, PARAMETERS, POOR, RULES, change, compared,
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
 from seedbed.release.gates.cooldown import Cooldown
 from seedbed.release.gates.error_budget import error_budget
@@ -87,7 +87,7 @@ async def unknown() -> ReleaseRequest:
 Made = Callable[[], Awaitable[ReleaseRequest]]
 GATES: dict[str, tuple[Gate, Made, bool]] = {
     "schema": (schema, unknown, False),
-    "better": (Better(), unproven, True),
+    "better": (BetterGate(), unproven, True),
     "not_worse": (NotWorse({"cost_usd": 0.01}), unproven, True),
     "held_out": (held_out, unproven, False),
     "rules_kept": (rules_kept, lax, False),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from seedbed.playbooks.values import Frozen, Number, Share, StepName
+from seedbed.playbooks.values import Frozen, Number, Proportion, StepName
 
 MOST_ROUNDS = 50
 
@@ -44,8 +44,8 @@ class StopRule(Condition):
     in a row the conclusions were the same.
     """
 
-    agreement: Share | None = None
-    settled: Share | None = None
+    agreement: Proportion | None = None
+    settled: Proportion | None = None
     stable: Annotated[int, Field(ge=2, le=20)] | None = None
     rounds: Annotated[int, Field(ge=1, le=20)] = 1
     all: tuple[StopRule, ...] = ()

@@ -39,7 +39,7 @@ CHECKED = object()
 """As the context of a validation: the document was already checked as a whole."""
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
-Name = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
+ItemName = Annotated[str, StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=100)]
 DigestText = Annotated[str, StringConstraints(pattern=r"^b2:[0-9a-f]{64}$")]
 Scalar: TypeAlias = bool | Number | Text
 
@@ -49,7 +49,7 @@ class Role(Frozen):
 
     system: Text = ""
     model: Text | None = None
-    needs: tuple[Name, ...] = ()
+    needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -61,7 +61,7 @@ class Context(Frozen):
     role."""
 
     at_most_tokens: Annotated[int, Field(ge=50)]
-    summary: Name | None = None
+    summary: ItemName | None = None
 
 
 class Opens(Frozen):
@@ -84,14 +84,14 @@ class Step(Frozen):
     """
 
     name: StepName
-    role: Name
+    role: ItemName
     prompt: Text = ""
     sees: tuple[StepName, ...] = ()
     context: Context | None = None
     when: Condition | None = None
     until: Until | None = None
     opens: Opens | None = None
-    needs: tuple[Name, ...] = ()
+    needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None
     quality: Literal["balanced", "maximum"] | None = None
     max_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -140,10 +140,10 @@ class Playbook(Frozen):
     """
 
     inputs: tuple[StepName, ...] = ()
-    roles: Annotated[dict[Name, Role], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
+    roles: Annotated[dict[ItemName, Role], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     steps: tuple[StepOrTogether, ...] = ()
     demos: Annotated[dict[StepName, tuple[Demo, ...]], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
-    parameters: Annotated[dict[Name, Parameter], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
+    parameters: Annotated[dict[ItemName, Parameter], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     rules: Rules = Rules()
     locked: tuple[Text, ...] = ()
     program: Annotated[str, StringConstraints(pattern=r"^[\w.]+:\w+$")] | None = None

@@ -259,15 +259,3 @@ def _record(library: Library, ref: Ref, base: str, inherited: Digest) -> None:
     key = f"{ref.name}@{ref.version}"
     fact = Fact(kind="specialisation", key=key, subject=ref.name, at=library.clock(), by=library.by, body=body)
     library.store.append([fact])
-
-
-__all__ = [
-    "CORPORA",
-    "RebaseResult",
-    "SpecialisedPlaybook",
-    "all_specialised",
-    "back_to_base",
-    "find",
-    "rebase",
-    "specialise",
-]

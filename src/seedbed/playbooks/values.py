@@ -11,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Proportion = Annotated[float, Field(ge=0, le=1)]
 StepName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", max_length=100)]
 
 

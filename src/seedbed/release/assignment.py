@@ -23,7 +23,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
 from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, now
 
-Arm = Literal["stable", "control", "canary", "held"]
+ExposureArm = Literal["stable", "control", "canary", "held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +148,19 @@ class Split:
     newer: Digest
     older: Digest
     share: float
-    arms: tuple[Arm, Arm] = ("canary", "control")
+    arms: tuple[ExposureArm, ExposureArm] = ("canary", "control")
 
     @property
     def compared(self) -> float:
         """The share of units in each arm that is compared with the other arm."""
         return min(self.share, 1 - self.share)
 
-    def arm(self, at: float) -> Arm:
+    def arm(self, at: float) -> ExposureArm:
         """The arm of a unit at that place. Units between the two arms get the older playbook, and are not compared."""
         newer, control = self.arms
         return newer if at < self.share else control if at >= 1 - self.compared else "stable"
 
-    def propensity(self, arm: Arm) -> float:
+    def propensity(self, arm: ExposureArm) -> float:
         newer, control = self.arms
         if arm == newer:
             return self.share

@@ -19,7 +19,7 @@ from seedbed.release.live_comparison import find_live_verdict
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import (
     Canary,
-    Event,
+    ChannelEvent,
     Freeze,
     KeepBack,
     Promote,
@@ -177,7 +177,7 @@ def seen_by_canary(store: Store, channel: str) -> int:
     return _exposed(store, channel, canary, _began(past, canary)[1], None) if canary else 0
 
 
-def _happen(library: Library, channel: str, event: Event, because: str, current: Ref | None = None) -> Ref:
+def _happen(library: Library, channel: str, event: ChannelEvent, because: str, current: Ref | None = None) -> Ref:
     current = current or _known(library.store, channel)
     then = apply_event(state(library.store, channel), event)
     if isinstance(then, Problem):
@@ -185,7 +185,7 @@ def _happen(library: Library, channel: str, event: Event, because: str, current:
     return _move(library, current, then, event, because)
 
 
-def _move(library: Library, current: Ref, then: State, event: Event, because: str) -> Ref:
+def _move(library: Library, current: Ref, then: State, event: ChannelEvent, because: str) -> Ref:
     target: Json = document(then, event)
     if not isinstance(event, Rollback) and isinstance(current.target, dict) and "verdict" in current.target:
         target["verdict"] = current.target["verdict"]

@@ -235,6 +235,3 @@ def _shown(channel: str, verdict: Verdict, *, final: bool) -> LiveComparison:
         verdict=verdict if final else None,
         so_far=replace(verdict, is_final=final),
     )
-
-
-__all__ = ["LiveArm", "LiveComparison", "LiveOptions", "compare_canary", "compare_channels", "find_live_verdict"]

@@ -106,10 +106,10 @@ class Freeze: ...
 class Unfreeze: ...
 
 
-Event: TypeAlias = Release | Promote | Rollback | Freeze | Unfreeze
+ChannelEvent: TypeAlias = Release | Promote | Rollback | Freeze | Unfreeze
 
 
-def apply_event(state: State, event: Event) -> State | Problem:
+def apply_event(state: State, event: ChannelEvent) -> State | Problem:
     """The state after an event, or why it cannot happen."""
     match event:
         case Rollback():
@@ -170,7 +170,7 @@ def _settled(state: State, playbook: Digest, keep_back: KeepBack | None, left: f
 # What a ref holds
 
 
-def document(state: State, event: Event) -> Json:
+def document(state: State, event: ChannelEvent) -> Json:
     """The target of a channel's ref. Keys without a value are left out."""
     target: Json = {"stable": state.stable, "how": type(event).__name__.lower()}
     if state.canary:

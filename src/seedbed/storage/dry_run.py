@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from seedbed.errors import NotFound
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Digest, Fact, Json, Move, Query, Ref, Store, Target, check_facts, now, ref_after
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, RefMove, Store, Target, check_facts, now, ref_after
 
 
 class DryRunStore:
@@ -70,7 +70,7 @@ class DryRunStore:
         # The version of a removed ref continues when it comes back.
         last = next(self.facts(Query(kind="move", subject=name, newest=True, limit=1)), None)
         version = ref_after(last).version if last else 0
-        move = Move(name=name, to=to, expected=expected, because=because, by=by)
+        move = RefMove(name=name, to=to, expected=expected, because=because, by=by)
         ref, fact = move.apply(self.ref(name), version, now())
         self._own.load([], [fact])
         self._moved[name] = ref if to is not None else None

@@ -32,9 +32,9 @@ from seedbed.storage.store import (
     Digest,
     Fact,
     Json,
-    Move,
     Query,
     Ref,
+    RefMove,
     Target,
     canonical,
     check_facts,
@@ -115,7 +115,7 @@ class FilesStore:
             return [ref for name in sorted(names) if name.startswith(prefix) and (ref := self._read_ref(name))]
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        move = Move(name=name, to=to, expected=expected, because=because, by=by)
+        move = RefMove(name=name, to=to, expected=expected, because=because, by=by)
         with self._locked():
             self._catch_up()
             current = self._read_ref(name)

@@ -22,9 +22,9 @@ from seedbed.storage.store import (
     Digest,
     Fact,
     Json,
-    Move,
     Query,
     Ref,
+    RefMove,
     Target,
     canonical,
     check_facts,
@@ -81,7 +81,7 @@ class MemoryStore:
             return self._facts.refs(prefix)
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        move = Move(name=name, to=to, expected=expected, because=because, by=by)
+        move = RefMove(name=name, to=to, expected=expected, because=because, by=by)
         with self._lock:
             ref, fact = move.apply(self._facts.ref(name), self._facts.version(name), self._clock())
             self._facts.add(self._facts.fresh([fact]))

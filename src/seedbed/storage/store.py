@@ -17,7 +17,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError, shown
-from seedbed.storage.content import Content, Digest, Json, canonical, digest, is_sealed, short
+from seedbed.storage.content import Content as Content
+from seedbed.storage.content import Digest as Digest
+from seedbed.storage.content import Json as Json
+from seedbed.storage.content import canonical as canonical
+from seedbed.storage.content import digest as digest
+from seedbed.storage.content import is_sealed as is_sealed
+from seedbed.storage.content import short as short
 
 Target: TypeAlias = str | Json
 """What a ref points at: a digest, or a small document that holds some (a channel's stable and canary)."""
@@ -283,7 +289,7 @@ def from_micros(count: int) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class RefMove:
     """A request to move a ref, as `Store.move` takes it."""
 
     name: str
@@ -361,38 +367,3 @@ class Feed:
             self._read.update(fact.number for fact in fresh)
             self._marks.append((now, max(self._read)))
         return fresh
-
-
-__all__ = [
-    "CHAINED",
-    "GENESIS",
-    "Brief",
-    "BriefFact",
-    "Bulk",
-    "Content",
-    "Digest",
-    "Fact",
-    "Feed",
-    "Json",
-    "Move",
-    "Query",
-    "Ref",
-    "Store",
-    "Target",
-    "Upkeep",
-    "UpkeptStore",
-    "brief_of",
-    "canonical",
-    "check_facts",
-    "digest",
-    "from_micros",
-    "in_brief",
-    "is_name",
-    "is_sealed",
-    "link",
-    "micros",
-    "now",
-    "put_all",
-    "ref_after",
-    "short",
-]

@@ -15,7 +15,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.sources import live
 from seedbed.experiments.verdict import Verdict
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
 from seedbed.release.gates.error_budget import error_budget
 from seedbed.release.gates.gate import Gate, ReleaseRequest
@@ -156,7 +156,7 @@ async def test_better_and_held_out_take_a_live_verdict_about_exactly_these_two()
     space = workspace(MemoryStore())
     verdict = await shown(space, CLEAR)
     space.resources.library.keep(OTHER, because="written")
-    gates: tuple[Gate, ...] = (Better(), held_out, ReplayFidelity())
+    gates: tuple[Gate, ...] = (BetterGate(), held_out, ReplayFidelity())
     for gate in gates:
         assert await gate(change(space, verdict)) is None
         assert (await refusal(gate, change(space, verdict, incumbent=OTHER.digest))).found.startswith("a verdict about")
@@ -168,12 +168,12 @@ async def test_better_and_held_out_take_a_live_verdict_about_exactly_these_two()
 async def test_better_takes_no_live_verdict_that_says_something_else_and_no_second_one() -> None:
     space = workspace(MemoryStore(), "better")
     verdict = await shown(space, {"canary": 0.3, "control": 1.0})
-    assert (await refusal(Better(), change(space, verdict))).found == "the finding inferior"
+    assert (await refusal(BetterGate(), change(space, verdict))).found == "the finding inferior"
     again = _verdict(space, "live", alpha=0.01)
-    second = await refusal(Better(), change(space, again))
+    second = await refusal(BetterGate(), change(space, again))
     assert second.found == "a second comparison on the same outcomes; the first was inferior"
     lax = _verdict(space, "live", conclude=True, metric="other", alpha=0.2)
-    assert (await refusal(Better(), change(space, lax))).found == "a verdict with an error rate of 0.2"
+    assert (await refusal(BetterGate(), change(space, lax))).found == "a verdict with an error rate of 0.2"
 
 
 @pytest.mark.parametrize("gate", [NotWorse({"exact_match": 0.1}), Risk(), ContentGate()])

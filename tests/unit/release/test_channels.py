@@ -12,7 +12,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import Rollout, freeze, promote, release, rollback, settled, stable, state, unfreeze
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
@@ -65,7 +65,9 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
     await put(library, old.digest)
     verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
     rollout = Rollout(require=({"better": {"error": 0.05}},))
-    await release(library, "production", new.digest, [Better()], verdict=verdict, because=str(verdict), rollout=rollout)
+    await release(
+        library, "production", new.digest, [BetterGate()], verdict=verdict, because=str(verdict), rollout=rollout
+    )
     first, second = store.facts(Query(kind="move", subject="channels/production"))
     assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None, "require": []}
     assert second.body["to"] == {
@@ -161,7 +163,7 @@ async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_abo
         return Refusal("far", f"{change.share:g}", "at most 0.5") if change.share > 0.5 else None
 
     given = {"verdict": verdict, "because": str(verdict)}
-    await release(library, "production", new.digest, [Better(), far], rollout=Rollout(share=0.05), **given)  # type: ignore[arg-type]
+    await release(library, "production", new.digest, [BetterGate(), far], rollout=Rollout(share=0.05), **given)  # type: ignore[arg-type]
     ref = await promote(library, "production", [far], because="well", rollout=Rollout(share=0.5))
     assert isinstance(ref.target, dict)
     assert (ref.target["how"], ref.target["verdict"]) == ("promote", verdict.experiment)

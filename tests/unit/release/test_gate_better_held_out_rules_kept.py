@@ -21,7 +21,7 @@ from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import release
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.gates.held_out import held_out
 from seedbed.release.gates.rules_kept import rules_kept
@@ -61,11 +61,11 @@ REMEDY = f"Run: seedbed compare {short(OLD.digest)} {short(NEW.digest)} --on DAT
 
 
 async def test_a_verdict_that_it_is_better_lets_a_candidate_pass(library: Library) -> None:
-    assert await Better()(change(library, await compared(library, OLD, NEW))) is None
+    assert await BetterGate()(change(library, await compared(library, OLD, NEW))) is None
 
 
 async def test_a_candidate_without_a_verdict_is_refused(library: Library) -> None:
-    assert await Better()(change(library, None)) == Refusal("better", "no verdict", EXPECTED, REMEDY)
+    assert await BetterGate()(change(library, None)) == Refusal("better", "no verdict", EXPECTED, REMEDY)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_a_verdict_about_other_playbooks_is_refused(
 ) -> None:
     verdict = await compared(library, control, candidate)
     found = f"a verdict about {short(candidate.digest)} against {short(control.digest)}"
-    assert await Better()(change(library, verdict)) == Refusal("better", found, EXPECTED, REMEDY)
+    assert await BetterGate()(change(library, verdict)) == Refusal("better", found, EXPECTED, REMEDY)
 
 
 @pytest.mark.parametrize(("candidate", "finding"), [(POOR, "inferior"), (agent("[0-4]|3."), "inconclusive")])
@@ -85,7 +85,7 @@ async def test_a_verdict_that_it_is_not_better_is_refused(candidate: Playbook, f
     tasks = TEST if finding == "inferior" else numbers(9, first=30)
     verdict = await compared(library, incumbent, candidate, tasks)
     asked = change(library, verdict, candidate=candidate.digest, incumbent=incumbent.digest)
-    assert await Better()(asked) == Refusal(
+    assert await BetterGate()(asked) == Refusal(
         "better", f"the finding {finding}", "superior", "Look for a better candidate."
     )
 
@@ -94,14 +94,14 @@ async def test_a_verdict_that_nobody_recorded_is_refused(library: Library) -> No
     elsewhere = Library(MemoryStore(), "eve")
     verdict = await compared(elsewhere, OLD, NEW)
     refusal = Refusal("better", "a verdict that this store does not hold", EXPECTED, REMEDY)
-    assert await Better()(change(library, verdict)) == refusal
+    assert await BetterGate()(change(library, verdict)) == refusal
 
 
 async def test_a_verdict_that_was_touched_up_is_refused(library: Library) -> None:
     poor = await compared(library, NEW, OLD)
     touched_up = replace(poor, finding="superior")
     asked = change(library, touched_up, candidate=OLD.digest, incumbent=NEW.digest)
-    refusal = await Better()(asked)
+    refusal = await BetterGate()(asked)
     assert refusal is not None
     assert refusal.found == "a verdict that this store does not hold"
 
@@ -134,11 +134,11 @@ async def by(metric: Metric, library: Library) -> ReleaseRequest:
 
 async def test_a_verdict_by_a_judge_that_agrees_with_people_passes(library: Library) -> None:
     await checked(library, judge())
-    assert await Better()(await by(judge(), library)) is None
+    assert await BetterGate()(await by(judge(), library)) is None
 
 
 async def test_a_verdict_by_a_judge_that_nobody_checked_is_refused(library: Library) -> None:
-    refusal = await Better()(await by(judge(), library))
+    refusal = await BetterGate()(await by(judge(), library))
     assert refusal == Refusal(
         "better",
         "a verdict by the judge same, with no agreement with people",
@@ -150,7 +150,7 @@ async def test_a_verdict_by_a_judge_that_nobody_checked_is_refused(library: Libr
 async def test_a_check_after_the_comparison_counts_too(library: Library) -> None:
     compared = await by(judge(), library)
     await checked(library, judge())
-    assert await Better()(compared) is None
+    assert await BetterGate()(compared) is None
 
 
 @pytest.mark.parametrize(("right", "mistaken"), [(2, 0), (20, 12)], ids=["too few labels", "too many mistakes"])
@@ -158,7 +158,7 @@ async def test_a_verdict_by_a_judge_below_the_stated_agreement_is_refused(
     right: int, mistaken: int, library: Library
 ) -> None:
     await checked(library, judge(), right, mistaken)
-    refusal = await Better()(await by(judge(), library))
+    refusal = await BetterGate()(await by(judge(), library))
     assert refusal is not None
     assert "kappa" in refusal.found
     assert "seedbed judge check same LABELS" in refusal.remedy
@@ -166,7 +166,7 @@ async def test_a_verdict_by_a_judge_below_the_stated_agreement_is_refused(
 
 async def test_a_channel_may_ask_for_more_agreement(library: Library) -> None:
     await checked(library, judge())
-    refusal = await Better(agreement=0.99)(await by(judge(), library))
+    refusal = await BetterGate(agreement=0.99)(await by(judge(), library))
     assert refusal is not None
     assert "at least 0.99" in refusal.expected
 
@@ -177,18 +177,18 @@ async def test_the_check_of_another_judge_says_nothing_of_this_one(library: Libr
     await checked(
         library, Reference(perform=other.perform, identify=other.space.resources.runner.model_identities, name="same")
     )
-    refusal = await Better()(await by(judge(), library))
+    refusal = await BetterGate()(await by(judge(), library))
     assert refusal is not None
     assert refusal.found.endswith("no agreement with people")
 
 
 async def test_a_judge_within_a_reward_has_to_be_trusted_too(library: Library) -> None:
     compared = await by(Weighted({judge(): 1.0}), library)
-    refusal = await Better()(compared)
+    refusal = await BetterGate()(compared)
     assert refusal is not None
     assert "no agreement with people" in refusal.found
     await checked(library, judge())
-    assert await Better()(compared) is None
+    assert await BetterGate()(compared) is None
 
 
 # held_out
@@ -302,14 +302,14 @@ async def test_every_rule_that_is_dropped_or_loosened_is_named(
 # All of them
 
 
-@pytest.mark.parametrize("gate", [Better(), held_out, rules_kept])
+@pytest.mark.parametrize("gate", [BetterGate(), held_out, rules_kept])
 async def test_a_first_release_has_nothing_to_be_better_than(gate: Gate, library: Library) -> None:
     assert await gate(change(library, None, incumbent=None)) is None
 
 
 async def test_all_refusals_are_told_at_once(library: Library) -> None:
     lax = library.keep(agent("x|y"), because="rules were in the way")
-    gates = [Better(), held_out, rules_kept]
+    gates = [BetterGate(), held_out, rules_kept]
     await release(library, "production", OLD.digest, gates, verdict=None, because="first")
     with pytest.raises(ReleaseRefused) as refused:
         await release(library, "production", lax, gates, verdict=None, because="looks fine")
@@ -327,22 +327,22 @@ async def test_all_refusals_are_told_at_once(library: Library) -> None:
 async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Library) -> None:
     lax = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(alpha=0.4))
     assert lax.finding == "superior"
-    refusal = await Better()(change(library, lax))
+    refusal = await BetterGate()(change(library, lax))
     assert refusal
     assert (refusal.found, refusal.expected) == ("a verdict with an error rate of 0.4", "at most 0.05")
-    assert await Better(0.4)(change(library, lax)) is None
+    assert await BetterGate(0.4)(change(library, lax)) is None
 
 
 async def test_only_the_first_comparison_on_the_same_tasks_counts(library: Library) -> None:
     first = await compared(library, OLD, NEW)
     again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
     assert first.experiment != again.experiment
-    assert await Better()(change(library, first)) is None
-    refusal = await Better()(change(library, again))
+    assert await BetterGate()(change(library, first)) is None
+    refusal = await BetterGate()(change(library, again))
     assert refusal
     assert refusal.found == "a second comparison on the same tasks; the first was superior"
     elsewhere = await compared(library, OLD, NEW, numbers(30, first=60))
-    assert await Better()(change(library, elsewhere)) is None
+    assert await BetterGate()(change(library, elsewhere)) is None
 
 
 async def test_a_comparison_that_was_begun_and_left_counts_as_the_first(library: Library) -> None:
@@ -352,28 +352,28 @@ async def test_a_comparison_that_was_begun_and_left_counts_as_the_first(library:
     with pytest.raises(ZeroDivisionError):
         await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed))
     again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
-    refusal = await Better()(change(library, again))
+    refusal = await BetterGate()(change(library, again))
     assert refusal
     assert refusal.found == "a second comparison on the same tasks; the first was not answered"
     gone_on = await compared(library, OLD, NEW)
-    assert await Better()(change(library, gone_on)) is None
+    assert await BetterGate()(change(library, gone_on)) is None
 
 
 async def test_a_comparison_by_another_metric_or_with_another_control_is_no_first_one(library: Library) -> None:
     await checked(library, judge())
     await by(judge(), library)
     await compared(library, POOR, NEW)
-    assert await Better()(change(library, await compared(library, OLD, NEW))) is None
+    assert await BetterGate()(change(library, await compared(library, OLD, NEW))) is None
 
 
 async def test_a_verdict_about_replays_is_refused(library: Library) -> None:
     live = bench(library.store)
     past = replace(live, identity=lambda _: {"replay": {"mode": "fork:1", "models": {}, "tools": {}, "code": "1"}})
-    refusal = await Better()(change(library, await run_experiment(OLD, NEW, TEST, ExactMatch(), past)))
+    refusal = await BetterGate()(change(library, await run_experiment(OLD, NEW, TEST, ExactMatch(), past)))
     assert refusal == Refusal("better", "a verdict about replays", "one about live runs", REMEDY)
     named = replace(live, identity=lambda _: {"replay": {"use": "local"}})  # a model of that name is live
     other = numbers(30, first=60)
-    assert await Better()(change(library, await run_experiment(OLD, NEW, other, ExactMatch(), named))) is None
+    assert await BetterGate()(change(library, await run_experiment(OLD, NEW, other, ExactMatch(), named))) is None
 
 
 async def test_the_same_tasks_under_other_names_are_the_same_tasks(library: Library) -> None:
@@ -404,6 +404,6 @@ async def test_nothing_passes_while_playbooks_are_called_better_than_themselves_
         store.append(
             [Fact(kind="verdict", body=won.body(), **told), Fact(kind="sentinel", body={"alpha": 0.05}, **told)]
         )
-    refused = await Better()(change(library, verdict))
+    refused = await BetterGate()(change(library, verdict))
     assert refused is not None
     assert "100.0% of 20 playbooks called better than themselves" in refused.found

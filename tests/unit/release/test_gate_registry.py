@@ -10,7 +10,7 @@ import pytest
 from seedbed.errors import SettingsError
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.playbooks.formats import import_document
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
 from seedbed.release.gates.cooldown import Cooldown
 from seedbed.release.gates.error_budget import error_budget
@@ -42,7 +42,7 @@ def terms(protection: Any) -> BudgetTerms:
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:
-    assert gates("production", {}) == [Better(), held_out, rules_kept]
+    assert gates("production", {}) == [BetterGate(), held_out, rules_kept]
 
 
 def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
@@ -74,7 +74,7 @@ def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
         Risk(panel=jury),
         Risk(0.3, ("models",), jury),
         RulesKept(jury),
-        Better(replays=True),
+        BetterGate(replays=True),
         ReplayFidelity(0.95),
         error_budget,
         Review("always", jury),
@@ -128,8 +128,8 @@ def test_gates_with_values_are_read_in_order() -> None:
     ]
     expected = [
         Cooldown(timedelta(days=7)),
-        Better(),
-        Better(0.01),
+        BetterGate(),
+        BetterGate(0.01),
         MaxChange(0.1, 400),
         Review("rules or roles change"),
     ]

@@ -17,7 +17,7 @@ from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.sources import past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.error_budget import error_budget
 from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.settings import Settings
@@ -101,8 +101,8 @@ async def test_replays_whose_agreement_nobody_measured_are_refused(library: Libr
     refusal = await ReplayFidelity()(asked)
     assert refusal
     assert refusal.found == "no measured agreement"
-    assert await Better(replays=True)(asked) is None
-    assert await Better()(asked)
+    assert await BetterGate(replays=True)(asked) is None
+    assert await BetterGate()(asked)
 
 
 async def test_without_a_verdict_replays_are_not_trusted(library: Library) -> None:

@@ -17,7 +17,7 @@ from seedbed.storage.store import (
     GENESIS,
     Content,
     Fact,
-    Move,
+    RefMove,
     Query,
     Ref,
     canonical,
@@ -130,7 +130,7 @@ def test_names_that_no_index_could_hold_are_refused_by_every_store() -> None:
             with pytest.raises(StoreError, match="at most 1,000 bytes"):
                 check_facts([replace(FACT, **{field: (name,) if field in ("tags", "parents") else name})])
         with pytest.raises(StoreError, match="at most 1,000 bytes"):
-            Move(name=name, to="x", expected=None, because="why", by="ann")
+            RefMove(name=name, to="x", expected=None, because="why", by="ann")
     assert check_facts([replace(FACT, key="x" * 1000)])
 
 
@@ -200,7 +200,7 @@ def test_what_is_nearly_ready_is_made_ready_too(odd: dict[str, Any]) -> None:
 
 
 def test_a_move_makes_the_next_version_of_a_ref() -> None:
-    ref, fact = Move(name="main", to={"stable": "x"}, expected=None, because="why", by="ann").apply(None, 4, NOON)
+    ref, fact = RefMove(name="main", to={"stable": "x"}, expected=None, because="why", by="ann").apply(None, 4, NOON)
     assert (
         ref == Ref(name="main", target={"stable": "x"}, version=5, at=NOON, by="ann", because="why") == ref_after(fact)
     )
@@ -209,12 +209,12 @@ def test_a_move_makes_the_next_version_of_a_ref() -> None:
 
 
 def test_a_move_names_who_was_quicker() -> None:
-    ref, _ = Move(name="a@b", to="x", expected=None, because="first", by="ann").apply(None, 0, NOON)
+    ref, _ = RefMove(name="a@b", to="x", expected=None, because="first", by="ann").apply(None, 0, NOON)
     newer = replace(ref, version=2, by="bob", because="second")
     with pytest.raises(RefMoved, match="at version 2, moved by bob: second; expected version 1"):
-        Move(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(newer, 2, NOON)
+        RefMove(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(newer, 2, NOON)
     with pytest.raises(RefMoved, match="gone; expected version 1"):
-        Move(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(None, 2, NOON)
+        RefMove(name="a@b", to="y", expected=ref, because="mine", by="ann").apply(None, 2, NOON)
 
 
 @pytest.mark.parametrize("body", [{}, {"to": "x"}, {"because": "y"}])

@@ -50,7 +50,7 @@ def _reference(value: Any) -> Any:
 
 
 TurnName = Annotated[str, AfterValidator(_turn_name)]
-Reference = Annotated[Any, AfterValidator(_reference)]
+TurnReference = Annotated[Any, AfterValidator(_reference)]
 
 
 class ModeTurn(Foreign):
@@ -59,7 +59,7 @@ class ModeTurn(Foreign):
     model: str | None = None
     role_instruction: str | None = None
     template: str | None = None
-    context_from: tuple[Reference, ...] | None = None
+    context_from: tuple[TurnReference, ...] | None = None
     requires: tuple[str, ...] | None = None
     prefer: str | None = None
     temperature: float | None = None
@@ -68,7 +68,7 @@ class ModeTurn(Foreign):
 
 class ModePhase(Foreign):
     type: str | None = None
-    turns: tuple[Reference, ...] | None = None
+    turns: tuple[TurnReference, ...] | None = None
     prompts: dict[TurnName, ModeTurn] | None = None
 
 

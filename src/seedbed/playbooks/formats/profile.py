@@ -45,13 +45,13 @@ class RolePrompt(Foreign):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
-def _label(value: Any) -> Any:
+def _version_label(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not part(str(value)):
         raise PydanticCustomError("label", "text or a number")
     return value
 
 
-Label = Annotated[Any, AfterValidator(_label)]
+VersionLabel = Annotated[Any, AfterValidator(_version_label)]
 _UUID = "Profiles are identified by UUIDs."
 
 
@@ -61,7 +61,7 @@ class Profile(Foreign):
     parent_profile_id: Identifier | None = Field(default=None, description=_UUID)
     base_profile_id: Identifier | None = Field(default=None, description=_UUID)
     name: RefName | None = Field(default=None, description="Give the name as text in quotes.")
-    version: Label | None = Field(default=None, description='Give the version as text, such as "1.2".')
+    version: VersionLabel | None = Field(default=None, description='Give the version as text, such as "1.2".')
     corpus_id: RefName | None = Field(default=None, description="Name the corpus it was written for.")
     task_type: RefName | None = Field(default=None, description="Name the type of task, such as qa.")
     metadata: dict[str, Any] | None = None

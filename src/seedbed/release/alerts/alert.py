@@ -87,6 +87,3 @@ def shorten(value: object, limit: int) -> str:
     """A value as text of at most so many characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-__all__ = ["SEVERITIES", "Alert", "as_json", "shorten"]

@@ -71,7 +71,7 @@ async def send(
     chosen = [sender for sender in senders if wants(sender, alert)]
     if not await _record(library.store, _fact(alert, [sender.name for sender in chosen], library.by)):
         return []
-    return await _deliver(library, [_Waiting(alert, sender) for sender in chosen], patience)
+    return await _deliver(library, [_DueDelivery(alert, sender) for sender in chosen], patience)
 
 
 async def resend(
@@ -79,7 +79,7 @@ async def resend(
 ) -> list[Delivery]:
     """Try again what is `undelivered`."""
     try:
-        waiting = await asyncio.to_thread(_waiting, library.store, senders, library.clock(), everything)
+        waiting = await asyncio.to_thread(_due, library.store, senders, library.clock(), everything)
     except (StoreError, OSError) as error:
         _log.error("alerts that wait cannot be read: %s", error)
         return []
@@ -94,11 +94,11 @@ def undelivered(
     With `everything`, those that are not due yet or too old are included. An alert that has ended meanwhile is left
     out: its end is sent instead.
     """
-    return [(each.alert, each.sender) for each in _waiting(store, senders, at or now(), everything)]
+    return [(each.alert, each.sender) for each in _due(store, senders, at or now(), everything)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _DueDelivery:
     """A delivery that is due, after so many attempts."""
 
     alert: Alert
@@ -106,14 +106,14 @@ class _Waiting:
     tries: int = 0
 
 
-def _waiting(store: Store, senders: Sequence[Sender], at: datetime, everything: bool) -> list[_Waiting]:
+def _due(store: Store, senders: Sequence[Sender], at: datetime, everything: bool) -> list[_DueDelivery]:
     since = None if everything else at - GIVE_UP_AFTER
     known = {fact.key: fact for fact in store.facts(Query(kind="alert", since=since))}
     tries: dict[tuple[str, str], list[Fact]] = {}
     for fact in store.facts(Query(kind="delivery", since=since)):
         tries.setdefault((fact.subject, fact.body["sender"]), []).append(fact)
     return [
-        _Waiting(_alert(fact), sender, sum(each.body["status"] == "begun" for each in past))
+        _DueDelivery(_alert(fact), sender, sum(each.body["status"] == "begun" for each in past))
         for key, fact in known.items()
         if f"{key}/resolved" not in known
         for sender in senders
@@ -201,12 +201,12 @@ def _alert(fact: Fact) -> Alert:
 # Delivering
 
 
-async def _deliver(library: Library, waiting: Sequence[_Waiting], patience: Patience | None) -> list[Delivery]:
+async def _deliver(library: Library, waiting: Sequence[_DueDelivery], patience: Patience | None) -> list[Delivery]:
     ended = await asyncio.gather(*(_begin(library, each, patience or Patience()) for each in waiting))
     return [delivery for delivery in ended if delivery]
 
 
-async def _begin(library: Library, waiting: _Waiting, patience: Patience) -> Delivery | None:
+async def _begin(library: Library, waiting: _DueDelivery, patience: Patience) -> Delivery | None:
     """Deliver, unless another process has begun with it."""
     alert, sender = waiting.alert, waiting.sender
     # The number says how many attempts there were when it was due: two processes that see the same write the same key.
@@ -262,6 +262,3 @@ async def _record(store: Store, fact: Fact) -> bool:
     except (StoreError, OSError) as error:
         _log.error("%s %s cannot be recorded: %s", fact.kind, fact.key, error)
         return False
-
-
-__all__ = ["AlertRecord", "Delivery", "DeliveryStatus", "Patience", "history", "resend", "send", "undelivered"]

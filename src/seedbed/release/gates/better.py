@@ -15,7 +15,7 @@ from seedbed.storage.store import Json, Query, Store, short
 
 
 @dataclass(frozen=True, slots=True)
-class Better:
+class BetterGate:
     """A verdict says that exactly this candidate is better than exactly this incumbent.
 
     `error` is the highest error rate that the verdict may have. Only the first comparison on the same tasks counts,

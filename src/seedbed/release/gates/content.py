@@ -187,6 +187,3 @@ def hazards(text: str, before: str = "") -> Iterator[tuple[str, str]]:
 
 def _bare(words: str) -> str:
     return " ".join(words.casefold().split())
-
-
-__all__ = ["HAZARDS", "ContentGate", "hazards", "texts"]

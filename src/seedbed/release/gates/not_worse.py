@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from seedbed.errors import NotFound, SettingsError
 from seedbed.evaluation.cells import Naming, TaskTexts
-from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Better, better
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
@@ -21,8 +22,8 @@ from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, 
 MEASURED = frozenset({"cost_usd", "latency_seconds", "tokens", "turns", "length"})
 """Metrics without a largest value. By any other, one more failure may be a whole point worse."""
 
-Scores = Mapping[str, Mapping[tuple[str, int], float]]
-"""By the digest of a metric: the score of each task and replicate."""
+TaskScores: TypeAlias = Mapping[tuple[str, int], float]
+"""The score of each task and replicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,10 @@ class NotWorse:
         return Refusal("not_worse", "; ".join([*absent, *worse]), limits, " ".join(remedies))
 
 
-def scores(store: Store, playbook: Digest, models: Json, tasks: Dataset, replicates: int) -> Mapping[str, Scores]:
-    """All scores of a playbook at these tasks with these models, by the names of metrics."""
+def scores(
+    store: Store, playbook: Digest, models: Json, tasks: Dataset, replicates: int
+) -> Mapping[str, Mapping[str, TaskScores]]:
+    """All scores of a playbook at these tasks with these models, by the name and the digest of the metric."""
     inputs = TaskTexts()
     naming = Naming(playbook, models, [], inputs)
     wanted: dict[tuple[str, str], tuple[str, int]] = {}
@@ -93,10 +96,9 @@ def scores(store: Store, playbook: Digest, models: Json, tasks: Dataset, replica
     return by_metric
 
 
-Arms = tuple[Mapping[tuple[str, int], float], Mapping[tuple[str, int], float]]
-
-
-def _complete(metric: str, before: Scores, after: Scores, wanted: int) -> tuple[Arms | None, int]:
+def _complete(
+    metric: str, before: Mapping[str, TaskScores], after: Mapping[str, TaskScores], wanted: int
+) -> tuple[tuple[TaskScores, TaskScores] | None, int]:
     """The scores of both on all tasks by the same version of a metric, if complete; and on how many tasks there are."""
     versions = [each for each in after if each in before and _current(metric) in (None, each)]
     shared = {each: len(before[each].keys() & after[each].keys()) for each in versions}
@@ -119,13 +121,7 @@ def _direction(metric: str) -> Better:
         return "higher"
 
 
-def _loss(
-    metric: str,
-    before: Mapping[tuple[str, int], float],
-    after: Mapping[tuple[str, int], float],
-    tasks: Sequence[Task] | Dataset,
-    confidence: float,
-) -> Interval:
+def _loss(metric: str, before: TaskScores, after: TaskScores, tasks: Dataset, confidence: float) -> Interval:
     """How much worse the candidate is, over tasks. Tasks of one source count together."""
     old, new = (_by_task(arm) for arm in (before, after))
     names, sources = [task.id for task in tasks], [task.source or task.id for task in tasks]
@@ -141,7 +137,7 @@ def _loss(
     return Interval(loss.mean, loss.mean, loss.mean + scale * unseen, confidence, loss.n)
 
 
-def _by_task(arm: Mapping[tuple[str, int], float]) -> dict[str, float]:
+def _by_task(arm: TaskScores) -> dict[str, float]:
     values_of: dict[str, list[float]] = {}
     for (task, _), value in arm.items():
         values_of.setdefault(task, []).append(value)
@@ -155,6 +151,3 @@ def _command(request: ReleaseRequest, plan: Experiment, store: Store, metrics: M
     by = " ".join(f"--metric {metric}" if metric.isidentifier() else f"--metric '{metric}'" for metric in metrics)
     more = f" --replicates {plan.replicates}" if plan.replicates > 1 else ""
     return f"seedbed evaluate {arms} {by}{more}"
-
-
-__all__ = ["NotWorse", "scores"]

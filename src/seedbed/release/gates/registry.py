@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.plugins import load, offered
-from seedbed.release.gates.better import Better
+from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
 from seedbed.release.gates.cooldown import Cooldown
 from seedbed.release.gates.error_budget import error_budget
@@ -70,7 +70,7 @@ def _panel(settings: ChannelSettings) -> Panel:
 
 
 def _better(options: Any, _: Panel) -> Gate:
-    return Better(options.error, options.agreement, options.replays)
+    return BetterGate(options.error, options.agreement, options.replays)
 
 
 def _max_change(options: Any, panel: Panel) -> Gate:
@@ -146,6 +146,3 @@ def _load(name: str, options: dict[str, Any], at: str) -> CustomGate:
     if not inspect.iscoroutinefunction(called):
         raise SettingsError([Problem(at, shown(name), "a gate: async, called with the request")])
     return CustomGate(name, options, gate)
-
-
-__all__ = ["BUILT_IN", "CustomGate", "build_gates", "build_panel", "build_terms"]

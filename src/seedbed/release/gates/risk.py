@@ -113,6 +113,3 @@ class Risk:
             f"Have it reviewed: seedbed review request {request.channel} {request.candidate[3:13]} --because REASON"
         )
         return Refusal("risk", "; ".join(reasons), expected, remedy)
-
-
-__all__ = ["Impact", "Risk", "impact"]

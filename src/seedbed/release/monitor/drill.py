@@ -17,7 +17,7 @@ from seedbed.storage.store import Digest
 
 Serve = Callable[[str, Mapping[str, Any]], Awaitable[Run]]
 """Serves a request for the user with that key."""
-Rate = Callable[[Run, float], object]
+RecordRating = Callable[[Run, float], object]
 """Records the rating of a run, from 0 to 1."""
 
 AT_ONCE = 8
@@ -33,7 +33,12 @@ class Drill:
 
 
 async def drill(
-    tasks: Dataset, units: Iterable[int], metric: Metric, serve: Serve, rate: Rate, watch: Callable[[int], None]
+    tasks: Dataset,
+    units: Iterable[int],
+    metric: Metric,
+    serve: Serve,
+    record_rating: RecordRating,
+    watch: Callable[[int], None],
 ) -> Drill:
     """Serve each unit the next task and rate the output. After the last task the first comes again.
 
@@ -54,7 +59,7 @@ async def drill(
             score = await metric(run, task)
             if score.value is not None:
                 value = min(max(score.value, 0.0), 1.0)
-                rate(run, value)
+                record_rating(run, value)
                 result.good[run.playbook] += int(value >= 0.5)
 
     listed = list(tasks)

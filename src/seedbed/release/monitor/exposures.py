@@ -46,7 +46,7 @@ ExposureEvent: TypeAlias = Exposure | ExposureOutcome
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenExposure:
     met: Exposure
     missing: set[str]
     denied: bool = field(default=False)
@@ -75,7 +75,7 @@ class ExposureFeed:
         self._news = Feed(store, [*queries, Query(kind="exposure", subject=f"channels/{channel}")], after)
         self._playbooks, self._metrics, self._until = playbooks, metrics, until
         self._units: set[str] = set()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenExposure] = {}
         self._queues: dict[Digest, deque[tuple[str, datetime]]] = {playbook: deque() for playbook in playbooks}
         self._ended: dict[str, list[ExposureOutcome] | None] = {}
         """The outcomes of the queued runs; None while a run goes on."""
@@ -117,7 +117,7 @@ class ExposureFeed:
         if compared:
             self._units.add(body["unit"])
         met = Exposure(body["playbook"], fact.at, compared)
-        self._open[fact.key] = _Open(met, set(self._metrics))
+        self._open[fact.key] = _OpenExposure(met, set(self._metrics))
         if len(self._open) > WAITING:
             del self._open[next(iter(self._open))]
         yield met

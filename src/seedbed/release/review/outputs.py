@@ -143,6 +143,3 @@ def _swapped(chosen: Sequence[OutputPair], chance: random.Random) -> Iterator[Ou
         swapped = chance.random() < 0.5
         left, right = (pair.candidate, pair.control) if swapped else (pair.control, pair.candidate)
         yield OutputSample(pair.task, left, right, swapped)
-
-
-__all__ = ["OutputPair", "OutputSample", "draw_samples", "read_output_pairs", "read_tool_calls"]

@@ -137,6 +137,3 @@ def last_reviewed(library: Library, channel: str, panel: Panel) -> Digest | None
     standing = replay_moves(library.store.facts(Query(kind="move", subject=f"channels/{channel}"))).standing
     reviewed = (each for each in reversed(standing) if always.opinion(library, channel, each).approved)
     return next(reviewed, standing[0] if standing else None)
-
-
-__all__ = ["Opinion", "Panel", "answers", "involved", "last_reviewed", "requests"]

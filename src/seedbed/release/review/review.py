@@ -10,7 +10,7 @@ from seedbed.errors import Problem as Refusal
 from seedbed.errors import ReleaseRefused
 from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.playbooks.library import Library
-from seedbed.release.review.panel import Opinion, Panel, answers, involved, requests
+from seedbed.release.review.panel import Opinion, Panel, involved
 from seedbed.storage.store import Digest, Fact, Json, Query
 
 ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
@@ -127,17 +127,3 @@ def newest_verdict(library: Library, candidate: Digest, incumbent: Digest | None
     """The newest verdict about exactly these two, if there is one."""
     known = [each for each in verdicts(library.store, candidate) if each.control == incumbent]
     return known[-1] if known else None
-
-
-__all__ = [
-    "Panel",
-    "ReviewItem",
-    "ReviewStatus",
-    "answers",
-    "approve",
-    "newest_verdict",
-    "queue",
-    "refuse",
-    "request",
-    "requests",
-]

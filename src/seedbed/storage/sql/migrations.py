@@ -316,5 +316,3 @@ m003_views = Migration(
 
 MIGRATIONS = (m001_tables, m002_search, m003_views)
 NEWEST = MIGRATIONS[-1].number
-
-__all__ = ["MIGRATIONS", "NEWEST", "Migration", "migrate", "target_version", "version"]

@@ -36,9 +36,9 @@ from seedbed.storage.store import (
     Digest,
     Fact,
     Json,
-    Move,
     Query,
     Ref,
+    RefMove,
     Target,
     canonical,
     check_facts,
@@ -138,7 +138,7 @@ class SqlStore:
         return self._refs(*prefix_condition("name", prefix)) if is_name(prefix) else []
 
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
-        move, at = Move(name=name, to=to, expected=expected, because=because, by=by), self._clock()
+        move, at = RefMove(name=name, to=to, expected=expected, because=because, by=by), self._clock()
 
         def work(db: Connection) -> Ref:
             self._dialect.lock_chain(db)

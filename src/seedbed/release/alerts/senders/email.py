@@ -100,6 +100,3 @@ def email_message(alert: Alert, sender: str, to: list[str]) -> EmailMessage:
     about = [f"channel: {alert.channel}", f"what: {alert.kind}", f"severity: {state}", f"at: {alert.at.isoformat()}"]
     message.set_content("\n".join([alert.message, "", *about, *figures, ""]), cte="quoted-printable")
     return message
-
-
-__all__ = ["EmailSender", "email_message"]

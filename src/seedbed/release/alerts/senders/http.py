@@ -52,6 +52,3 @@ def _unlogged() -> Iterator[None]:
         yield
     finally:
         _quiet.reset(before)
-
-
-__all__ = ["post"]

@@ -37,6 +37,3 @@ class LogSender:
 def _append(file: Path, line: str) -> None:
     with file.open("ab", buffering=0) as opened:  # in one write, so that lines of two processes do not mix
         opened.write(line.encode())
-
-
-__all__ = ["LogSender"]

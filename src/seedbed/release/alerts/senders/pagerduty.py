@@ -41,6 +41,3 @@ def pagerduty_event(alert: Alert, key: str) -> Json:
         "custom_details": alert.details,
     }
     return event
-
-
-__all__ = ["PagerDutySender", "pagerduty_event"]

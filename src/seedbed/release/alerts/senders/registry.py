@@ -70,6 +70,3 @@ def _build_email(alert: AlertSettings, email: EmailSettings, at: str, secrets: _
     password = secrets.look_up(email.password, f"{at}.password", A_REFERENCE) if email.password else ""
     to = tuple(dict.fromkeys(email.to))
     return EmailSender(alert.name, alert.at_least, to, email.sender, server, user, password)
-
-
-__all__ = ["build_senders"]

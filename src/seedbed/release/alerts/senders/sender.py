@@ -39,6 +39,3 @@ class Sender(Protocol):
 def wants(sender: Sender, alert: Alert) -> bool:
     """Whether an alert is severe enough for a sender."""
     return SEVERITIES.index(alert.severity) >= SEVERITIES.index(sender.at_least)
-
-
-__all__ = ["TIMEOUT_SECONDS", "NotDelivered", "Sender", "wants"]

@@ -37,6 +37,3 @@ def slack_message(alert: Alert) -> Json:
 def _escape(text: str) -> str:
     # Shorten first: each character may become five, a block holds 3,000, and a cut escape would be invalid.
     return shorten(text, 590).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-__all__ = ["SlackSender", "slack_message"]

@@ -53,6 +53,3 @@ def signed_by(
 
 def _mac(secret: str, at: int, body: bytes) -> str:
     return hmac.new(secret.encode(), b"%d." % at + body, hashlib.sha256).hexdigest()
-
-
-__all__ = ["IDENTITY", "SIGNATURE", "WebhookSender", "signature", "signed_by"]
