@@ -16,7 +16,7 @@ Everything but the last figure is read from the syntax trees, so some figures ar
   where it is used. `found` beside `expected` is no catch-all: errors say what they found and expected.
 - An untyped `**dict` call is `f(**x)` where x is a name that is annotated as Any, Json, dict or a mapping to Any, or a
   local variable without annotation that is assigned a dictionary (a literal, a comprehension or `dict(…)`). What other
-  expressions hold is not looked into.
+  expressions hold is not looked into. A function that passes on its own `**kwargs` does not count.
 - Fan-out is the number of modules of seedbed that a module imports, at the top or inside functions.
 
 Hops are counted live: a `seedbed run` with a scripted model in a temporary folder, and at the moment when the model is
@@ -39,7 +39,7 @@ import textwrap
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -70,7 +70,7 @@ class Package:
 
 @dataclass
 class Shape:
-    """All that is measured of one checkout. Places are `module:line` and what stands there."""
+    """What is measured in one checkout. Places are `module:line` and what stands there."""
 
     packages: dict[str, Package] = field(default_factory=dict)
     long_modules: list[str] = field(default_factory=list)
@@ -112,8 +112,8 @@ class Shape:
 # ---------------------------------------------------------------------------------------------------- the source
 
 
-def measured(root: Path) -> Shape:
-    """The shape of the checkout at `root`."""
+def read_source(root: Path) -> Shape:
+    """The shape of the checkout at `root`, without the hops: nothing is run."""
     source = root / "src"
     shape = Shape()
     modules = {_dotted(path, source): path for path in sorted((source / "seedbed").rglob("*.py"))}
@@ -135,7 +135,6 @@ def measured(root: Path) -> Shape:
         shape.untyped_calls += reader.untyped_calls
         shape.fan_out[module] = len(reader.imported - {module})
     shape.shared_type_names = [f"{name}: {', '.join(where)}" for name, where in sorted(types.items()) if len(where) > 1]
-    shape.hops = _hops(root)
     return shape
 
 
@@ -228,7 +227,13 @@ class _Reader(ast.NodeVisitor):
         self._bind(node, node.name)
         names = {parameter.arg for parameter in parameters}
         self._errors |= {id(each) for each in parameters if each.arg == "found" and "expected" in names}
-        self._untyped.append({each.arg: _is_untyped(each.annotation) for each in parameters if each.annotation})
+        self._untyped.append(
+            {
+                each.arg: each is not node.args.kwarg and _is_untyped(each.annotation)
+                for each in parameters
+                if each.annotation
+            }
+        )
         self._functions += 1
         self.generic_visit(node)
         self._functions -= 1
@@ -347,7 +352,7 @@ roles:
 """
 
 
-def _hops(root: Path) -> list[str]:
+def hops(root: Path) -> list[str]:
     """The functions of seedbed between the entry point and the model, outermost first: by another process."""
     with tempfile.TemporaryDirectory(prefix="seedbed-shape-") as folder:
         Path(folder, "seedbed.yaml").write_text(WORKSPACE)
@@ -363,8 +368,8 @@ def _hops(root: Path) -> list[str]:
         )
         if performed.returncode:
             raise SystemExit(f"seedbed run failed in {root}:\n{performed.stdout}{performed.stderr}")
-        hops: list[str] = json.loads(Path(folder, "hops.json").read_text())
-        return hops
+        names: list[str] = json.loads(Path(folder, "hops.json").read_text())
+        return names
 
 
 def _trace_run(root: Path) -> None:
@@ -481,7 +486,7 @@ def main() -> None:
     if options.trace_run:
         _trace_run(options.root)
         return
-    shapes = [measured(root) for root in (options.against, options.root) if root]
+    shapes = [replace(read_source(root), hops=hops(root)) for root in (options.against, options.root) if root]
     if options.json:
         documents = [asdict(shape) | {"figures": dict(shape.rows())} for shape in shapes]
         print(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import re
 import subprocess
 import sys
@@ -16,6 +17,10 @@ from seedbed import errors
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = sorted((ROOT / "src/seedbed").rglob("*.py"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
+SHAPE = importlib.import_module("shape").read_source(ROOT)
+PLUG_INS: set[str] = set()
+"""Calls whose signature is known at run time only."""
 HEAVY = {"sqlalchemy", "numpy", "scipy", "langchain_core", "pydantic", "rich", "typer", "yaml", "httpx", "psycopg"}
 
 
@@ -75,9 +80,29 @@ def test_every_error_is_exported_and_drawn_in_the_tree() -> None:
         assert name in (errors.__doc__ or "")
 
 
-def test_modules_stay_short() -> None:
-    long = {path.name for path in SOURCES if len(path.read_text().splitlines()) > 400}
-    assert long <= {"evolve.py", "runner.py"}  # one noun each
+def test_modules_functions_and_packages_stay_small() -> None:
+    assert not SHAPE.long_modules
+    assert len(SHAPE.long_functions) <= 2
+    assert len(SHAPE.many_parameters) <= 8
+    assert max(package.modules for package in SHAPE.packages.values()) <= 15
+
+
+def test_imports_stand_at_the_top_except_where_a_library_is_optional() -> None:
+    assert len(SHAPE.nested_imports) <= 2
+    assert len(SHAPE.nested_imports) + len(SHAPE.nested_imports_of_others) <= 20
+
+
+def test_a_type_name_means_one_thing() -> None:
+    assert not SHAPE.shared_type_names
+
+
+def test_no_name_stands_for_anything() -> None:
+    assert not SHAPE.catch_all_names
+
+
+def test_keyword_arguments_are_typed_unless_only_a_plug_in_knows_them() -> None:
+    unknown = [place for place in SHAPE.untyped_calls if place.rpartition(" ")[2] not in PLUG_INS]
+    assert not unknown
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -147,7 +147,7 @@ def test_ctrl_c_ends_with_130_and_what_was_said_is_kept(mail: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; what was recorded so far is kept\n"
+    assert err == "Interrupted. What was recorded so far is stored.\n"
     assert document("seedbed store stats", mail)["facts"]["turn"] == 1
 
 

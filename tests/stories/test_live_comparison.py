@@ -63,4 +63,4 @@ async def test_what_people_say_of_a_canary_decides_once_for_all_who_look(url: st
         timeout=120,
     )
     assert checked.returncode == 0, checked.stdout
-    assert "follows from the raw facts" in checked.stdout
+    assert "follows from its raw facts" in checked.stdout

@@ -25,6 +25,7 @@ from seedbed.release.channels import state
 from seedbed.release.review.review import approve
 from seedbed.release.states import Canary, State
 from seedbed.runs.history import recall
+from seedbed.settings.channels import ChannelSettings
 from seedbed.storage.store import CHAINED, Query, short
 from seedbed.storage.upkeep import verify
 
@@ -172,6 +173,16 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     (evolution,) = facts(space, "evolution", subject=found.best)
     assert evolution.body["start"] == START.digest
 
+    # Without evidence nothing is released, whoever asks
+    ben = Library(space.store, "ben")
+    approve(ben, "production", START.digest, because="we have to begin somewhere")
+    await space.release(START, to="production", because="the first one")
+    with pytest.raises(ReleaseRefused) as refused:
+        await space.release(better, to="production")
+    refusals = {refusal.path: refusal for refusal in refused.value.refusals}
+    assert list(refusals) == ["better", "held_out", "review"]
+    assert f"seedbed review approve production {found.best[3:13]}" in refusals["review"].remedy
+
     # Compare, on tasks that the search never saw
     verdict = await space.compare(START, better, on=test, metric=metric)
     assert verdict.finding == "superior", str(verdict)
@@ -180,14 +191,9 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert space.store.get(verdict.experiment)["dataset"] == test.digest
 
     # Release: the gates decide, and a person
-    ben = Library(space.store, "ben")
-    approve(ben, "production", START.digest, because="we have to begin somewhere")
-    await space.release(START, to="production", because="the first one")
     with pytest.raises(ReleaseRefused) as refused:
         await space.release(better, to="production")
-    told = {refusal.path: refusal for refusal in refused.value.refusals}
-    assert list(told) == ["better", "held_out", "review"]
-    assert f"seedbed review approve production {found.best[3:13]}" in told["review"].remedy
+    assert [refusal.path for refusal in refused.value.refusals] == ["review"]
     with pytest.raises(DatasetError, match="11 of 11 that the candidate was evolved on"):
         await space.compare(START, better, on=train, metric=metric, options=Comparing(alpha=0.2))
     with pytest.raises(ReleaseRefused, match="ada, who made it"):
@@ -207,7 +213,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     assert (await space.run("production", seed=1, text=ANGRY[0])).playbook == found.best
 
     # A worse one is forced into a canary, and the monitor takes it back
-    ungated = {"by": "sam", "channels": {"production": {"require": []}}}
+    ungated = {"by": "sam", "channels": {"production": ChannelSettings(require=[])}}
     hasty, worse = Workspace(space.settings.model_copy(update=ungated), space.store), muddled(better)
     await hasty.release(worse, to="production", because="trust me", share=0.5)
     await come(space, test, 80)

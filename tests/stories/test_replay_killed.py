@@ -63,7 +63,7 @@ def killed_at(write, before, name, run, mode):
         return added
 
     space.resources.runner.journal.store.append = appended
-    asyncio.run(space.runner.replay(name, book, run, mode))
+    asyncio.run(space.resources.runner.replay(name, book, run, mode))
     os._exit(0)
 
 
@@ -86,7 +86,7 @@ plan = [(mode, write, before) for mode in ("strict", "fork:2") for write in rang
 for number, (mode, write, before) in enumerate(plan):
     name = f"{number:032x}"
     kills += killed_at(write, before, name, run, ReplayMode.parse(mode))
-    done = asyncio.run(workspace().runner.replay(name, book, run, ReplayMode.parse(mode)))
+    done = asyncio.run(workspace().resources.runner.replay(name, book, run, ReplayMode.parse(mode)))
     if mode == "strict":
         outcomes.add(told(done))
 then = recall(workspace().store, run)

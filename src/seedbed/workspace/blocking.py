@@ -63,7 +63,7 @@ class Blocking:
             self._runner.run(manager.__aexit__(None, None, None))
 
 
-@wraps(open_workspace)
+@wraps(open_workspace, assigned=())
 def open_blocking(*arguments: Any, **options: Any) -> AbstractContextManager[Any]:
     """Open a workspace for scripts without await: use it in `with`. See `seedbed.open` for the arguments."""
     return Blocking(open_workspace(*arguments, **options), asyncio.Runner())

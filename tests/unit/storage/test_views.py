@@ -19,7 +19,7 @@ from seedbed import ExactMatch
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.suite import SuiteResult, record_results
+from seedbed.evaluation.suite import SuiteScore, record_results
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.options import Comparing
@@ -138,7 +138,7 @@ async def use(store: Store) -> None:
     await run_experiment(start, better, tasks, ExactMatch(), bench, Comparing(channel="production"))
     await play_sentinel(start, tasks, ExactMatch(), bench)
     card = await evaluate(better, tasks, ExactMatch(), bench)
-    record_results([SuiteResult("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
+    record_results([SuiteScore("first", "better", "numbers", tasks.digest, card)], store, by="ann", at=AT)
     told = {"judge": "b2:j", "name": "rubric", "labels": "b2:l", "n": 4, "unscored": 0, "low": 0.5, "high": 1.0}
     told |= {"raw": 1.0, "bias": 0.0, "cost_usd": 0.5}
     store.append([Fact(kind="agreement", key="a", subject="b2:j", at=AT, by="ann", body=told, value=0.75)])
