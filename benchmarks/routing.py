@@ -22,9 +22,10 @@ from typing import get_args
 
 import numpy as np
 
-from seedbed.models.cards import Card, Model
+from seedbed.models.cards import Model
 from seedbed.models.routing.request import QualityLevel, RoutingRequest
 from seedbed.models.routing.router import Router
+from seedbed.settings import Card
 
 TOKENS = 1_000
 """What every prompt is taken to have, as the files count money and not tokens."""

@@ -49,6 +49,3 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """`Did you mean …?` with the closest of the known names, or an empty text if none is close."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"Did you mean {near[0]}?" if near else ""
-
-
-__all__ = ["PYTHONPATH", "load", "offered", "optional", "suggestion"]

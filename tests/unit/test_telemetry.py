@@ -20,25 +20,24 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from seedbed import telemetry
 from seedbed.errors import SettingsError
 from seedbed.settings import Settings
 from seedbed.telemetry import (
-    Event,
     ModelFailed,
     Place,
     RunEnded,
     RunStarted,
     Substituted,
+    TelemetryEvent,
     TurnEnded,
     emit,
-    json_logs,
     listeners,
     place,
-    prometheus,
     switch_on,
     within,
 )
+from seedbed.telemetry.logs import json_logs
+from seedbed.telemetry.metrics import LAG_EVERY_SECONDS, prometheus
 
 PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
 
@@ -55,8 +54,8 @@ TURN = TurnEnded(
 )
 ENDED = RunEnded(status="completed", turns=1, tokens=75, cost_usd=0.25, latency_seconds=2.0)
 FAILED = ModelFailed(model="small", why="rate", seconds=0.125)
-SUBSTITUTED = Substituted(asked="small", used="large")
-ALL: tuple[Event, ...] = (STARTED, FAILED, SUBSTITUTED, TURN, ENDED)
+SUBSTITUTED = Substituted(requested="small", used="large")
+ALL: tuple[TelemetryEvent, ...] = (STARTED, FAILED, SUBSTITUTED, TURN, ENDED)
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +66,8 @@ def _nobody_listens_afterwards() -> Iterator[None]:
 
 
 @pytest.fixture
-def heard() -> list[tuple[Event, Place]]:
-    told: list[tuple[Event, Place]] = []
+def heard() -> list[tuple[TelemetryEvent, Place]]:
+    told: list[tuple[TelemetryEvent, Place]] = []
     listeners.append(lambda event, place: told.append((event, place)))
     return told
 
@@ -96,7 +95,7 @@ print(*sys.modules)
 # Where we are
 
 
-async def test_what_runs_side_by_side_is_told_apart(heard: list[tuple[Event, Place]]) -> None:
+async def test_what_runs_side_by_side_is_told_apart(heard: list[tuple[TelemetryEvent, Place]]) -> None:
     both_inside = asyncio.Barrier(2)
 
     async def step(name: str) -> None:
@@ -120,7 +119,7 @@ async def test_what_runs_side_by_side_is_told_apart(heard: list[tuple[Event, Pla
     assert outside == Place()
 
 
-async def test_a_run_within_a_run_names_its_parent(heard: list[tuple[Event, Place]]) -> None:
+async def test_a_run_within_a_run_names_its_parent(heard: list[tuple[TelemetryEvent, Place]]) -> None:
     async def child(name: str) -> None:
         with within(run=name):
             emit(STARTED)
@@ -135,7 +134,7 @@ async def test_a_run_within_a_run_names_its_parent(heard: list[tuple[Event, Plac
     ]
 
 
-async def test_a_block_may_end_in_another_task_than_it_began_in(heard: list[tuple[Event, Place]]) -> None:
+async def test_a_block_may_end_in_another_task_than_it_began_in(heard: list[tuple[TelemetryEvent, Place]]) -> None:
     @asynccontextmanager
     async def recording() -> AsyncIterator[None]:
         with within(run="one"):
@@ -151,9 +150,9 @@ async def test_a_block_may_end_in_another_task_than_it_began_in(heard: list[tupl
 
 
 def test_a_listener_that_fails_is_taken_off_and_nobody_else_notices(
-    heard: list[tuple[Event, Place]], caplog: pytest.LogCaptureFixture
+    heard: list[tuple[TelemetryEvent, Place]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(event: Event, place: Place) -> None:
+    def broken(event: TelemetryEvent, place: Place) -> None:
         raise OSError("the disk is full")
 
     listeners.insert(0, broken)
@@ -199,8 +198,8 @@ def test_every_event_is_one_line_of_json_with_its_place() -> None:
 
 
 def test_events_have_no_room_for_what_was_said() -> None:
-    named = {"playbook", "role", "model", "finish_reason", "status", "why", "asked", "used"}
-    for kind in get_args(Event):
+    named = {"playbook", "role", "model", "finish_reason", "status", "why", "requested", "used"}
+    for kind in get_args(TelemetryEvent):
         texts = {each.name for each in fields(kind) if each.type not in ("int", "float", "bool")}
         assert texts <= named, kind
 
@@ -279,12 +278,12 @@ async def test_a_loop_that_is_held_up_is_seen_to_lag() -> None:
     registry = CollectorRegistry()
     listeners.append(prometheus(registry))
     emit(STARTED)
-    held = 3 * telemetry.LAG_EVERY_SECONDS
+    held = 3 * LAG_EVERY_SECONDS
     time.sleep(held)  # what a program must not do
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert registry.get_sample_value("seedbed_loop_lag_seconds_count") == 1
-    assert (registry.get_sample_value("seedbed_loop_lag_seconds_sum") or 0) >= held - telemetry.LAG_EVERY_SECONDS
+    assert (registry.get_sample_value("seedbed_loop_lag_seconds_sum") or 0) >= held - LAG_EVERY_SECONDS
 
 
 # Spans
@@ -392,6 +391,7 @@ def test_a_missing_package_is_told_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, f"seedbed.telemetry.{setting.partition(':')[0]}", raising=False)
     with pytest.raises(SettingsError, match=rf"telemetry\.\w+: found no package .*seedbed\[{extra}\]"):
         switch_on(settings_of(tmp_path, setting))
     assert not listeners

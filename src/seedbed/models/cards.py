@@ -33,8 +33,6 @@ from seedbed.settings.models import check_fallbacks
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["OURS", "Card", "ChatModel", "Model", "Registry", "fallback_chain"]
-
 ChatModel: TypeAlias = "BaseChatModel"
 """A live LangChain chat model."""
 

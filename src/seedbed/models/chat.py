@@ -19,20 +19,6 @@ from seedbed.models.failures import explain
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
 
-__all__ = [
-    "AS_ON_ITS_CARD",
-    "Message",
-    "Model",
-    "Reply",
-    "Sampling",
-    "Speaker",
-    "Usage",
-    "ask",
-    "estimated_tokens",
-    "merge_messages",
-    "stream",
-]
-
 Speaker: TypeAlias = Literal["system", "user", "assistant"]
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from seedbed.errors import Why
 
-__all__ = ["explain", "explain_status", "retry_after"]
-
 _CONTEXT = (
     "context_length_exceeded",
     "context length",

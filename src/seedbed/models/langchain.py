@@ -12,8 +12,6 @@ from langchain_core.outputs import ChatResult
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
 
-__all__ = ["is_plain", "message_of", "to_messages"]
-
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 
 

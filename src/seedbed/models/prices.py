@@ -14,8 +14,6 @@ from typing import Any
 from seedbed.errors import SettingsError
 from seedbed.plugins import optional
 
-__all__ = ["REMEDY", "look_up"]
-
 REMEDY = "Set usd_per_million on its card, or run: pip install 'seedbed[prices]'"
 """What to do about an unknown price."""
 

@@ -33,11 +33,11 @@ from pydantic import (
 
 from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
-from seedbed.settings.section import Expected, Missing, Section, refusal
+from seedbed.settings.section import Expected, Missing, Section, refusal, require
 from seedbed.settings.values import Secret, SecretReference, Words
 
 Severity: TypeAlias = Literal["info", "warning", "critical"]
-"""From news that can wait until tomorrow to a reason to wake somebody up."""
+"""From news that can wait until tomorrow to a reason to wake somebody."""
 
 A_URL = "a URL such as https://HOST/PATH"
 A_SERVER = "smtp://HOST:PORT or smtps://HOST:PORT"
@@ -51,7 +51,7 @@ def is_url(text: str) -> bool:
 
 
 def is_mail_server(text: str) -> bool:
-    """Whether a text is the URL of a mail server, without the name of a user in it."""
+    """Whether a text is the URL of a mail server, without a user name in it."""
     parts = _parts(text)
     return parts is not None and parts.scheme in ("smtp", "smtps") and bool(parts.hostname) and "@" not in parts.netloc
 
@@ -65,32 +65,18 @@ def _parts(url: str) -> SplitResult | None:
     return parts if url.isprintable() and " " not in url else None
 
 
-def _check_url(value: Any) -> Any:
-    if isinstance(value, str) and not is_url(value):
-        raise ValueError("no URL")
-    return value
-
-
-def _check_server(value: Any) -> Any:
-    if isinstance(value, str) and not is_mail_server(value):
-        raise ValueError("no server")
-    return value
-
-
-def _check_address(value: str) -> str:
-    if not _ADDRESS.fullmatch(value):
-        raise ValueError("no address")
-    return value
-
-
 def _check_people(value: Any) -> Any:
     if not isinstance(value, list) or not value:
         raise refusal(Problem("", shown(value) if value else "nobody", "a list of addresses"))
     return value
 
 
-_Url: TypeAlias = Annotated[str | SecretReference, AfterValidator(_check_url), Expected(A_URL, "hidden")]
-_Address: TypeAlias = Annotated[str, AfterValidator(_check_address)]
+_Url: TypeAlias = Annotated[
+    str | SecretReference,
+    AfterValidator(require(lambda url: not isinstance(url, str) or is_url(url))),
+    Expected(A_URL, "hidden"),
+]
+_Address: TypeAlias = Annotated[str, AfterValidator(require(_ADDRESS.fullmatch))]
 
 
 class WebhookSettings(Section):
@@ -120,7 +106,7 @@ class PagerDutySettings(Section):
 
 
 class EmailSettings(Section):
-    """A letter to some people."""
+    """An email to some people."""
 
     example = "{to: [ADDRESS], from: ADDRESS, server: smtp://HOST:PORT}"
 
@@ -128,7 +114,11 @@ class EmailSettings(Section):
         list[Annotated[_Address, Expected("an address")]], Field(min_length=1), BeforeValidator(_check_people)
     ]
     sender: Annotated[_Address, Expected("an address such as seedbed@example.org")] = Field(alias="from")
-    server: Annotated[str | SecretReference, AfterValidator(_check_server), Expected(A_SERVER, "hidden")]
+    server: Annotated[
+        str | SecretReference,
+        AfterValidator(require(lambda url: not isinstance(url, str) or is_mail_server(url))),
+        Expected(A_SERVER, "hidden"),
+    ]
     user: Annotated[Words | SecretReference, Expected("the name to log in with", "hidden")] | None = None
     password: Secret | None = None
 
@@ -158,14 +148,8 @@ _LogFile: TypeAlias = Annotated[
 SENDERS = ("webhook", "slack", "pagerduty", "email", "log")
 
 
-def _check_name(name: str) -> str:
-    if not re.fullmatch(r"\w[\w .-]{0,63}", name):
-        raise ValueError("no name")
-    return name
-
-
 class AlertSettings(Section):
-    """One way to notify people: how it is sent, from which severity on, and the name it has in the history."""
+    """One way to notify people: how it is sent, from which severity on, and its name in the history."""
 
     example = "{log: alerts.jsonl, at_least: warning}"
 
@@ -176,9 +160,14 @@ class AlertSettings(Section):
     log: _LogFile = None
     """The file that it is written to; empty for the error stream."""
     at_least: Annotated[Severity, Expected(f"one of: {', '.join(get_args(Severity))}")] = "info"
-    given_name: Annotated[str, AfterValidator(_check_name), Expected("a short name of letters and digits")] | None = (
-        Field(default=None, alias="name")
-    )
+    given_name: (
+        Annotated[
+            str,
+            AfterValidator(require(re.compile(r"\w[\w .-]{0,63}").fullmatch)),
+            Expected("a short name of letters and digits"),
+        ]
+        | None
+    ) = Field(default=None, alias="name")
 
     @model_validator(mode="after")
     def _check_sender(self) -> AlertSettings:
@@ -201,26 +190,10 @@ class AlertSettings(Section):
 
 
 def check_names(alerts: Iterable[AlertSettings]) -> Iterable[Problem]:
-    """Every alert whose name another one has already."""
+    """Every alert with the name of an earlier one."""
     seen: set[str] = set()
     for index, alert in enumerate(alerts):
         if alert.name in seen:
             remedy = "Give it another: {name: …}."
             yield Problem(f"[{index}].name", f"{shown(alert.name)} again", "a name of its own", remedy)
         seen.add(alert.name)
-
-
-__all__ = [
-    "A_SERVER",
-    "A_URL",
-    "SENDERS",
-    "AlertSettings",
-    "EmailSettings",
-    "PagerDutySettings",
-    "Severity",
-    "SlackSettings",
-    "WebhookSettings",
-    "check_names",
-    "is_mail_server",
-    "is_url",
-]

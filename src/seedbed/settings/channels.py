@@ -31,8 +31,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from seedbed.errors import Problem, shown
 from seedbed.settings.gates import DEFAULT_GATES, BetterOptions, GateSettings, ReviewOptions
-from seedbed.settings.section import Expected, Missing, Section, refusal
-from seedbed.settings.values import HalfShare, Period, Rate, RunCount, Share, Words
+from seedbed.settings.section import Expected, Missing, Section, refusal, require
+from seedbed.settings.values import ErrorRate, HalfShare, Period, RunCount, TrafficShare, Words
 
 Reviewers: TypeAlias = Annotated[
     dict[str, Annotated[tuple[Words, ...], Field(strict=False)]],
@@ -45,11 +45,11 @@ BudgetControl: TypeAlias = Literal["lord", "e-lond"]
 
 
 class ErrorBudgetSettings(Section):
-    """The false discovery rate of a channel, and the method that keeps to it. A number alone is the rate."""
+    """The false discovery rate of a channel, and the method that controls it. A number alone is the rate."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}
 
-    rate: Rate = 0.05
+    rate: ErrorRate = 0.05
     control: Annotated[BudgetControl, Expected(f"one of: {', '.join(get_args(BudgetControl))}")] = "lord"
 
     @model_validator(mode="before")
@@ -119,22 +119,13 @@ def _is_number(value: Any) -> bool:
 # The canary
 
 
-def _check_shares(shares: tuple[float, ...]) -> tuple[float, ...]:
-    if list(shares) != sorted(set(shares)):
-        raise ValueError("not in order")
-    return shares
-
-
 _Shares = Annotated[
-    tuple[Share, ...],
+    tuple[TrafficShare, ...],
     Field(strict=False),
-    AfterValidator(_check_shares),
+    AfterValidator(require(lambda shares: list(shares) == sorted(set(shares)))),
     Expected("a list of shares, each larger than the one before, such as [5%, 25%, 100%]"),
 ]
-_Guards = Annotated[
-    dict[str, GuardSettings],
-    BeforeValidator(_read_guards),
-]
+_Guards = Annotated[dict[str, GuardSettings], BeforeValidator(_read_guards)]
 
 
 class CanarySettings(Section):
@@ -147,7 +138,7 @@ class CanarySettings(Section):
     approval: bool = False
     roll_back_if: _Guards = Field(default_factory=dict)
     hold_if: _Guards = Field(default_factory=dict)
-    error: Annotated[Rate, Expected("a chance above 0 and below 0.5, such as 0.05")] = 0.05
+    error: Annotated[ErrorRate, Expected("a chance above 0 and below 0.5, such as 0.05")] = 0.05
     no_traffic: Period | None = None
     deadline: Period | None = None
     keep_back: HalfShare | None = None
@@ -155,10 +146,9 @@ class CanarySettings(Section):
 
     @model_validator(mode="after")
     def _check_guards(self) -> CanarySettings:
-        both = [metric for metric in self.hold_if if metric in self.roll_back_if]
-        wrong = [Problem(f"hold_if.{metric}", "a guard that rolls back too", "one of the two") for metric in both]
-        if wrong:
-            raise refusal(*wrong)
+        if both := [metric for metric in self.hold_if if metric in self.roll_back_if]:
+            found, expected = "a guard that rolls back too", "one of the two"
+            raise refusal(*(Problem(f"hold_if.{metric}", found, expected) for metric in both))
         return self
 
 
@@ -202,14 +192,3 @@ class ChannelSettings(Section):
                 remedy = f"Write who has it: reviewers: {{NAME: [{role}]}}"
                 place = f"{at}.require[{index}].review.roles"
                 yield Problem(place, f"{shown(role)}, which nobody has", "a role of a reviewer", remedy)
-
-
-__all__ = [
-    "RUN_METRICS",
-    "BudgetControl",
-    "CanarySettings",
-    "ChannelSettings",
-    "ErrorBudgetSettings",
-    "GuardSettings",
-    "Reviewers",
-]

@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from seedbed.errors import Problem, shown
 from seedbed.plugins import offered, suggestion
 from seedbed.settings.section import Expected, Section, problems, refusal
-from seedbed.settings.values import Fraction, Limit, Rate, Time, Words
+from seedbed.settings.values import ErrorRate, Fraction, NonNegative, Time, Words
 
 GROUP = "seedbed.gates"
 """The entry points by which a package offers gates: async functions `(request, **options)`, or classes of them."""
@@ -54,7 +54,7 @@ def _list_of(kinds: Any) -> Expected:
 class BetterOptions(Section):
     example = "{error: 0.05}"
 
-    error: Rate = 0.05
+    error: ErrorRate = 0.05
     agreement: Fraction = 0.6
     replays: bool = False
 
@@ -65,11 +65,11 @@ class NotWorseOptions(Section):
     example = "{metrics: [safety, cost_usd], margin: 0.01}"
 
     metrics: Annotated[
-        Annotated[dict[str, Limit], Field(min_length=1)] | Annotated[list[str], Field(min_length=1)],
+        Annotated[dict[str, NonNegative], Field(min_length=1)] | Annotated[list[str], Field(min_length=1)],
         Expected("a list of metrics, or a mapping of metrics to margins, not below 0: {safety: 0.01}"),
     ]
-    margin: Limit | None = None
-    error: Rate = 0.05
+    margin: NonNegative | None = None
+    error: ErrorRate = 0.05
 
     @model_validator(mode="after")
     def _check_margin(self) -> NotWorseOptions:
@@ -95,9 +95,9 @@ class RulesKeptOptions(Section):
 class MaxChangeOptions(Section):
     example = "{number: 0.1, text: 400, since_last_review: 0.3}"
 
-    number: Limit | None = None
-    text: Limit | None = None
-    since_last_review: Limit | None = None
+    number: NonNegative | None = None
+    text: NonNegative | None = None
+    since_last_review: NonNegative | None = None
 
     @model_validator(mode="after")
     def _check_some(self) -> MaxChangeOptions:
@@ -117,7 +117,7 @@ class ContentOptions(Section):
 class RiskOptions(Section):
     example = "{impact: 0.5, allow: [models]}"
 
-    impact: Limit = 1.0
+    impact: NonNegative = 1.0
     allow: Annotated[tuple[RiskKind, ...], Field(strict=False), _list_of(RiskKind)] = ()
 
 
@@ -226,23 +226,3 @@ def _read_options(name: str, options: object, is_written: bool) -> Any:
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(BUILT_IN[name])
-
-
-__all__ = [
-    "BUILT_IN",
-    "DEFAULT_GATES",
-    "GROUP",
-    "NEED_OPTIONS",
-    "BetterOptions",
-    "ContentOptions",
-    "GateOptions",
-    "GateSettings",
-    "MaxChangeOptions",
-    "NotWorseOptions",
-    "Occasion",
-    "ReviewOptions",
-    "RiskKind",
-    "RiskOptions",
-    "RulesKeptOptions",
-    "TextHazard",
-]

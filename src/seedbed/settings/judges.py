@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from seedbed.errors import Problem
-from seedbed.settings.section import Expected, Missing, Section, refusal, unknown_key
+from seedbed.settings.section import Expected, Missing, Section, refusal, require, unknown_key
 from seedbed.settings.values import PositiveCount, Words
 
 JudgeKind: TypeAlias = Literal["rubric", "reference", "debate_quality"]
@@ -29,13 +29,6 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _check_scale(scale: tuple[int, int]) -> tuple[int, int]:
-    low, high = scale
-    if not low < high <= low + 100:
-        raise ValueError("no scale")
-    return scale
-
-
 _A_RUBRIC = "the question to the judge: a text, or a list of them"
 _Rubric = Annotated[
     tuple[Words, ...],
@@ -47,7 +40,7 @@ _Rubric = Annotated[
 _Scale = Annotated[
     tuple[int, int],
     Field(strict=False),
-    AfterValidator(_check_scale),
+    AfterValidator(require(lambda scale: scale[0] < scale[1] <= scale[0] + 100)),
     Expected("the worst and the best mark, such as [1, 5]"),
 ]
 
@@ -78,6 +71,3 @@ class JudgeSettings(Section):
         if wrong:
             raise refusal(*wrong)
         return self
-
-
-__all__ = ["DebatePart", "JudgeKind", "JudgeSettings"]

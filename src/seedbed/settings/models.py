@@ -17,17 +17,11 @@ from pydantic import AfterValidator, Field
 
 from seedbed.errors import Problem, shown
 from seedbed.plugins import suggestion
-from seedbed.settings.section import Expected, Section
+from seedbed.settings.section import Expected, Section, require
 from seedbed.settings.values import PositiveCount
 
 MODELS = ("embedded", "openai", "scripted", "table")
 """Short names for the models that come with seedbed."""
-
-
-def _check_use(use: str) -> str:
-    if use not in MODELS and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use):
-        raise ValueError("neither a short name nor a path")
-    return use
 
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -35,22 +29,20 @@ _Skill = Annotated[float, Field(ge=0, le=1)]
 
 
 class Card(Section):
-    """What is known of a model before it is called.
+    """A model: how to build it, what it can do, what it costs, and its limits.
 
-    `then` names its fallbacks: the models that answer, in this order, if it cannot. The two prices are for prompt and
-    completion tokens; None means that they are looked up. An answer may take `timeout_seconds` in all. `hedge` is a
-    share of the latest answers: a call that takes longer than they did is sent a second time, which costs. `skill` is
-    how good the model is at a type of task, from 0 to 1.
+    `then` names its fallbacks, in order. The two prices are for prompt and completion tokens; without them, prices are
+    looked up. An answer may take `timeout_seconds` in all. A call that takes longer than a share `hedge` of the latest
+    answers is sent a second time, which costs. `skill` is how good the model is at a type of task, from 0 to 1.
 
-    Arguments hold references to secrets. Some users write the secret itself there, so arguments never appear in `repr`
-    or in an error message.
+    Some users write a secret into `args` instead of a reference, so they never appear in `repr` or in an error message.
     """
 
     example = "{use: embedded, can: [reasoning]}"
 
     use: Annotated[
         str,
-        AfterValidator(_check_use),
+        AfterValidator(require(lambda use: use in MODELS or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use))),
         Expected(f"{', '.join(MODELS)}, or the path of a chat model class: package.Class"),
     ]
     args: Annotated[dict[str, Any], Expected("a mapping of arguments by name", "typed")] = Field(
@@ -109,6 +101,3 @@ def _shortest_cycle(start: str, fallbacks: Mapping[str, Iterable[str]]) -> list[
                 seen.add(other)
                 paths.append([*path, other])
     return []
-
-
-__all__ = ["MODELS", "Card", "check_fallbacks"]

@@ -88,6 +88,3 @@ def reveal(value: Any, environ: Mapping[str, str], where: str, folder: Path) -> 
     if problems:
         raise SettingsError(problems)
     return result
-
-
-__all__ = ["A_REFERENCE", "ROTATE", "is_reference", "reveal", "secrets", "without_secrets"]

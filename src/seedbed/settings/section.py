@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
@@ -36,9 +36,9 @@ class Section(BaseModel):
     )
 
     example: ClassVar[str] = ""
-    """How the section is written, for the message about something that is no mapping."""
+    """How the section is written, for the message about a value that is not a mapping."""
     short_form: ClassVar[Mapping[str, Any]] = {}
-    """The JSON Schema of what may stand in its place, such as a number for the only key that most people set."""
+    """The JSON Schema of a shorter way to write it, such as a number for the only key that most people set."""
 
     @classmethod
     def read(cls, value: object, at: str) -> Self:
@@ -65,10 +65,10 @@ class Missing(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What belongs in a place, in the words of the error message about anything else.
+    """What an error message says it expected in place of a wrong value.
 
-    The message quotes a value that is `shown`, and only names the type of one that is `typed`. It repeats nothing of a
-    value that is `hidden`, which may hold a secret, or of one that is `secret`, which may be one.
+    The message quotes a `shown` value, and names only the type of a `typed` one. It repeats nothing of a value that is
+    `hidden`, which may hold a secret, or `secret`, which may be one.
     """
 
     text: str
@@ -76,6 +76,17 @@ class Expected:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.custom_error_schema(handler(source), self.quote, custom_error_message=self.text)
+
+
+def require(holds: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """A validator for the values of which `holds` is true. `Expected` around it says what others should be."""
+
+    def validate(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError("refused")
+        return value
+
+    return validate
 
 
 def refusal(*wrong: Problem) -> PydanticCustomError:
@@ -90,7 +101,7 @@ def problems(wrong: ValidationError, section: type[BaseModel], value: object, at
 
 
 def _problems(each: ErrorDetails, section: type[BaseModel], hidden: Iterable[str], at: str) -> Iterator[Problem]:
-    keys = [key for key in each["loc"] if key != "[key]"]  # which says that a key is wrong, and not its value
+    keys = [key for key in each["loc"] if key != "[key]"]  # pydantic marks a wrong key by it
     path, kind, value = join(at, *keys), each["type"], each["input"]
     if kind == "problems":
         yield from (replace(problem, path=join(path, problem.path)) for problem in each["ctx"]["problems"])
@@ -136,13 +147,13 @@ def _words(each: ErrorDetails, section: type[BaseModel], keys: list[int | str]) 
 
 
 def _near(each: ErrorDetails) -> str:
-    """The nearest of the words that may stand in a place, if it is one of a few words."""
+    """A suggestion for a misspelt word, where only a few words are allowed."""
     if each["type"] != "literal_error" or not isinstance(each["input"], str):
         return ""
     return suggestion(each["input"], each["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", "))
 
 
-# Where a path leads to in the tree of sections
+# Sections by their paths
 
 
 def _section_at(section: type[BaseModel], keys: Iterable[int | str]) -> type[BaseModel] | None:
@@ -173,7 +184,7 @@ def _below(kind: Any, key: int | str) -> Any:
 
 
 def _fields(section: type[BaseModel]) -> Mapping[str, FieldInfo]:
-    """The fields by the keys they have in the file; those that no file may set are left out."""
+    """The fields by their keys in the file, without those that no file may set."""
     return {field.alias or name: field for name, field in section.model_fields.items() if not field.exclude}
 
 
@@ -184,6 +195,3 @@ def _names(section: type[BaseModel] | None) -> list[str]:
 def _expected(section: type[BaseModel] | None, key: str) -> str:
     field = _fields(section).get(key) if section else None
     return next((each.text for each in (field.metadata if field else ()) if isinstance(each, Expected)), "a value")
-
-
-__all__ = ["Expected", "Missing", "Section", "join", "problems", "refusal", "unknown_key"]

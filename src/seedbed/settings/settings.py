@@ -28,7 +28,7 @@ from seedbed.settings.channels import ChannelSettings, Reviewers
 from seedbed.settings.judges import JudgeSettings
 from seedbed.settings.models import Card, check_fallbacks
 from seedbed.settings.secrets import is_reference, reveal, secrets
-from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, unknown_key
+from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, require, unknown_key
 from seedbed.settings.tools import ToolSource
 from seedbed.settings.values import REFERENCE_SCHEMA, Period
 
@@ -44,32 +44,24 @@ class Quota(Section):
     usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-def _check_logs(value: object) -> object:
-    if value == "":
-        raise ValueError("no path")
-    return value
-
-
-def _check_spans(value: str | None) -> str | None:
-    if value is not None and not re.match(r"https?://[^/\s]+/\S", value):
-        raise ValueError("no URL")
-    return value
-
-
 class TelemetrySettings(Section):
-    """What leaves the process: logs to the error stream or a file, metrics, spans to a URL. Default: nothing."""
+    """What leaves the process: logs to the error stream or to a file, metrics, and spans to a URL. Default: nothing."""
 
-    logs: Annotated[bool | str, AfterValidator(_check_logs), Expected("true, false or the path of a file")] = False
+    logs: Annotated[
+        bool | str, AfterValidator(require(lambda logs: logs != "")), Expected("true, false or the path of a file")
+    ] = False
     metrics: bool = False
     spans: Annotated[
-        str | None, AfterValidator(_check_spans), Expected("a URL such as http://localhost:4318/v1/traces")
+        str | None,
+        AfterValidator(require(lambda url: url is None or re.match(r"https?://[^/\s]+/\S", url))),
+        Expected("a URL such as http://localhost:4318/v1/traces"),
     ] = None
 
 
 class ConfirmSettings(Section):
-    """How a person is asked where a rule wants it, and for how long; no answer is a no.
+    """How a person is asked where a rule requires it, and for how long; no answer counts as no.
 
-    Default: `seedbed run` asks at its terminal, and everything else asks nobody.
+    Default: `seedbed run` asks at its terminal; nothing else asks anybody.
     """
 
     how: Literal["prompt", "queue", "nobody"] | None = None
@@ -78,16 +70,9 @@ class ConfirmSettings(Section):
     )
 
 
-def _check_executor(value: object) -> object:
-    if isinstance(value, bool) or not re.fullmatch(r"loop|processes|ray(:\S+)?|[1-9]\d{0,3}", str(value)):
-        raise ValueError("no executor")
-    return value
-
-
-def _check_cache(value: str) -> str:
-    if value and not re.match(r"(rediss?|unix)://\S", value):
-        raise ValueError("no URL")
-    return value
+def _is_executor(value: object) -> bool:
+    known = re.fullmatch(r"loop|processes|ray(:\S+)?|[1-9]\d{0,3}", str(value))
+    return known is not None and not isinstance(value, bool)
 
 
 def _check_metric_name(name: str) -> str:
@@ -109,7 +94,7 @@ class Settings(Section):
     store: Annotated[str, _URL_SCHEMA] = "sqlite:///seedbed.db"
     cache: Annotated[
         str,
-        AfterValidator(_check_cache),
+        AfterValidator(require(lambda url: not url or re.match(r"(rediss?|unix)://\S", url))),
         _URL_SCHEMA,
         Expected("a URL such as redis://127.0.0.1:6379/0 or unix:///run/redis.sock"),
     ] = Field(default="", repr=False)
@@ -126,7 +111,7 @@ class Settings(Section):
     confirm: ConfirmSettings = Field(default_factory=ConfirmSettings)
     parallel: Annotated[
         int | str,
-        AfterValidator(_check_executor),
+        AfterValidator(require(_is_executor)),
         Expected("loop, processes, a number of processes, ray, or ray://HOST:PORT"),
     ] = "loop"
     quota: Quota = Field(default_factory=Quota)
@@ -154,7 +139,7 @@ class Settings(Section):
     ) -> Settings:
         """Read a workspace file. Raises SettingsError with everything that is wrong with it.
 
-        `models` names models that the file does not declare, since code brings them along.
+        `models` names models that code adds to those of the file.
         """
         document = documents.read(path, SettingsError)
         if not isinstance(document.value, dict):
@@ -166,7 +151,7 @@ class Settings(Section):
         for name, (keys, value) in variables.items():
             layer = _check_layer(_with({}, keys, value))
             wrong += [replace(problem, path=name) for problem in layer if not isinstance(problem, Missing)]
-        # What one layer leaves out another may add; where no other layer adds anything, it is missing.
+        # Another layer may add what this one leaves out.
         added = {keys[0] for keys, _ in variables.values()} | {key for each in _mappings(sections) for key in each}
         wrong = [each for each in wrong if not isinstance(each, Missing) or _first_key(each.path) not in added]
         if not wrong:
@@ -195,7 +180,7 @@ class Settings(Section):
         return cls.model_validate({**values, "source": source})
 
     def check_names(self, models: Iterable[str] = ()) -> Iterator[Problem]:
-        """Every name in the settings that leads nowhere: of a fallback, a judge's model or a reviewer's role."""
+        """Every name in the settings that does not exist: a fallback, a judge's model or a reviewer's role."""
         known = [*self.models, *models]
         yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
@@ -206,12 +191,12 @@ class Settings(Section):
             yield from self.channel(name).check_roles(f"channels.{name}")
 
     def channel(self, name: str) -> ChannelSettings:
-        """What protects a channel, with the reviewers of the workspace unless it names others."""
+        """The settings of a channel, with the reviewers of the workspace unless it names its own."""
         channel = self.channels.get(name) or ChannelSettings()
         return channel if channel.reviewers is not None else channel.model_copy(update={"reviewers": self.reviewers})
 
     def path(self, name: str) -> Path:
-        """A path in the settings as seen from the workspace file."""
+        """A path in the settings, relative to the workspace file."""
         return Path(self.source).parent / name
 
 
@@ -272,7 +257,7 @@ def _mappings(sections: object) -> Iterator[dict[str, Any]]:
 
 
 def _check_environments(sections: object) -> Iterator[Problem]:
-    """What is wrong with any environment's section, not only with that of the chosen one."""
+    """What is wrong with the sections of all environments, not only of the chosen one."""
     if not isinstance(sections, dict):
         yield Problem("environments", shown(sections), "a mapping of environments to settings")
         return
@@ -289,7 +274,7 @@ def _check_environments(sections: object) -> Iterator[Problem]:
 
 
 def _check_layer(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:
-    """What is wrong with one layer by itself. A secret that is written out is reported elsewhere."""
+    """What is wrong with one layer by itself, apart from secrets that are written out."""
     known = [name for name, field in Settings.model_fields.items() if not field.exclude and name not in without]
     for name in layer.keys() & {"source", *without}:
         yield unknown_key(name, name, known)

@@ -10,14 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
-from seedbed.settings.section import Expected, Section, refusal
+from seedbed.settings.section import Expected, Section, refusal, require
 from seedbed.settings.values import SecretReference
-
-
-def _check_url(url: str) -> str:
-    if url and not re.match(r"https?://[^/\s]", url):
-        raise ValueError("no URL")
-    return url
 
 
 class McpServer(Section):
@@ -30,7 +24,11 @@ class McpServer(Section):
     name: str = ""
     command: list[str] = Field(default_factory=list)
     env: list[str] = Field(default_factory=list)
-    url: Annotated[str, AfterValidator(_check_url), Expected("a URL such as http://127.0.0.1:8080/mcp")] = ""
+    url: Annotated[
+        str,
+        AfterValidator(require(lambda url: not url or re.match(r"https?://[^/\s]", url))),
+        Expected("a URL such as http://127.0.0.1:8080/mcp"),
+    ] = ""
     key: Annotated[str | SecretReference | None, Expected(A_REFERENCE)] = Field(default=None, repr=False)
     reads: list[str] = Field(default_factory=list)
     timeout_seconds: float = Field(default=60.0, gt=0, allow_inf_nan=False)
@@ -47,7 +45,7 @@ class McpServer(Section):
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"MCP server {self.name or self.url or shown(' '.join(self.command))}"
 
 
@@ -67,6 +65,3 @@ class ToolSource(Section):
         if not isinstance(value, dict | ToolSource) or not value:
             raise refusal(Problem("", shown(value), "module:function, or mcp with a server"))
         return value
-
-
-__all__ = ["McpServer", "ToolSource"]

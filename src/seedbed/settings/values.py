@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from seedbed.documents import A_TIME, duration
 from seedbed.settings.secrets import A_REFERENCE, is_reference
-from seedbed.settings.section import Expected
+from seedbed.settings.section import Expected, require
 
 A_SHARE = "a share above 0 % and up to 100 %, such as 5% or 0.05"
 
@@ -36,10 +36,6 @@ def _read_time(written: object) -> timedelta | None:
     return written if isinstance(written, timedelta) else duration(written)
 
 
-def _write_time(value: timedelta) -> str:
-    return f"{value.total_seconds():f} seconds"
-
-
 _SHARE_SCHEMA = WithJsonSchema(
     {
         "anyOf": [
@@ -49,9 +45,9 @@ _SHARE_SCHEMA = WithJsonSchema(
     }
 )
 _TIME_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? (second|minute|hour|day|week)s?$"})
-_TIME_TEXT = PlainSerializer(_write_time, return_type=str, when_used="json")
+_TIME_TEXT = PlainSerializer(lambda value: f"{value.total_seconds():f} seconds", return_type=str, when_used="json")
 
-Share: TypeAlias = Annotated[float, BeforeValidator(share), _SHARE_SCHEMA, Expected(A_SHARE)]
+TrafficShare: TypeAlias = Annotated[float, BeforeValidator(share), _SHARE_SCHEMA, Expected(A_SHARE)]
 HalfShare: TypeAlias = Annotated[
     float, Field(le=0.5), BeforeValidator(share), _SHARE_SCHEMA, Expected(f"{A_SHARE}, and at most a half")
 ]
@@ -59,7 +55,7 @@ Time: TypeAlias = Annotated[timedelta, BeforeValidator(_read_time), _TIME_TEXT, 
 Period: TypeAlias = Annotated[
     timedelta, Field(gt=timedelta(0)), BeforeValidator(_read_time), _TIME_TEXT, _TIME_SCHEMA, Expected(A_TIME)
 ]
-"""A time that takes a while."""
+"""A time above zero."""
 RunCount: TypeAlias = Annotated[
     int,
     BeforeValidator(_read_runs),
@@ -68,24 +64,12 @@ RunCount: TypeAlias = Annotated[
     Expected("a number of runs, such as 500 runs"),
 ]
 PositiveCount: TypeAlias = Annotated[int, Field(gt=0), Expected("a whole number above zero")]
-Limit: TypeAlias = Annotated[
+NonNegative: TypeAlias = Annotated[
     Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)], Expected("a number that is not below 0")
 ]
-Rate: TypeAlias = Annotated[float, Field(gt=0, lt=0.5), Expected("a share above 0 and below 0.5, such as 0.05")]
-"""How often chance may mislead."""
+ErrorRate: TypeAlias = Annotated[float, Field(gt=0, lt=0.5), Expected("a share above 0 and below 0.5, such as 0.05")]
+"""The share of decisions that chance may get wrong."""
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1), Expected("a share above 0 and below 1, such as 0.9")]
-
-
-def _check_reference(value: Any) -> Any:
-    if not is_reference(value):
-        raise ValueError("no reference")
-    return value
-
-
-def _check_words(value: str) -> str:
-    if not value.strip():
-        raise ValueError("no words")
-    return value
 
 
 REFERENCE_SCHEMA = {
@@ -97,28 +81,10 @@ REFERENCE_SCHEMA = {
 }
 
 SecretReference: TypeAlias = Annotated[
-    dict[str, str], BeforeValidator(_check_reference), WithJsonSchema(REFERENCE_SCHEMA)
+    dict[str, str], BeforeValidator(require(is_reference)), WithJsonSchema(REFERENCE_SCHEMA)
 ]
-"""Where a secret is to be found: `{env: NAME}` or `{file: PATH}`."""
+"""A reference to a secret: `{env: NAME}` or `{file: PATH}`."""
 Secret: TypeAlias = Annotated[SecretReference, Expected(A_REFERENCE, "secret")]
-"""A reference, where people are tempted to write the secret itself."""
-Words: TypeAlias = Annotated[str, AfterValidator(_check_words)]
-"""A text that says something."""
-
-__all__ = [
-    "A_SHARE",
-    "REFERENCE_SCHEMA",
-    "Fraction",
-    "HalfShare",
-    "Limit",
-    "Period",
-    "PositiveCount",
-    "Rate",
-    "RunCount",
-    "Secret",
-    "SecretReference",
-    "Share",
-    "Time",
-    "Words",
-    "share",
-]
+"""A reference, in a place where people might write the secret itself."""
+Words: TypeAlias = Annotated[str, AfterValidator(require(str.strip))]
+"""A text that is not blank."""

@@ -307,9 +307,16 @@ def _answer_to(store: Store, key: str) -> Fact | None:
 
 
 def _question_record(fact: Fact, answer: Fact | None) -> QuestionRecord:
-    body = dict(fact.body)
-    until = datetime.fromisoformat(body.pop("until"))
-    return QuestionRecord(Question(key=fact.key, run=fact.subject, **body), fact.by, fact.at, until, answer)
+    body = fact.body
+    question = Question(
+        key=fact.key,
+        run=fact.subject,
+        playbook=body["playbook"],
+        action=body["action"],
+        because=body["because"],
+        arguments=body["arguments"],
+    )
+    return QuestionRecord(question, fact.by, fact.at, datetime.fromisoformat(body["until"]), answer)
 
 
 def _late(timeout: timedelta) -> str:

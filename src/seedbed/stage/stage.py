@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
 from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
 from seedbed.models.calling.limits import ModelLimits
-from seedbed.models.cards import fallback_chain
-from seedbed.models.chat import Message, Model, Sampling
+from seedbed.models.cards import Model, fallback_chain
+from seedbed.models.chat import Message, Sampling
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission, strictest
 from seedbed.plugins import suggestion
@@ -37,7 +37,7 @@ OpenRun = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOptions:
-    """What a stage works with; the defaults suit a run without budget, tools and people.
+    """What a stage works with. By default there is no budget, no tool and nobody to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
     `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too.
@@ -117,6 +117,7 @@ class Stage:
         messages += [*before, Message("user", prompt)]
         request = "\x1e".join((role, *(f"{message.role}\x1f{message.text}" for message in messages)))
         last = last and not self.depth  # the reserve is for the end of the topmost run
+        event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
             model = requirements.model or await self._choose(label, role, requirements, request, messages, last)
@@ -128,7 +129,7 @@ class Stage:
                 requirements.needs,
                 reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
-                self._pieces_of(label, role, model),
+                self._pieces_of(replace(event, model=model)),
             )
             try:
                 with within(step=label, model=model):
@@ -141,29 +142,30 @@ class Stage:
             return _turn(name, role, messages, self.seed, answer).body()
 
         def details() -> Json:
-            return {"role": role, "messages": _to_json(messages), **request_parameters(speaker, requirements)}
+            texts = [{"speaker": message.role, "text": message.text} for message in messages]
+            return {"role": role, "messages": texts, **request_parameters(speaker, requirements)}
 
         try:
             turn = Turn.from_body(await self.recorder.record("turn", label, request, work, details=details))
         except Exception as error:
-            self._notify(label, role, requirements.model or "", failed=str(error) or type(error).__name__)
+            self._notify(replace(event, failed=str(error) or type(error).__name__))
             raise
         self.recorder.turns.append(turn)
-        self._notify(label, role, turn.model, turn=turn)
+        self._notify(replace(event, model=turn.model, turn=turn))
         return turn
 
-    def _notify(self, step: str, role: str, model: str, **event: Any) -> None:
+    def _notify(self, event: RunEvent) -> None:
         if self.on_event:
-            self.on_event(RunEvent(run=self.recorder.id, step=step, role=role, model=model, depth=self.depth, **event))
+            self.on_event(event)
 
-    def _pieces_of(self, step: str, role: str, model: str) -> Callable[[str | Discard], None] | None:
+    def _pieces_of(self, event: RunEvent) -> Callable[[str | Discard], None] | None:
         """Passes the pieces of an answer to `on_event`, if there is one."""
 
         def on_piece(piece: str | Discard) -> None:
             if isinstance(piece, Discard):
-                self._notify(step, role, model, discarded=piece.because)
+                self._notify(replace(event, discarded=piece.because))
             else:
-                self._notify(step, role, model, piece=piece)
+                self._notify(replace(event, piece=piece))
 
         return on_piece if self.on_event else None
 
@@ -196,7 +198,7 @@ class Stage:
         return str((await self.recorder.record("routing", step, request, choose))["model"])
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
-        """Record what a turn cost that got no answer, if it cost anything."""
+        """Record the cost of a turn that got no answer, if it had any."""
         usd, tokens = ledger.spent_usd, ledger.spent_tokens
         if usd or tokens:
             text = str(error).encode(errors="replace").decode()
@@ -323,7 +325,7 @@ class Stage:
         return datetime.fromisoformat(read)
 
     async def random(self) -> float:
-        """A number from 0 to 1, drawn from the run's seed, another one each time."""
+        """A random number from 0 to 1, from the seed of the run."""
         draw = random.Random(f"{self.seed} {next(self._draws)}")
         return float(await self._read("random", draw.random))
 
@@ -340,10 +342,6 @@ class Stage:
             return {"name": name, "value": read()}
 
         return (await self.recorder.record("reading", name, None, reading))["value"]
-
-
-def _to_json(messages: Sequence[Message]) -> list[Json]:
-    return [{"speaker": message.role, "text": message.text} for message in messages]
 
 
 def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
@@ -377,7 +375,7 @@ def _emit_turn(role: str, answer: ModelAnswer) -> None:
     if not listeners:
         return
     for fallback in answer.fallbacks:
-        emit(Substituted(asked=fallback.requested, used=fallback.used))
+        emit(Substituted(requested=fallback.requested, used=fallback.used))
     emit(
         TurnEnded(
             role=role,

@@ -13,9 +13,10 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from pydantic import ConfigDict, Field, SecretStr
 
 from seedbed.errors import SettingsError
-from seedbed.models.cards import Card, Registry
+from seedbed.models.cards import Registry
 from seedbed.models.providers.embedded import EmbeddedChat
 from seedbed.models.providers.scripted import ScriptedChat
+from seedbed.settings import Card
 
 DOCUMENT = """
 fast: {use: embedded, args: {template: chat, max_tokens: 7, stop: ["."]}, can: [analysis, labels], context_tokens: 99}

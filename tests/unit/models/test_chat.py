@@ -14,8 +14,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
-from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, ask, stream
+from seedbed.models.cards import Model
+from seedbed.models.chat import Message, Reply, Sampling, Usage, ask, stream
+from seedbed.settings import Card
 
 
 class Echo(BaseChatModel):

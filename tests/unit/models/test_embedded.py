@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from seedbed.errors import ModelUnavailable
-from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Sampling, ask, stream
+from seedbed.models.cards import Model
+from seedbed.models.chat import Message, Reply, Sampling, ask, stream
 from seedbed.models.providers import embedded as local
 from seedbed.models.providers.embedded import CONTEXT_TOKENS, SLOTS, EmbeddedChat, identity, install_weights, weights
+from seedbed.settings import Card
 
 pytestmark = pytest.mark.xdist_group("embedded model")
 

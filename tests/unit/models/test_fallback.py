@@ -24,8 +24,9 @@ from seedbed.models.calling.fallback import (
     ModelCall,
 )
 from seedbed.models.calling.limits import ModelLimits, Retry, Tolerance
-from seedbed.models.cards import Card, fallback_chain
-from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, estimated_tokens, merge_messages
+from seedbed.models.cards import Model, fallback_chain
+from seedbed.models.chat import Message, Reply, Sampling, Usage, estimated_tokens, merge_messages
+from seedbed.settings import Card
 from seedbed.spending.ledger import Ledger, Reservation
 
 FAILURES: dict[str, Why] = {f"!{why}": why for why in ("transient", "rate", "credit", "context", "refused", "ours")}

@@ -18,11 +18,11 @@ from seedbed.errors import ModelUnavailable
 from seedbed.models.calling.fallback import ModelAnswer, ModelCall
 from seedbed.models.calling.hedging import ENOUGH, Latencies
 from seedbed.models.calling.limits import ModelLimits, Retry
-from seedbed.models.cards import Registry, fallback_chain
-from seedbed.models.chat import Message, Model, Sampling
+from seedbed.models.cards import Model, Registry, fallback_chain
+from seedbed.models.chat import Message, Sampling
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger, Reservation
-from seedbed.telemetry import Event, Hedged, Place, listeners
+from seedbed.telemetry import Hedged, Place, TelemetryEvent, listeners
 
 NEVER = 600.0
 SLOW = [Message("user", "say it")]
@@ -186,10 +186,10 @@ async def test_whoever_gives_up_calls_both_requests_off() -> None:
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Event]]:
-    events: list[Event] = []
+def heard() -> Iterator[list[TelemetryEvent]]:
+    events: list[TelemetryEvent] = []
 
-    def listen(event: Event, place: Place) -> None:
+    def listen(event: TelemetryEvent, place: Place) -> None:
         events.append(event)
 
     listeners.append(listen)
@@ -197,7 +197,7 @@ def heard() -> Iterator[list[Event]]:
     listeners.remove(listen)
 
 
-async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[Event]) -> None:
+async def test_the_record_and_telemetry_tell_of_it(tmp_path: Path, heard: list[TelemetryEvent]) -> None:
     speaker = Playbook.from_document({"roles": {"speaker": {"model": "m", "system": "Repeat.", "max_tokens": 10}}})
     with serving(script=by_turn(NEVER, 0.0)) as server:
         settings = Settings(store=f"sqlite:///{tmp_path}/seedbed.db", by="ada", models={"m": card(server)})

@@ -16,9 +16,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 
-from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Sampling, ask
+from seedbed.models.cards import Model
+from seedbed.models.chat import Message, Reply, Sampling, ask
 from seedbed.models.langchain import is_plain
+from seedbed.settings import Card
 
 HELLO = [Message("system", "Be brief."), Message("user", "hello there")]
 

@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from seedbed.errors import Why
 from seedbed.models.calling.limits import Booking, Breaker, ModelLimits, RateLimit, Retry, Tolerance
-from seedbed.models.cards import Card, Model
+from seedbed.models.cards import Model
+from seedbed.settings import Card
 
 MINUTE = 60.0
 

@@ -15,9 +15,10 @@ from langchain_core.tools import tool
 
 from model_server import Answer, ModelServer, serving
 from seedbed.errors import ModelUnavailable, SettingsError
-from seedbed.models.cards import Card
-from seedbed.models.chat import Message, Model, Reply, Sampling, Usage, ask, stream
+from seedbed.models.cards import Model
+from seedbed.models.chat import Message, Reply, Sampling, Usage, ask, stream
 from seedbed.models.providers.openai import EventStreamParser, OpenAIChat
+from seedbed.settings import Card
 
 SECRET = "sk-0123456789abcdef"
 HELLO = [Message("user", "hello there")]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from seedbed.models.cards import Card, Model
+from seedbed.models.cards import Model
 from seedbed.models.chat import Message, ask
 from seedbed.models.prices import look_up
+from seedbed.settings import Card
 
 OPENAI = "langchain_openai.ChatOpenAI"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from seedbed.errors import ModelUnavailable, SettingsError
-from seedbed.models.cards import Registry
-from seedbed.models.chat import Message, Model, Reply, Usage, ask
+from seedbed.models.cards import Model, Registry
+from seedbed.models.chat import Message, Reply, Usage, ask
 from seedbed.models.providers.recorded import RecordedChat
 
 CSV = """prompt,model,reply,prompt_tokens,completion_tokens,cost_usd,latency_seconds,quality

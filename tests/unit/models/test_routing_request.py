@@ -1,4 +1,4 @@
-"""A routed choice says which other models fit, and is stored as JSON."""
+"""A routed choice is stored as JSON."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ CHOICE = ModelChoice(
     task_type="reasoning",
     quality="balanced",
 )
-
-
-def test_others_are_the_models_that_fit_the_best_first() -> None:
-    assert CHOICE.others == ("b", "c")
 
 
 def test_a_choice_is_json() -> None:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from seedbed.errors import ModelUnavailable, SettingsError
-from seedbed.models.cards import Registry
-from seedbed.models.chat import Message, Model, Sampling, Usage, ask
+from seedbed.models.cards import Model, Registry
+from seedbed.models.chat import Message, Sampling, Usage, ask
 from seedbed.models.providers.scripted import ScriptedChat
 
 

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed.stage.dialogue.answers import COMPARED, likeness
+from seedbed.stage.dialogue.answers import COMPARED, AnswerText
+
+
+def likeness(one: str, other: str) -> float:
+    return AnswerText(one).like(AnswerText(other))
 
 
 @pytest.mark.parametrize(

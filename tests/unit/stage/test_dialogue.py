@@ -9,14 +9,15 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field
 
 from seedbed.errors import ModelUnavailable, PlaybookError
-from seedbed.models.cards import Card, Model
+from seedbed.models.cards import Model
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Turn
+from seedbed.settings import Card
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.dialogue.answers import likeness
+from seedbed.stage.dialogue.answers import AnswerText
 from seedbed.stage.dialogue.dialogue import dialogue, text_of
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.storage.memory import MemoryStore
@@ -349,7 +350,7 @@ async def test_a_step_is_repeated_until_two_answers_agree() -> None:
 
 async def test_agreement_is_how_alike_two_answers_are() -> None:
     replies = ["seen", "The red door is open.", "The blue door is open.", "The blue door is open.", "never asked"]
-    alike = likeness(*replies[1:3])
+    alike = AnswerText(replies[1]).like(AnswerText(replies[2]))
     _, turns = await perform(until(alike, 9), replies, q="why")
     assert len(turns) == 3
     _, turns = await perform(until(alike + 0.01, 9), replies, q="why")

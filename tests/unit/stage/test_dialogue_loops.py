@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from seedbed.models.cards import Card, Model
+from seedbed.models.cards import Model
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.settings import Card
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage, StageOptions

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import Judge, JudgedText, Judgement, JudgeQuestion
 from seedbed.evaluation.metrics.metric import NO_ANSWER, Score
 from seedbed.runs.run import Run
+from seedbed.settings.judges import DebatePart
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
 
@@ -89,7 +90,6 @@ class Reference(Judge):
         return _score(judgement, ["equivalent"], values, run)
 
 
-DebatePart = Literal["conflict_found", "conflict_resolved", "synthesis"]
 MARKS = ("0", "1", "2", "3", "4")
 
 

@@ -10,8 +10,6 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-__all__ = ["client", "shared_client"]
-
 _Open = tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
 

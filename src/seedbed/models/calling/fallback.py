@@ -17,21 +17,10 @@ from typing import Literal
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimit, ModelLimits, Reserve, free
-from seedbed.models.chat import (
-    AS_ON_ITS_CARD,
-    Message,
-    Model,
-    Reply,
-    Sampling,
-    ask,
-    estimated_tokens,
-    merge_messages,
-    stream,
-)
+from seedbed.models.cards import Model
+from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, estimated_tokens, merge_messages, stream
 from seedbed.spending.ledger import Reservation
 from seedbed.telemetry import Hedged, ModelFailed, emit
-
-__all__ = ["Attempt", "Discard", "Fallback", "ModelAnswer", "ModelCall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["ENOUGH", "Latencies", "first_answer"]
-
 ENOUGH = 20
 """How many answers it takes to tell which ones are slow."""
 

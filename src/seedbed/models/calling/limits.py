@@ -22,19 +22,6 @@ from seedbed.models.chat import Message
 from seedbed.spending.ledger import Reservation
 from seedbed.storage.redis import Ticket
 
-__all__ = [
-    "Booking",
-    "Breaker",
-    "ModelLimit",
-    "ModelLimits",
-    "RateLimit",
-    "Reserve",
-    "Retry",
-    "SharedRateLimit",
-    "Tolerance",
-    "free",
-]
-
 Clock: TypeAlias = Callable[[], float]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 

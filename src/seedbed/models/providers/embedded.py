@@ -27,7 +27,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -35,8 +34,6 @@ from pydantic import ConfigDict, NonNegativeFloat, PositiveInt
 
 from seedbed.errors import ModelUnavailable, SettingsError, shown
 from seedbed.plugins import optional
-
-__all__ = ["CONTEXT_TOKENS", "PACKAGE", "SLOTS", "EmbeddedChat", "identity", "install_weights", "weights"]
 
 SLOTS = 8
 """Answers that are worked on at the same time."""
@@ -77,22 +74,14 @@ class EmbeddedChat(BaseChatModel):
         return NAME
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         answer = AnswerBuilder()
         self._complete(self._request(messages, stop, **kwargs), answer.add, threading.Event())
         return answer.result()
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         answer = AnswerBuilder()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
@@ -105,11 +94,7 @@ class EmbeddedChat(BaseChatModel):
         return answer.result()
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         answer, chunks = AnswerBuilder(), SimpleQueue[dict[str, Any] | None]()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()
@@ -124,11 +109,7 @@ class EmbeddedChat(BaseChatModel):
         yield answer.last()
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         answer, chunks, loop = AnswerBuilder(), asyncio.Queue[dict[str, Any] | None](), asyncio.get_running_loop()
         request, abandoned = self._request(messages, stop, **kwargs), threading.Event()

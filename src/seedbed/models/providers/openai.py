@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
@@ -30,8 +29,6 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, Positiv
 from seedbed.errors import ModelUnavailable, Why, shown
 from seedbed.models.calling.connections import client, shared_client
 from seedbed.models.failures import explain_status, retry_after
-
-__all__ = ["OpenAIChat"]
 
 
 class OpenAIChat(BaseChatModel):
@@ -91,11 +88,7 @@ class OpenAIChat(BaseChatModel):
     # Requests
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
         with self._failures(), client() as once:
@@ -104,11 +97,7 @@ class OpenAIChat(BaseChatModel):
             return self._result(answer.content)
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
         with self._failures():
@@ -117,11 +106,7 @@ class OpenAIChat(BaseChatModel):
             return self._result(answer.content)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         request = self._request(messages, stop, stream=True, **kwargs)
         with self._failures(), client() as once, once.stream("POST", **request) as answer:
@@ -134,11 +119,7 @@ class OpenAIChat(BaseChatModel):
             yield self._last(events)
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._request(messages, stop, stream=True, **kwargs)
         with self._failures():

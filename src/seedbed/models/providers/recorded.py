@@ -18,7 +18,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -26,8 +25,6 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from pydantic import model_validator as validated
 
 from seedbed.errors import ModelUnavailable, shown
-
-__all__ = ["RecordedAnswer", "RecordedChat"]
 
 
 class RecordedAnswer(BaseModel):
@@ -83,11 +80,7 @@ class RecordedChat(BaseChatModel):
         return "table"
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         prompt = next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
         if prompt not in self._replies:
@@ -112,11 +105,7 @@ class RecordedChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         return self._generate(messages)  # a lookup in a dictionary needs no thread
 

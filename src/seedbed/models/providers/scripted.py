@@ -6,15 +6,12 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import ConfigDict, PositiveInt, PrivateAttr
 
 from seedbed.errors import ModelUnavailable, shown
-
-__all__ = ["ScriptedChat"]
 
 
 class ScriptedChat(BaseChatModel):
@@ -45,31 +42,19 @@ class ScriptedChat(BaseChatModel):
         return "scripted"
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         words, about = self._answer(messages, stop, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(content="".join(words), **about))])
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         # Not in a thread, as LangChain would do it: a list must be read in the order of the prompts.
         return self._generate(messages, stop, **kwargs)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         words, about = self._answer(messages, stop, **kwargs)
         for word in words:
@@ -77,11 +62,7 @@ class ScriptedChat(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **about))
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         for piece in self._stream(messages, stop, **kwargs):
             yield piece

@@ -10,8 +10,6 @@ from typing import Any
 from seedbed.stats.bandits import LoggedChoice, blind_worth, gain_over_uniform
 from seedbed.stats.estimates import Interval, mean_interval, wilson
 
-__all__ = ["helps", "table"]
-
 ENOUGH = 50
 """How many random choices, or choices of the same information, it takes to say whether routing helps."""
 

@@ -1,12 +1,10 @@
-"""What a router is asked and what it answers; without the mathematics, which takes a while to load."""
+"""Routing requests and choices, apart from the router, which takes a while to load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
-
-__all__ = ["Considered", "ModelChoice", "QualityLevel", "RoutingRequest"]
 
 QualityLevel: TypeAlias = Literal["balanced", "maximum"]
 """Whether quality is weighed against cost and latency, or is all that counts."""
@@ -61,12 +59,6 @@ class ModelChoice:
     task_type: str
     quality: QualityLevel
     preferred: bool = False
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The other models that fit, the best first: whom to ask if the chosen one fails."""
-        fitting = [each for each in self.considered if not each.rejected and each.model != self.model]
-        return tuple(each.model for each in sorted(fitting, key=lambda each: (-(each.score or 0.0), each.model)))
 
     def document(self) -> dict[str, Any]:
         """The choice as JSON: the body of a fact of kind "routing"."""

@@ -1,11 +1,11 @@
-"""Router: chooses the model for a call, among those that can do it and can be paid, by declared skill and outcomes.
+"""Router: chooses a model for each call, by declared skill and outcomes, among those that can do it and fit the budget.
 
 ```yaml
 models:
   fast:   {use: embedded, can: [reasoning], skill: {reasoning: 0.6}}
   strong: {use: package.Class, can: [reasoning], skill: {reasoning: 0.9}, usd_per_million: [3, 15]}
 ```
-A choice depends on the cards, on the outcomes learned so far and on its seed; not on earlier choices, and not on the
+A choice depends on the cards, on the outcomes learned so far and on its seed, but not on earlier choices or on the
 order of the models. Its chance is exact, so that other policies can be evaluated by it later.
 """
 
@@ -19,14 +19,13 @@ from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
-from seedbed.models.cards import Card, Model, Registry
+from seedbed.models.cards import Model, Registry
 from seedbed.models.routing.request import Considered, ModelChoice, RoutingRequest
 from seedbed.plugins import suggestion
+from seedbed.settings import Card
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
 
-__all__ = ["Router", "RoutingPolicy"]
-
-Models: TypeAlias = Registry | Mapping[str, Model]
+ModelsByName: TypeAlias = Registry | Mapping[str, Model]
 
 LEAST_TOKENS = 16
 """The shortest answer worth paying for."""
@@ -92,7 +91,7 @@ class _Rejection:
 class Router:
     """Chooses among models and learns from outcomes."""
 
-    def __init__(self, models: Models, policy: RoutingPolicy | None = None) -> None:
+    def __init__(self, models: ModelsByName, policy: RoutingPolicy | None = None) -> None:
         self.policy = policy or RoutingPolicy()
         self._models = {name: models[name] for name in sorted(models)}
         self._records: dict[str, dict[str, _Record]] = {}
@@ -215,7 +214,7 @@ class Router:
 
     @classmethod
     def from_outcomes(
-        cls, models: Models, outcomes: Iterable[Mapping[str, Any]], policy: RoutingPolicy | None = None
+        cls, models: ModelsByName, outcomes: Iterable[Mapping[str, Any]], policy: RoutingPolicy | None = None
     ) -> Self:
         """The router that learned these outcomes, the oldest first: facts of kind "outcome"."""
         router = cls(models, policy)
@@ -223,25 +222,6 @@ class Router:
             router.learn(
                 each["task_type"], each["model"], each["score"], each.get("cost_usd"), each.get("latency_seconds")
             )
-        return router
-
-    def state(self) -> dict[str, Any]:
-        """Everything learned so far, as JSON."""
-        records = {
-            task: {name: asdict(record) for name, record in models.items()} for task, models in self._records.items()
-        }
-        return {"policy": asdict(self.policy), "records": records}
-
-    @classmethod
-    def from_state(cls, models: Models, state: Mapping[str, Any]) -> Self:
-        """The router with a saved state, among these models. Raises SeedbedError if it is not from `state()`."""
-        try:
-            router = cls(models, RoutingPolicy(**state["policy"]))
-            for task, records in state["records"].items():
-                router._records[task] = {name: _Record(**record) for name, record in records.items()}
-                router._levels[task] = router._level(task)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise SeedbedError(f"state: found {shown(state)}; expected policy and records, as from state()") from error
         return router
 
     def _draw(

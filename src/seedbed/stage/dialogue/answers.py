@@ -136,9 +136,5 @@ def _denies(word: str, one: Mapping[str, float], other: Mapping[str, float]) -> 
 
 
 def _plain(number: str) -> str:
-    """Without separators of thousands, and with a point before decimals."""
+    """A number without thousands separators, and with a point before its decimals."""
     return number.replace(",", "" if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", number) else ".")
-
-
-def likeness(one: str, other: str) -> float:
-    return AnswerText(one).like(AnswerText(other))

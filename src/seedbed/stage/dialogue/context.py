@@ -12,8 +12,6 @@ from itertools import groupby
 
 from seedbed.models.chat import estimated_tokens as tokens
 
-__all__ = ["Ask", "Statement", "condense", "summarise", "tokens", "total"]
-
 Ask = Callable[[str, int], Awaitable[str]]
 """Asks a model to answer a prompt in at most so many tokens."""
 
