@@ -42,7 +42,7 @@ class Document:
 
 
 def read(path: Path | str, error: type[DocumentError]) -> Document:
-    """Parse a YAML or JSON file. Raises `error` with everything a person needs to mend it."""
+    """Parse a YAML or JSON file. Raises `error` with what is wrong and how to correct it."""
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -76,8 +76,7 @@ def to_json(value: object) -> str:
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]], heads: Sequence[str] = (), note: str = "") -> str:
-    """A small table for a notebook, as an HTML fragment: plain text in every cell, long texts cut, nothing loaded from
-    elsewhere."""
+    """A small table for a notebook, as an HTML fragment. Cells are plain text, and long ones are cut."""
     left = ' style="text-align:left;vertical-align:top"'
 
     def line(tag: str, cells: Iterable[object]) -> str:
@@ -136,10 +135,6 @@ class _Loader(yaml.CSafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - replaces PyYAML's class attribute
 
 
-for _tag, _pattern in _SCALARS.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, None)
-
-
 class _Dumper(yaml.SafeDumper):
     """Quotes whatever this module or a YAML 1.1 reader would take for something other than text."""
 
@@ -148,6 +143,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 for _tag, _pattern in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, None)
     _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, None)
 
 
@@ -206,7 +202,7 @@ def _check_depth(text: str, source: str, error: type[DocumentError]) -> None:
 
 
 class _Reader:
-    """Turns composed nodes into values, counting as it goes, so that aliases cannot multiply without end."""
+    """Turns composed nodes into values, and counts them, so that aliases cannot multiply without end."""
 
     def __init__(self, source: str, error: type[DocumentError]) -> None:
         self.source = source
@@ -245,8 +241,8 @@ class _Reader:
             name = str(key.value)
             inner = f"{path}.{name}" if path else name
             if name in seen:
-                found = f"the same key on lines {seen[name]} and {line}"
-                self.problems.append(Problem(inner, found, "each key once", "Remove one of them."))
+                twice = f"the same key on lines {seen[name]} and {line}"
+                self.problems.append(Problem(inner, twice, "each key once", "Remove one of them."))
             seen[name] = line
             yield name, self.value(item, inner)
 
@@ -273,7 +269,7 @@ A_TIME = "a time such as 30 minutes, 12 hours, 7 days or 1 week"
 
 
 def duration(written: object) -> timedelta | None:
-    """A time as people write it, such as 12 hours. None if it is none."""
+    """A time as people write it, such as 12 hours; None for anything else."""
     match = re.fullmatch(rf"(\d+(?:\.\d+)?) ({'|'.join(_UNITS)})s?", written) if isinstance(written, str) else None
     try:
         return timedelta(**{f"{match[2]}s": float(match[1])}) if match else None

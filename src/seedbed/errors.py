@@ -1,23 +1,23 @@
 """Every error seedbed raises on purpose.
 
 SeedbedError
-├─ DocumentError          something written is wrong; all problems at once
+├─ DocumentError          a file, a URL or a variable is wrong; lists all problems
 │  ├─ PlaybookError
 │  │  └─ MergeClash       two playbooks changed the same thing differently
 │  ├─ DatasetError
-│  └─ SettingsError       a workspace file, a URL or an environment variable
-├─ RunError               a run could not go on
+│  └─ SettingsError
+├─ RunError               a run could not continue
 │  ├─ ModelUnavailable
 │  ├─ BudgetSpent
-│  │  └─ QuotaSpent       of the environment: no other run can be begun either
+│  │  └─ QuotaSpent       of the whole environment: no other run can start either
 │  ├─ ActionForbidden
-│  └─ RunTaken            another worker is at it
+│  └─ RunTaken            another worker performs it
 ├─ StoreError             the store refused or failed
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
-│  ├─ StoreDamaged        what is stored is not what was put there
+│  ├─ StoreDamaged        stored content has changed
 │  └─ StoreTooNew         written by a newer seedbed
-└─ ReleaseRefused         gates refused a release; all refusals at once
+└─ ReleaseRefused         gates refused a release; lists all refusals
 
 Each message says what was found, what was expected and what to do next.
 """
@@ -53,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where, what was found there, what belongs there, what to do."""
+    """One thing that is wrong: where it is, what was found, what was expected, and what to do."""
 
     path: str
     found: str
@@ -70,7 +70,7 @@ class SeedbedError(Exception):
 
 
 class DocumentError(SeedbedError):
-    """Everything that is wrong with one source, not only the first thing."""
+    """Everything that is wrong with one source, not only the first problem."""
 
     def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
         self.problems = tuple(problems)
@@ -102,8 +102,8 @@ class RunError(SeedbedError): ...
 
 
 Why = Literal["transient", "rate", "credit", "context", "refused", "ours"]
-"""Why a model gave no answer: it may in a moment; we ask too often; nobody pays; we said too much for it to read; it
-will not say such things; or the mistake is on our side, and no other model would help."""
+"""Why a model gave no answer: a failure that may pass; too many requests; no credit; messages too long for its context;
+a refusal; or a mistake of ours, which another model would not repair."""
 
 
 class ModelUnavailable(RunError):
@@ -122,14 +122,14 @@ class BudgetSpent(RunError): ...
 
 
 class QuotaSpent(BudgetSpent):
-    """The quota of an environment is spent: no fault of a run, and no other can be begun either."""
+    """The quota of an environment is spent: no other run can start either."""
 
 
 class ActionForbidden(RunError): ...
 
 
 class RunTaken(RunError):
-    """Another worker is at this run, or was quicker to begin with it."""
+    """Another worker performs this run, or started it first."""
 
 
 class StoreError(SeedbedError): ...
@@ -159,7 +159,7 @@ class ReleaseRefused(SeedbedError):
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as an error message quotes it: short, on one line."""
+    """A value as error messages quote it: short, on one line."""
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,4 +1,4 @@
-"""Plug-ins: what installed packages offer, import by path, optional packages, and suggestions for misspelt names."""
+"""Plug-ins: entry points of installed packages, imports by path, optional packages, suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def load(
     try:
         return getattr(import_module(module), name)
     except Exception as wrong:  # the module is a user's: importing it may raise anything
-        found = f"{path} ({type(wrong).__name__}: {wrong})"
-        raise error([Problem(at, found, expected, remedy)]) from wrong
+        failure = f"{path} ({type(wrong).__name__}: {wrong})"
+        raise error([Problem(at, failure, expected, remedy)]) from wrong
 
 
 def optional(module: str, *, extra: str, needed_for: str) -> Any:

@@ -1,12 +1,7 @@
-"""Model cards: what each model is, can do and costs, read from the `models:` part of seedbed.yaml.
+"""Models by name, each built from its card when it is first used.
 
-```yaml
-models:
-  fast:   {use: embedded, args: {template: raw, max_tokens: 8}, can: [classification]}
-  strong: {use: openai, args: {model: large, api_key: {env: OPENAI_API_KEY}}, skill: {reasoning: 0.9}, then: [fast]}
-```
-Reading cards imports no model library and loads no weights; a model is built when it is first asked. Python code may
-register a live LangChain model in the place of a card: `Registry({"fast": ChatOpenAI(model="small")})`.
+Reading cards imports no model library and loads no weights. Python code may register a live LangChain model in place
+of a card: `Registry({"fast": ChatOpenAI(model="small")})`.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from seedbed.errors import Problem, SettingsError, shown
 from seedbed.models.prices import look_up
 from seedbed.plugins import load, suggestion
 from seedbed.settings import Card, reveal, without_secrets
-from seedbed.settings.models import check_fallbacks
+from seedbed.settings.models import OURS, check_fallbacks
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,18 +31,10 @@ if TYPE_CHECKING:
 ChatModel: TypeAlias = "BaseChatModel"
 """A live LangChain chat model."""
 
-OURS = {
-    "embedded": "seedbed.models.providers.embedded.EmbeddedChat",
-    "openai": "seedbed.models.providers.openai.OpenAIChat",
-    "scripted": "seedbed.models.providers.scripted.ScriptedChat",
-    "table": "seedbed.models.providers.recorded.RecordedChat",
-}
-"""Short names for the models that come with seedbed."""
-
 BASE_FIELDS = ("cache", "callbacks", "custom_get_token_ids", "metadata", "name", "rate_limiter", "tags", "verbose")
 """Fields of every LangChain model that do not decide what it answers."""
 
-_FREE = {name for short in ("embedded", "scripted", "table") for name in (short, OURS[short])}
+_FREE = {OURS[name] for name in ("embedded", "scripted", "table")}
 """Models that answer inside this process, at no cost."""
 
 
@@ -70,7 +57,7 @@ class Model:
         """
         if self.card.usd_per_million is not None:
             return self.card.usd_per_million
-        if self.card.use in _FREE:
+        if self.card.class_path in _FREE:
             return (0.0, 0.0)
         return look_up(self.card.use, self.card.args, prompt_tokens)
 
@@ -90,7 +77,7 @@ class Model:
             return kind(**args)
         except Exception as error:  # noqa: BLE001 - raised anew without its cause, which may quote the arguments
             remedy = "Correct args, or set what it asks for"
-            expected = f"arguments that {OURS.get(self.card.use, self.card.use)} accepts"
+            expected = f"arguments that {self.card.class_path} accepts"
             raise self._error("args", _describe(error), expected, remedy) from None
 
     def redact(self, text: str) -> str:
@@ -106,7 +93,7 @@ class Model:
         return dict(reveal(self.card.args, os.environ, f"models.{self.name}.args", self.folder))
 
     def _load_class(self) -> type[BaseChatModel]:
-        path = OURS.get(self.card.use, self.card.use)
+        path = self.card.class_path
         module, _, name = path.rpartition(".")
         try:
             kind = getattr(import_module(module), name)
@@ -170,11 +157,11 @@ class Registry:
         return iter(self._models)
 
     def best(self, capability: str) -> Model:
-        """The model with the highest declared skill in something; of equals the cheaper one."""
+        """The model with the highest declared skill in a capability; of equals the cheaper one."""
         return max(self._able(capability), key=lambda it: (it.card.skill.get(capability, 0.0), -_total_price(it)))
 
     def cheapest(self, capability: str) -> Model:
-        """The cheapest model that can do something. One without a known price counts as the most expensive."""
+        """The cheapest model with a capability. An unknown price counts as the highest."""
         return min(self._able(capability), key=_total_price)
 
     def _able(self, capability: str) -> list[Model]:
@@ -200,7 +187,7 @@ def fallback_chain(models: Callable[[str], Model], name: str) -> list[Model]:
 
 
 def _base_class() -> type[BaseChatModel]:
-    """LangChain's class, loaded when a model is built: most commands need no model, and it takes a while to load."""
+    """LangChain's class, loaded when a model is built: it takes a while, and most commands need no model."""
     kind: type[BaseChatModel] = load("langchain_core.language_models:BaseChatModel", "models")
     return kind
 

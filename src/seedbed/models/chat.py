@@ -32,18 +32,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written; usages add up."""
+    """Tokens read and written."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
-
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a model writes its answer. What is None, or empty, is left to the arguments of its card."""
+    """How a model writes its answer. The arguments of its card decide what is None or empty here."""
 
     temperature: float | None = None
     max_tokens: int | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from seedbed.errors import SettingsError
 from seedbed.plugins import optional
+from seedbed.settings.models import OURS
 
 REMEDY = "Set usd_per_million on its card, or run: pip install 'seedbed[prices]'"
 """What to do about an unknown price."""
@@ -30,7 +31,7 @@ def look_up(use: str, args: Mapping[str, Any], prompt_tokens: int = 0) -> tuple[
     package = use.partition(".")[0]
     if not isinstance(model, str) or not (url is None or isinstance(url, str)):
         return None
-    if use in ("openai", "seedbed.models.providers.openai.OpenAIChat"):
+    if use in ("openai", OURS["openai"]):
         entry = _entry(model, "", url or _OPENAI)
     elif package.startswith("langchain_") and url is None:
         entry = _entry(model, package.removeprefix("langchain_").replace("_", "-"), "")
@@ -58,7 +59,7 @@ def _entry(model: str, provider: str, url: str) -> Any:
 
 
 def _at(price: Any, prompt_tokens: int) -> float | None:
-    """A price; some providers have tiers: above so many tokens all of them cost more."""
+    """A price, of the right tier where a provider charges more for all tokens of a long prompt."""
     if price is None:
         return None
     for tier in reversed(getattr(price, "tiers", ())):

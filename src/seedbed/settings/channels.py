@@ -147,8 +147,8 @@ class CanarySettings(Section):
     @model_validator(mode="after")
     def _check_guards(self) -> CanarySettings:
         if both := [metric for metric in self.hold_if if metric in self.roll_back_if]:
-            found, expected = "a guard that rolls back too", "one of the two"
-            raise refusal(*(Problem(f"hold_if.{metric}", found, expected) for metric in both))
+            twice = "a guard that rolls back too"
+            raise refusal(*(Problem(f"hold_if.{metric}", twice, "one of the two") for metric in both))
         return self
 
 

@@ -20,8 +20,13 @@ from seedbed.plugins import suggestion
 from seedbed.settings.section import Expected, Section, require
 from seedbed.settings.values import PositiveCount
 
-MODELS = ("embedded", "openai", "scripted", "table")
-"""Short names for the models that come with seedbed."""
+OURS = {
+    "embedded": "seedbed.models.providers.embedded.EmbeddedChat",
+    "openai": "seedbed.models.providers.openai.OpenAIChat",
+    "scripted": "seedbed.models.providers.scripted.ScriptedChat",
+    "table": "seedbed.models.providers.recorded.RecordedChat",
+}
+"""The classes of the models that come with seedbed, by their short names."""
 
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -42,8 +47,8 @@ class Card(Section):
 
     use: Annotated[
         str,
-        AfterValidator(require(lambda use: use in MODELS or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use))),
-        Expected(f"{', '.join(MODELS)}, or the path of a chat model class: package.Class"),
+        AfterValidator(require(lambda use: use in OURS or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use))),
+        Expected(f"{', '.join(OURS)}, or the path of a chat model class: package.Class"),
     ]
     args: Annotated[dict[str, Any], Expected("a mapping of arguments by name", "typed")] = Field(
         default_factory=dict, repr=False
@@ -68,6 +73,10 @@ class Card(Section):
     tokens_per_minute: PositiveCount | None = None
     timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Expected("a number above zero")] = 120.0
     hedge: Annotated[float, Field(ge=0.5, lt=1), Expected("a share of the answers, such as 0.95")] | None = None
+
+    @property
+    def class_path(self) -> str:
+        return OURS.get(self.use, self.use)
 
     def masters(self, capability: str) -> bool:
         """Whether the card says that the model can do this."""

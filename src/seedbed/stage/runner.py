@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
-from seedbed.models.cards import OURS, Model, Registry
+from seedbed.models.cards import Model, Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
@@ -26,6 +26,7 @@ from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import heartbeat, is_alive
 from seedbed.settings import Card, Settings, without_secrets
+from seedbed.settings.models import OURS
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
@@ -385,7 +386,7 @@ def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
 def _identity(card: Card) -> Json:
     # As the workspace file has them, with references in place of secrets: a new key does not make another model.
     args = json.loads(json.dumps(without_secrets(card.args), default=str))
-    packages = EMBEDDED if OURS.get(card.use, card.use) == OURS["embedded"] else ()
+    packages = EMBEDDED if card.class_path == OURS["embedded"] else ()
     return {"use": card.use, "args": args, **{package: _version(package) for package in packages}}
 
 

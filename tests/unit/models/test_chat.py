@@ -103,10 +103,6 @@ def test_importing_it_loads_no_model_library() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def test_usages_add_up() -> None:
-    assert Usage(3, 1) + Usage(4, 10) == Usage(7, 11)
-
-
 async def test_a_reply_says_what_was_answered_and_what_it_took() -> None:
     reply = await ask(scripted("general Kenobi"), HELLO)
     assert (reply.text, reply.model, reply.finish_reason) == ("general Kenobi", "fast", "stop")

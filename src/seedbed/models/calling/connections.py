@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-_Open = tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
+_OwnedClient = tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _OwnedClient] = WeakKeyDictionary()
 
 
 async def shared_client() -> httpx.AsyncClient:

@@ -202,7 +202,7 @@ class ModelCall:
             tokens = self._prompt_tokens + (reservation.max_tokens or 0)
             booking, waited = await limit.rate.wait(tokens)
             if not spare:
-                self._waited += waited + (held if held > 0.001 else 0.0)  # others held the money; less is no waiting
+                self._waited += waited + (held if held > 0.001 else 0.0)  # while others held the money
             entered = limit.breaker.enter()
             if entered is None:  # it began to rest while we waited
                 limit.rate.cancel(booking)
@@ -318,7 +318,7 @@ class ModelCall:
                 )
             )
             return failure
-        if not (reply.cost_known and reply.tokens):  # then it counts as much as it can be
+        if not (reply.cost_known and reply.tokens):  # then the most it can be counts
             usd, tokens = self._most(model, reservation)
             usd, tokens = reply.cost_usd if reply.cost_known else usd, 0 if reply.tokens else tokens
             reply = replace(reply, cost_usd=usd, uncounted_tokens=tokens)

@@ -1,10 +1,5 @@
 """Router: chooses a model for each call, by declared skill and outcomes, among those that can do it and fit the budget.
 
-```yaml
-models:
-  fast:   {use: embedded, can: [reasoning], skill: {reasoning: 0.6}}
-  strong: {use: package.Class, can: [reasoning], skill: {reasoning: 0.9}, usd_per_million: [3, 15]}
-```
 A choice depends on the cards, on the outcomes learned so far and on its seed, but not on earlier choices or on the
 order of the models. Its chance is exact, so that other policies can be evaluated by it later.
 """
