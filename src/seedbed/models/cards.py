@@ -61,6 +61,14 @@ class Model:
             return (0.0, 0.0)
         return look_up(self.card.use, self.card.args, prompt_tokens)
 
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """The cost of a call in US dollars; None if the price is unknown."""
+        price = self.price(prompt_tokens)
+        if price is None:
+            return None
+        read, written = price
+        return (prompt_tokens * read + completion_tokens * written) / 1_000_000
+
     @cached_property
     def chat(self) -> BaseChatModel:
         """The LangChain model, built on first use with the secrets its arguments refer to.

@@ -195,13 +195,9 @@ def _cost(model: Model, usage: Usage | None, metadata: Mapping[str, Any]) -> flo
     """The cost of an answer: as its provider reports it, or by its price; None if neither is known."""
     if isinstance(metadata.get("cost_usd"), int | float):
         return float(metadata["cost_usd"])
-    price = model.price(usage.prompt_tokens if usage else 0)
-    if price is None:
-        return None
-    read, written = price
-    if usage is None:
-        return None if read or written else 0.0
-    return (usage.prompt_tokens * read + usage.completion_tokens * written) / 1_000_000
+    if usage is not None:
+        return model.cost_usd(usage.prompt_tokens, usage.completion_tokens)
+    return 0.0 if model.price() == (0.0, 0.0) else None
 
 
 def _confidence(logprobs: Any) -> float | None:

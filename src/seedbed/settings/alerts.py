@@ -1,17 +1,4 @@
-"""Alerts: who is notified, and how, under `alerts` in the workspace file.
-
-```yaml
-alerts:
-  - webhook: {url: {env: HOOK_URL}, secret: {env: HOOK_SECRET}}
-  - slack: {url: {env: SLACK_URL}}
-    at_least: warning
-  - pagerduty: {url: {env: PAGER_URL}, key: {env: PAGER_KEY}}
-    at_least: critical
-  - email: {to: [ops@example.org], from: seedbed@example.org, server: "smtp://mail.example.org:587"}
-    name: the desk
-  - log: alerts.jsonl
-```
-"""
+"""Alerts: who is notified, and how, under `alerts` in the workspace file."""
 
 from __future__ import annotations
 

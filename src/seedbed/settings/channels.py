@@ -1,24 +1,4 @@
-"""Channels: what protects each one, under `channels` in the workspace file.
-
-```yaml
-channels:
-  production:
-    require: [schema, better, held_out, rules_kept, {review: {roles: [safety], expires: 30 days}}]
-    reviewers: {ann: [safety], ben: [product]}
-    error_budget: {rate: 0.05, control: lord}
-    canary:
-      shares: [5%, 25%, 100%]
-      hold: 500 runs
-      approval: true
-      roll_back_if: {rating: -0.05, error_rate: +0.02, latency_seconds: {by: +1, most: 20}}
-      hold_if: {cost_usd: {by: +0.001, most: 0.05}}
-      error: 0.05
-      no_traffic: 2 hours
-      deadline: 14 days
-      keep_back: 2%
-      keep_back_for: 7 days
-```
-"""
+"""Channels: what protects each one, under `channels` in the workspace file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Judges: metrics that ask a model, under `metrics` in the workspace file.
-
-```yaml
-metrics:
-  helpful: {judge: rubric, model: strong, rubric: "Does it answer the question?"}
-  same: {judge: reference, model: strong}
-```
-"""
+"""Judges: metrics that ask a model, under `metrics` in the workspace file."""
 
 from __future__ import annotations
 

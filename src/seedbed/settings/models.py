@@ -1,11 +1,4 @@
-"""Model cards: what each model is, can do and costs, under `models` in the workspace file.
-
-```yaml
-models:
-  fast:   {use: embedded, args: {template: raw, max_tokens: 8}, can: [classification]}
-  strong: {use: openai, args: {model: large, api_key: {env: OPENAI_API_KEY}}, skill: {reasoning: 0.9}, then: [fast]}
-```
-"""
+"""Model cards: what each model is, can do and costs, under `models` in the workspace file."""
 
 from __future__ import annotations
 

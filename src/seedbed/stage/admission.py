@@ -14,17 +14,17 @@ PER_ROUND = 4
 """How many runs are admitted in one round: beginning is work too."""
 
 CROWD = 16
-"""With so many runs under way, a full round of Python's garbage collector would delay some of them."""
+"""From this many runs on, a full round of Python's garbage collector would delay some of them."""
 
 
 class AdmissionControl:
-    """A run waits while the event loop is behind; then runs are admitted in the order in which they came.
+    """A run waits while the event loop is behind. Runs are admitted in the order in which they arrived.
 
     Runs that wait for slow models leave the loop free, so that thousands can be under way at the same time; runs that
     keep it busy are admitted a few at a time, so that nothing in the process waits long.
 
-    While many runs are under way, the garbage collector ignores the objects from before them: a look through all that a
-    process has loaded takes a tenth of a second, in which the loop serves nothing.
+    While many runs are under way, the garbage collector ignores older objects: visiting everything that a process has
+    loaded takes a tenth of a second, during which the loop serves nothing.
     """
 
     def __init__(self) -> None:

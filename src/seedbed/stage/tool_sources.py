@@ -1,4 +1,4 @@
-"""Tool sources: the tools that the workspace file gives to programs, loaded when they are first needed."""
+"""Tool sources: the tools that the workspace file names, loaded when they are first needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ToolSources:
         return [*functions, *(tool for tools in served for tool in tools)]
 
     def close(self) -> None:
-        """Have the servers closed soon."""
+        """Ask the servers to close, without waiting for them."""
         for connection in self._connections:
             connection.close()
 

@@ -164,7 +164,7 @@ async def test_the_last_words_of_a_server_that_dies_are_told(tmp_path: Path) -> 
         (python("import time; time.sleep(60)", timeout_seconds=1), "no answer in time.*1 seconds"),
         (
             python("import time; print('\\xff{]', flush=True); time.sleep(60)", timeout_seconds=1),
-            "no answer in time.*no message",
+            "no answer in time.*not a message",
         ),
         (McpServer(name="odd", url="http://127.0.0.1:9/mcp", timeout_seconds=5), "ConnectError.*Is it running"),
     ],

@@ -352,9 +352,7 @@ class ModelCall:
 
     def _estimate(self, model: Model, answer_tokens: int) -> tuple[float, int]:
         """What a request with an answer of that length takes, in US dollars and tokens."""
-        read, written = model.price(self._prompt_tokens) or (0.0, 0.0)
-        usd = (self._prompt_tokens * read + answer_tokens * written) / 1_000_000
-        return usd, self._prompt_tokens + answer_tokens
+        return model.cost_usd(self._prompt_tokens, answer_tokens) or 0.0, self._prompt_tokens + answer_tokens
 
     async def _pause(self, seconds: float) -> None:
         before = self.limits.clock()

@@ -1,11 +1,4 @@
-"""OpenAI-compatible model: any endpoint with OpenAI's chat API, without OpenAI's package.
-
-```yaml
-models:
-  large: {use: openai, args: {model: gpt-5, api_key: {env: OPENAI_API_KEY}}}
-  own:   {use: openai, args: {model: qwen3, base_url: "http://127.0.0.1:8000/v1"}, usd_per_million: [0, 0]}
-```
-"""
+"""OpenAI-compatible model: any endpoint with OpenAI's chat API, without OpenAI's package."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias
 
@@ -18,12 +17,10 @@ from seedbed.models.cards import Model, Registry
 from seedbed.models.routing.request import Considered, ModelChoice, RoutingRequest
 from seedbed.plugins import suggestion
 from seedbed.settings import Card
+from seedbed.spending.ledger import LEAST_TOKENS
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
 
 ModelsByName: TypeAlias = Registry | Mapping[str, Model]
-
-LEAST_TOKENS = 16
-"""The shortest answer worth paying for."""
 
 FORGETTING = 0.1
 """The weight of the newest measurement in the moving averages of cost and latency, from the tenth on."""
@@ -144,8 +141,8 @@ class Router:
         """The most that each model that fits may cost, their names, and why the others were rejected."""
         prompt, reply = request.prompt_tokens, request.max_tokens
         most = prompt if request.most_prompt_tokens is None else request.most_prompt_tokens
-        estimates = {name: _CostEstimate(model, prompt, reply) for name, model in self._models.items()}
-        highest = {name: _CostEstimate(model, most, reply) for name, model in self._models.items()}
+        estimates = {name: _CallEstimate(model, prompt, reply) for name, model in self._models.items()}
+        highest = {name: _CallEstimate(model, most, reply) for name, model in self._models.items()}
         limits = [(request.affordable, "left"), (request.max_cost_usd, "allowed")]
         limit, which = min(((usd, word) for usd, word in limits if usd is not None), default=(math.inf, ""))
         rejected: dict[str, _Rejection] = {}
@@ -155,11 +152,11 @@ class Router:
         fitting = [name for name in estimates if name not in rejected]
         if not fitting:
             raise _nothing_fits(request.task_type, rejected)
-        cut = [name for name in fitting if (highest[name].cost_usd() or 0.0) > limit]
+        cut = [name for name in fitting if (highest[name].cost_usd or 0.0) > limit]
         if len(cut) < len(fitting):
             rejected |= dict.fromkeys(cut, _Rejection("money", f"${limit:.6f} {which} would cut its reply short"))
             fitting = [name for name in fitting if name not in cut]
-        return {name: estimates[name].cost_usd() for name in fitting}, fitting, rejected
+        return {name: estimates[name].cost_usd for name in fitting}, fitting, rejected
 
     def learn(
         self, task_type: str, model: str, score: float, cost_usd: float | None, latency_seconds: float | None
@@ -256,36 +253,28 @@ class Router:
         return {name: policy.cost_weight * cost[name] + policy.latency_weight * latency[name] for name in fitting}
 
 
-class _CostEstimate:
-    """The tokens and the cost of one call to a model."""
+@dataclass(frozen=True, slots=True)
+class _CallEstimate:
+    """The tokens of one call to a model, and the most that it may cost."""
 
-    def __init__(self, model: Model, prompt_tokens: int, max_tokens: int) -> None:
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._max_tokens = max_tokens
+    model: Model
+    prompt_tokens: int
+    max_tokens: int
 
-    @cached_property
-    def _prices(self) -> tuple[float, float] | None:
-        return self._model.price(self._prompt_tokens)
-
-    def cost_usd(self, reply_tokens: int | None = None) -> float | None:
-        """The cost with a reply of this length, or of the longest one; None if the price is not known."""
-        if self._prices is None:
-            return None
-        read, written = self._prices
-        reply = self._max_tokens if reply_tokens is None else reply_tokens
-        return (self._prompt_tokens * read + reply * written) / 1_000_000
+    @property
+    def cost_usd(self) -> float | None:
+        return self.model.cost_usd(self.prompt_tokens, self.max_tokens)
 
     def rejection(self, needs: Sequence[str]) -> _Rejection | None:
-        if missing := [need for need in needs if not self._model.card.masters(need)]:
+        if missing := [need for need in needs if not self.model.card.masters(need)]:
             return _Rejection("capability", f"it cannot do {', '.join(missing)}")
-        tokens, room = self._prompt_tokens + self._max_tokens, self._model.card.context_tokens
+        tokens, room = self.prompt_tokens + self.max_tokens, self.model.card.context_tokens
         if room is not None and tokens > room:
             return _Rejection("context", f"its context holds {room:,} tokens, prompt and reply take {tokens:,}")
         return None
 
     def over_limit(self, limit_usd: float, which: str) -> _Rejection | None:
-        least = self.cost_usd(min(LEAST_TOKENS, self._max_tokens))
+        least = self.model.cost_usd(self.prompt_tokens, min(LEAST_TOKENS, self.max_tokens))
         if least is None:
             return _Rejection("money", "its price is not known, and there is a limit")
         if least > limit_usd:

@@ -16,7 +16,7 @@ Round = Mapping[str, str]
 ConvergenceOutcome = Literal["going on", "converged", "stalled", "oscillating", "deadlock"]
 
 HARDLY_CHANGED = 0.8
-"""Answers at least as alike as this will bring no better score."""
+"""Answers at least this alike will not bring a better score."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _is_deadlocked(rounds: Rounds) -> bool:
 
 
 def _is_oscillating(rounds: Rounds) -> bool:
-    """Whether a step is back at its answer before the last, and all others stay with their last."""
+    """Whether a step is back at its answer before the last, and all others repeat their last."""
     moved = [n for n, (now, before) in enumerate(_beside(rounds, 1)) if not now.comes_to(before)]
     earlier = [now.comes_to(before) for now, before in _beside(rounds, 2)]
     return bool(moved) and all(earlier[n] for n in moved)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 ALIKE = 0.35
-"""Answers at least as alike as this come to the same."""
+"""Answers at least this alike come to the same conclusion."""
 
 COMPARED = 20_000
 """How many characters of an answer are compared; of a longer one, half from its beginning and half from its end."""
@@ -108,7 +108,7 @@ class AnswerText:
         return any(_denies(word, ours, theirs) for word in ours) or any(_denies(word, theirs, ours) for word in theirs)
 
     def comes_to(self, other: AnswerText) -> bool:
-        """Whether both come to the same."""
+        """Whether both come to the same conclusion."""
         if self.conclusion and other.conclusion:
             ours, theirs = self.conclusion.meaning, other.conclusion.meaning
             return bool(ours & theirs) and (ours <= theirs or theirs <= ours)

@@ -16,7 +16,7 @@ Ask = Callable[[str, int], Awaitable[str]]
 """Asks a model to answer a prompt in at most so many tokens."""
 
 MOST_SUMMARISED = 16_000
-"""As many tokens as most models can read: of a longer conversation, an extract is summarised."""
+"""Tokens that most models can read. Of a longer conversation, an extract is summarised."""
 GAP = "…"
 INSTRUCTION = """Below is the earlier part of a conversation. Sum it up for someone who must do the task without \
 having read it.
@@ -148,7 +148,7 @@ class _Passage:
     kind: str
     text: str
     apart: str  # the space between it and the part before
-    above: int  # how many parts further up the one is that it stands under, or 0
+    above: int  # how many parts above its heading is; 0 if it has none
 
 
 LINES = {
@@ -159,7 +159,7 @@ LINES = {
 }
 RULE = re.compile(r"\s*\|[\s|:-]+$")
 WRAPPED, LONG = 40, 1000
-"""A line shorter than the first was ended on purpose; lines that never end a sentence are joined up to the second."""
+"""A line shorter than the first ends on purpose; lines that end no sentence are joined up to the second."""
 ENDS = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]++(?![」』”’）])|[।۔؟]++(?=\s)")
 NO_END = re.compile(
     r"\b(?:[^\W\d]|(?<![.,])\d\d?|Dr|Mrs?|Ms|Prof|St|No|Nr|Inc|Ltd|Co|vs|etc|approx|Fig|cf|e\.g|i\.e|ca|bzw|usw|vgl|inkl|Abs|Str|"
@@ -207,7 +207,7 @@ def _sentences(text: str, begin: int, end: int, *, capitals: bool) -> Iterator[t
 
 def _parts(turn: int, text: str) -> list[_Passage]:
     parts: list[_Passage] = []
-    heads: list[tuple[int, int]] = []  # how deep it stands, and which part it is
+    heads: list[tuple[int, int]] = []  # its depth, and which part it is
     before, capitals = 0, not text.islower()
     for kind, begin, end in _blocks(text):
         for start, stop in _sentences(text, begin, end, capitals=capitals) if kind == "prose" else [(begin, end)]:
@@ -244,7 +244,7 @@ NEGATION = re.compile(
 
 
 def _terms(word: str) -> tuple[str, ...]:
-    """What the forms of a word have in common: its first letters; where words are not spaced, each pair of letters."""
+    """The first letters of a word, which its forms share; in scripts without spaces, each pair of letters."""
     word = word.casefold()
     if UNSPACED.search(word):
         return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
