@@ -26,7 +26,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.storage.store import Json, short
 from seedbed.workspace.resources import FILE
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 MARKER = ".made-by-seedbed-demo"
 SETTINGS = """\

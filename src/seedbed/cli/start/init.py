@@ -14,7 +14,7 @@ from seedbed.cli.output import line
 from seedbed.errors import Problem, SettingsError
 from seedbed.workspace.resources import FILE
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 IGNORED = ".gitignore"
 STARTER = {

@@ -24,7 +24,7 @@ from seedbed.reports.experiment.view import NamePair
 from seedbed.workspace import Workspace
 from seedbed.workspace.execution import dataset_file
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 EXITS = {"superior": PASS, "inferior": BLOCKED, "futile": BLOCKED}
 """Exit codes of findings; the goal that was reached passes, everything else is not decided."""

@@ -31,7 +31,7 @@ from seedbed.workspace import Workspace
 from seedbed.workspace.execution import dataset_file
 from seedbed.workspace.scorecards import Evaluating
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Format(StrEnum):

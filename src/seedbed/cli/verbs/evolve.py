@@ -17,7 +17,7 @@ from seedbed.evolution.plan import SearchOptions, read_instructions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from seedbed.cli.command import Call, command, wait_for
 from seedbed.cli.options import Because, Changes, ChannelName, PlaybookName
 from seedbed.cli.views.channel import Share, show_channel
 
-app = typer.Typer()
-rollback_app = typer.Typer()
+app = typer.Typer(add_completion=False)
+rollback_app = typer.Typer(add_completion=False)
 
 
 @command(app, dry_run=True)

@@ -15,7 +15,7 @@ from seedbed.cli.views import live
 from seedbed.cli.views import run as views
 from seedbed.stage.confirmation import Prompt
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 TAKEN = {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "on_event", "--key": "key"}
 
