@@ -58,7 +58,7 @@ class Experiments:
         candidate: Names | Sequence[Names],
         *,
         on: Tasks | PastRuns | LiveTraffic,
-        metric: Metric | str = "exact_match",
+        metric: Metric | str | None = None,
         options: Comparing | None = None,
         max_cost_usd: float | None = None,
         parallel: str | int | None = None,
@@ -66,8 +66,8 @@ class Experiments:
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
         if isinstance(on, LiveTraffic):
-            return self._live_verdict(on, metric, options or DEFAULT)
-        chosen = self._execution.metric(metric)
+            return self._live_verdict(on, metric or "rating", options or DEFAULT)
+        chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
         names: Sequence[Names] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
