@@ -26,8 +26,9 @@ Verbs do the work: {VERBS}.
 
 Nouns look things up: {NOUNS}.
 
-Every command has `--help`; `seedbed demo` shows them all at work. A PLAYBOOK argument is a file (`sorter.yaml`), a digest
-or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel (`production`).
+Every command has `--help`; `seedbed demo` shows them all at work. A PLAYBOOK argument is a file (`sorter.yaml`), a
+digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel
+(`production`).
 
 ## Common options
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cli_reference
+
 from seedbed.cli.main import loaded_commands
 
 JSON_PAGE = cli_reference.PAGE.with_name("json.md")
