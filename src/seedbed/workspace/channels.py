@@ -33,6 +33,7 @@ from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.ramp import build_ramp
+from seedbed.release.states import State
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import Resources, new_seed
@@ -198,14 +199,19 @@ class Channels:
         moved = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
         return list(dict.fromkeys([*self._resources.settings.channels, *moved]))
 
-    def show(self, channel: str) -> Json:
-        """What a channel serves, its gates, its ramp, and what a rollback would return to. Raises NotFound."""
+    def get(self, channel: str) -> State:
+        """What a channel serves now: its stable playbook, and the canary if there is one. Raises NotFound."""
         if channel not in self.names():
             known = ", ".join(self.names()) or "none yet"
             raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+        return channels.state(self._resources.store, channel)
+
+    def show(self, channel: str) -> Json:
+        """What a channel serves, its gates, its ramp, and what a rollback would return to. Raises NotFound."""
+        now = self.get(channel)
         protection, store = self._resources.settings.channel(channel), self._resources.store
         build_gates(channel, protection)
-        steps, now = build_ramp(protection), channels.state(store, channel)
+        steps = build_ramp(protection)
         ref = store.ref(f"channels/{channel}")
         canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
         return {
