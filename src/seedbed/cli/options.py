@@ -36,7 +36,7 @@ Parallel = Annotated[
 Report = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Draws at random; the same seed draws the same.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of random draws; the same seed draws the same.")]
 
 
 def _dollars(amount: float | None) -> float | None:

@@ -56,7 +56,7 @@ class Decision:
         typer.Option(
             "--alpha",
             metavar="RATE",
-            help="The highest chance to call a candidate better that is not, above 0, below 0.5. [0.05]",
+            help="The highest probability of a false winner, above 0, below 0.5. [0.05]",
         ),
     ] = None
     rule: Annotated[
@@ -71,7 +71,7 @@ class Decision:
     ] = None
     goal: Annotated[
         GoalName,
-        typer.Option("--goal", metavar="GOAL", help="What is to be shown: superior, non-inferior, equivalent."),
+        typer.Option("--goal", metavar="GOAL", help="What to show: superior, non-inferior, equivalent."),
     ] = GoalName.superior
     margin: Annotated[
         float | None, typer.Option("--margin", metavar="SIZE", help="How much worse still counts as not worse.")
@@ -120,7 +120,7 @@ class Replay:
     """Past runs of A as the evidence."""
 
     replay: Annotated[
-        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay so many past runs of A instead.")
+        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay this many past runs of A instead.")
     ] = None
     mode: Annotated[
         str,
@@ -132,11 +132,11 @@ class Replay:
             "--live-runs",
             min=2,
             metavar="M",
-            help="With --replay: run so many of them live too, and estimate what live runs would show.",
+            help="With --replay: run this many of them live too, and estimate what live runs would show.",
         ),
     ] = None
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
+        str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since then.")
     ] = None
 
 
@@ -152,17 +152,15 @@ class Live:
             help="Instead of A and B: its canary, by users' feedback. Given again: what other channels serve.",
         ),
     ] = None
-    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: have the verdict now, decided or not.")] = (
-        False
-    )
+    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: end it now, decided or not.")] = False
 
 
 @command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Call,
-    control: Annotated[str | None, typer.Argument(metavar="A", help=f"What there is: {PLAYBOOK.lower()}")] = None,
+    control: Annotated[str | None, typer.Argument(metavar="A", help=f"Today's playbook: {PLAYBOOK.lower()}")] = None,
     candidates: Annotated[
-        list[str] | None, typer.Argument(metavar="B", help="What may be better; several are ranked.")
+        list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
     ] = None,
     on: Annotated[
         str | None,

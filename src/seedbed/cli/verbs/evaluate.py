@@ -60,7 +60,8 @@ class Work:
     max_cost: MaxCost = None
     parallel: Parallel = None
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up on a run after so long.")
+        float | None,
+        typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up on a run after this many seconds."),
     ] = None
     changes: Changes = None
 
@@ -81,10 +82,10 @@ class Kind:
         Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets of a suite instead.")
     ] = None
     accept: Annotated[
-        bool, typer.Option("--accept", help="Hold later results of the suite against these, even if they are worse.")
+        bool, typer.Option("--accept", help="Compare later results of the suite with these, even if they are worse.")
     ] = False
     front: Annotated[
-        bool, typer.Option("--front", help="Also which of several are worth having by all metrics, cost and speed.")
+        bool, typer.Option("--front", help="Also show which playbooks no other beats by all metrics, cost and speed.")
     ] = False
     across: Annotated[
         str | None,
@@ -99,7 +100,7 @@ class Kind:
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
     ] = None
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; its ending says the format, too.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; its extension sets the format.")
     ] = None
 
     @property
@@ -139,8 +140,8 @@ def evaluate(
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
-    Several playbooks stand side by side; `compare` decides which is better. After an interruption the same command
-    continues. A suite is a folder with datasets, metrics and baselines; its results are held against the last ones.
+    Several playbooks are shown side by side; `compare` decides which is better. After an interruption the same command
+    continues. A suite is a folder with datasets, metrics and baselines; its results are compared with the last ones.
 
     Exit code 1 if a suite has become worse or misses a threshold, 2 if a playbook could not be scored at all or the
     budget ran out.

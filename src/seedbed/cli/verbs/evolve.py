@@ -52,7 +52,7 @@ class HowToSearch:
     ] = None
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is changed.")] = None
     demos: Annotated[
-        int, typer.Option("--demos", min=0, help="Try each of the instructions also with so many worked examples.")
+        int, typer.Option("--demos", min=0, help="Also try each of the instructions with this many worked examples.")
     ] = 0
     reflector: Annotated[
         str | None,
@@ -60,7 +60,7 @@ class HowToSearch:
     ] = None
     patience: Annotated[
         int | None,
-        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after so many steps that found nothing."),
+        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without an improvement."),
     ] = None
     surrogate: Annotated[
         bool,

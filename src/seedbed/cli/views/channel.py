@@ -20,7 +20,7 @@ def _share(text: str) -> float:
 
 Share = Annotated[
     float | None,
-    typer.Option("--share", metavar="SHARE", parser=_share, help="For how many of those served, such as 5%."),
+    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users who get it, such as 5%."),
 ]
 
 

@@ -45,7 +45,7 @@ def watch(
 ) -> None:
     """Watch a canary beside its control, and roll it back if it does worse.
 
-    Its guards stand under `canary` in the workspace file, and who is alerted under `alerts`. Ctrl-C ends it; any number
+    Its guards are under `canary` in the workspace file, and who is alerted under `alerts`. Ctrl-C ends it; any number
     of people may watch. With --json each look is a line.
 
     With --once, exit code 1 if it was rolled back and 2 if people should look at it.

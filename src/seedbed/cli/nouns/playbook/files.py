@@ -117,9 +117,11 @@ def export(
     to: Annotated[
         str, typer.Option("--format", help="yaml or json for seedbed's own; strategy, mode or profile for others.")
     ] = "yaml",
-    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: print it.")
+    ] = None,
 ) -> None:
-    """Write a playbook for another tool, or as a file of seedbed's own."""
+    """Write a playbook for another tool, or in seedbed's own format."""
     if to not in (*OWN, *formats.FORMATS):
         known = ", ".join((*OWN, *formats.FORMATS))
         raise typer.BadParameter(f"found {to!r}; expected one of: {known}", param_hint="--format")

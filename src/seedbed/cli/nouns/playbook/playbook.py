@@ -38,7 +38,7 @@ def list_playbooks(call: Call, limit: Limit = 20, after: After = None) -> None:
 
 @dataclass(frozen=True)
 class Query:
-    """What a playbook is searched by; everything that is given must hold."""
+    """What a playbook is searched by; all conditions must hold."""
 
     text: Annotated[str | None, typer.Option("--text", help="Words that its texts contain.")] = None
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH=VALUE", help="A number or a choice.")] = None
@@ -50,7 +50,7 @@ class Query:
 
 @command(app)
 def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> None:
-    """Find stored playbooks, newest first; everything that is given must hold."""
+    """Find stored playbooks, newest first; all conditions must hold."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
         where = PlaybookFilter(text=query.text, gene=query.gene, tag=query.tag, by=query.by, since=first, until=last)

@@ -27,13 +27,13 @@ def patterns(
         typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: runs of all."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"By which scores; {OUTCOME} is what users said of runs.")
+        str, typer.Option("--metric", help=f"Which scores to use; {OUTCOME} is what users said about runs.")
     ] = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs at these tasks. Default: at all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: on all.")
     ] = None,
     alpha: Annotated[
-        float, typer.Option("--alpha", help="The highest chance of any finding by luck alone, above 0, below 0.5.")
+        float, typer.Option("--alpha", help="The highest probability of a chance finding, above 0, below 0.5.")
     ] = 0.05,
     suggest: Annotated[
         Path | None,
@@ -41,7 +41,7 @@ def patterns(
     ] = None,
     finding: Annotated[int, typer.Option("--finding", min=1, help="With --suggest: from which finding.")] = 1,
 ) -> None:
-    """Find what sets good runs apart from bad ones: words of inputs, tags, models, tool errors, lengths, steps, costs.
+    """Find what distinguishes good runs from bad ones: words of inputs, tags, models, tool errors, lengths, steps, costs.
 
     It reads recorded runs and runs nothing. One half of the tasks suggests patterns; shown are those that hold in the
     other half as well. Tasks of one source are never on both sides. A run that failed has the worst score.

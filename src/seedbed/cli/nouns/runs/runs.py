@@ -123,7 +123,9 @@ def export(
     call: Call,
     run: RunId,
     to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
-    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: print it.")
+    ] = None,
 ) -> None:
     """Write a run to a file: every turn, the outcome, the cost by model, and how models were chosen.
 
