@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from seedbed.stats.adjusted import cuped, ppi
+from seedbed.stats.adjusted import ppi
 from seedbed.stats.effects import risk_difference
 from seedbed.stats.estimates import Interval, after_stopping, mean_interval
 
@@ -95,20 +95,6 @@ def replayed(runs: int) -> Iterator[list[str]]:
                 yield [f"{live} live, {others} replays", way, f"{fidelity:g}", share(together), share(cheap), fewer]
 
 
-def before(runs: int) -> Iterator[list[str]]:
-    for size in (10, 50, 500):
-        for likeness in (0.0, 0.5, 0.9):
-            rng = np.random.default_rng(size)
-            covered, worth = [], []
-            for _ in range(runs):
-                earlier = rng.normal(size=(2, size))
-                scores = likeness * earlier + math.sqrt(1 - likeness**2) * rng.normal(size=(2, size))
-                adjusted = cuped(*scores.tolist(), *earlier.tolist())
-                covered.append(holds(adjusted.interval, 0))
-                worth.append(adjusted.worth)
-            yield [f"2 x {size}", f"{likeness:g}", share(covered), f"{np.median(worth):.1f} x"]
-
-
 def stopped(runs: int) -> Iterator[list[str]]:
     looks = [math.ceil(n / 2 + math.sqrt(n)) if n % 10 == 0 else None for n in range(1, 201)]
     for effect in (0.0, 0.1, 0.2, 0.3):
@@ -137,7 +123,6 @@ def main() -> None:
     tell("Tasks that share a source", "sources | cluster t | t that knows of no sources", clustered(runs))
     head = "tasks | replays err | fidelity | PPI++ | replays alone | fewer live runs"
     tell("Live runs and replays", head, replayed(max(1, runs // 2)))
-    tell("Scores from before", "units | correlation | CUPED | fewer units", before(max(1, runs // 2)))
     head = "difference | mean: too high, bias | after_stopping: too high, bias | interval"
     tell("After a sequential test has stopped", head, stopped(max(1, runs // 4)))
 

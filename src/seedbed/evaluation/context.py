@@ -69,6 +69,3 @@ class EvaluationContext:
 def seed_of(task: Task, replicate: int) -> int:
     """The seed of a task's replicate: the same for every playbook, so that comparisons are paired."""
     return int(digest("seed", [dict(task.inputs), replicate])[3:11], 16)
-
-
-__all__ = ["EvaluationContext", "Perform", "RemoteCells", "TaskReplicate", "seed_of"]

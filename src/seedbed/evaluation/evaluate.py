@@ -248,6 +248,3 @@ async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: E
     except TimeoutError:
         return f"it took longer than {context.timeout_seconds:g} s"
     return done if done.status == "completed" else f"its run was not completed: {done.status}"
-
-
-__all__ = ["Watcher", "all_cells", "cells_of", "evaluate"]

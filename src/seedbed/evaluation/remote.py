@@ -182,6 +182,3 @@ async def pay_in_chunks(
     async with aclosing(in_chunks(plan, pay, workers=workers)) as results:
         async for result in results:
             yield result
-
-
-__all__ = ["Chunk", "ChunkResult", "OpenWorkspace", "RemoteWorkers", "WorkerWorkspace", "chunk_result", "pay_in_chunks"]

@@ -1,7 +1,7 @@
-"""Variance reduction: narrower intervals for a difference from earlier scores (CUPED) or cheap replays (PPI++).
+"""Variance reduction: a narrower interval for a live difference, from many cheap replays (PPI++).
 
-Neither changes what is estimated: the extra numbers only remove noise that they explain. If they explain nothing, the
-answer is that of the live scores alone.
+Replays do not change what is estimated: they only remove noise that they explain. If they explain nothing, the answer
+is that of the live scores alone.
 """
 
 from __future__ import annotations
@@ -27,51 +27,13 @@ IMAGINED = 2
 class AdjustedDifference:
     """A difference, candidate minus control, with its interval.
 
-    `weight` is how much the extra numbers counted, 0 if not at all. `worth` is how many times as many scores an equally
+    `weight` is how much the replays counted, 0 if not at all. `worth` is how many times as many scores an equally
     narrow interval would need without them; NaN if unknown.
     """
 
     interval: Interval
     weight: float
     worth: float
-
-
-def cuped(
-    a: Sequence[float],
-    b: Sequence[float],
-    a_before: Sequence[float],
-    b_before: Sequence[float],
-    confidence: float = 0.95,
-) -> AdjustedDifference:
-    """By how much `b` exceeds `a`, in two groups of different units, given what each unit scored before (CUPED).
-
-    For live traffic, where no unit has both. `…_before` must be from before the experiment, or nothing that it could
-    change: a score of the same user or kind of task. One weight for both groups; Welch's interval. Fewer than two units
-    in a group give an infinite interval, fewer than 20 in both together no weight.
-    """
-    check_confidence(confidence)
-    arms = [_alike(a=a, a_before=a_before), _alike(b=b, b_before=b_before)]
-    sizes = [len(scores) for scores, _ in arms]
-    n = sum(sizes)
-    if not all(sizes):
-        return AdjustedDifference(Interval(math.nan, -math.inf, math.inf, confidence, n), 0.0, math.nan)
-    spread = sum(_squares(before, before) for _, before in arms)
-    weight, imbalance = 0.0, float(arms[1][1].mean() - arms[0][1].mean())
-    if n >= FEWEST and spread > 0:
-        weight = sum(_squares(scores, before) for scores, before in arms) / spread
-    mean = float(arms[1][0].mean() - arms[0][0].mean()) - weight * imbalance
-    if min(sizes) < 2:
-        return AdjustedDifference(Interval(mean, -math.inf, math.inf, confidence, n), weight, math.nan)
-    left = [scores - weight * before for scores, before in arms]
-    # A weight fitted to the scores explains a little of them by chance, and is itself uncertain.
-    fitted = (n - 2) / (n - 3) if weight else 1.0
-    variances = [fitted * _squares(each, each) / (len(each) - 1) / len(each) for each in left]
-    pooled = fitted * sum(_squares(each, each) for each in left) / (n - 2)
-    unsure = pooled * imbalance**2 / spread if weight else 0.0
-    plain = sum(_squares(scores, scores) / (len(scores) - 1) / len(scores) for scores, _ in arms)
-    parts = [(variance, size - 1) for variance, size in zip(variances, sizes, strict=True)]
-    interval = _welch(mean, [*parts, (unsure, n - 3)], confidence, n)
-    return AdjustedDifference(interval, weight, _worth(plain, sum(variances) + unsure))
 
 
 def ppi(
@@ -134,6 +96,3 @@ def _welch(mean: float, parts: list[tuple[float, int]], confidence: float, n: in
     freedom = 1 / sum((part / variance) ** 2 / degrees for part, degrees in parts)
     reach = float(special.stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     return Interval(mean, mean - reach, mean + reach, confidence, n)
-
-
-__all__ = ["AdjustedDifference", "cuped", "ppi"]

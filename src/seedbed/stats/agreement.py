@@ -222,15 +222,3 @@ def _normal(counts: Floats, distances: Floats, confidence: float) -> tuple[float
     variance = float(np.sum(shares * spread**2)) - (kappa - by_chance * (1 - kappa)) ** 2
     reach = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(max(variance, 0.0) / n) / (1 - by_chance)
     return kappa - reach, kappa + reach
-
-
-__all__ = [
-    "Confusion",
-    "cohen",
-    "cohen_interval",
-    "confusion",
-    "fleiss",
-    "is_missing",
-    "krippendorff",
-    "raw_agreement",
-]

@@ -37,6 +37,3 @@ def number_clusters(ids: Sequence[Hashable] | None, n: int, name: str = "cluster
         raise SeedbedError(f"{name}: found {count} ids; expected one for each of the {n} values")
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(each, len(numbers)) for each in ids], dtype=np.intp)
-
-
-__all__ = ["Bools", "Floats", "Indexes", "Integers", "check_finite", "number_clusters"]

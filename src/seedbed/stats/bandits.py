@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,29 +61,6 @@ class ArmOutcomes:
     weight: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """A normal belief about a mean score of any size: the expected one, and how far off that may be."""
-
-    mean: float
-    deviation: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.mean) and math.isfinite(self.deviation) and self.deviation > 0):
-            raise SeedbedError(
-                f"belief: found {shown(self.mean)} and {shown(self.deviation)}; "
-                "expected a finite mean and a finite deviation above 0"
-            )
-
-    @classmethod
-    def after(cls, outcomes: ArmOutcomes, noise: float, prior: float = 0.0, strength: float = 1.0) -> Gaussian:
-        """The belief after these outcomes, if scores deviate by `noise`; `prior` counts as `strength` outcomes more."""
-        weight = strength + outcomes.weight
-        if not weight > 0:
-            raise SeedbedError(f"strength: found {shown(strength)} and no outcomes; expected a number above 0")
-        return cls((prior * strength + outcomes.score) / weight, noise / math.sqrt(weight))
-
-
 def level(outcomes: Iterable[ArmOutcomes], strength: float, start: float = 0.5) -> float:
     """The expected score of an untried arm in a context, from the outcomes of the arms that were tried.
 
@@ -116,9 +93,7 @@ def expectation(
     return Belief.prior(here + offset, strength + taken)
 
 
-def chances(
-    beliefs: Mapping[str, Belief] | Mapping[str, Gaussian], penalties: Mapping[str, float] | None = None
-) -> dict[str, float]:
+def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None = None) -> dict[str, float]:
     """The chance of each arm that a draw from its belief, less its penalty, beats those of all others.
 
     These are the choices of Thompson sampling, computed instead of sampled. They add up to 1, and do not depend on the
@@ -131,42 +106,19 @@ def chances(
     shift = np.array([off.get(name, 0.0) for name in names])
     if not np.isfinite(shift).all():
         raise SeedbedError(f"penalties: found {shown(dict(off))}; expected finite numbers")
-    ordered = [beliefs[name] for name in names]
-    nodes, below_at = _of_betas(ordered) if isinstance(ordered[0], Belief) else _of_gaussians(ordered)
-    nodes = nodes - shift[:, None]
+    good = np.array([[beliefs[name].good] for name in names])
+    bad = np.array([[beliefs[name].bad] for name in names])
+    means = good / (good + bad)
+    deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
+    nodes = np.clip(means + deviations * NODES, 0.0, 1.0) - shift[:, None]
     # Below the highest of the lower ends no draw can be the best.
     edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
-    below = below_at(edges + shift[:, None])
+    below = special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
     # The chance of an arm is the integral, over its own distribution, of the chance that all others lie below.
     others = _product_of_others(below)
     mass = (np.diff(below, axis=1) * (others[:, 1:] + others[:, :-1]) / 2).sum(axis=1)
     mass /= mass.sum()
     return dict(zip(names, mass.tolist(), strict=True))
-
-
-def _of_betas(beliefs: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """Where to evaluate each belief, a row each, and the chance that its draws are below a number."""
-    betas = [each for each in beliefs if isinstance(each, Belief)]
-    _check_one_kind(beliefs, betas)
-    good = np.array([[each.good] for each in betas])
-    bad = np.array([[each.bad] for each in betas])
-    means = good / (good + bad)
-    deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
-    nodes = np.clip(means + deviations * NODES, 0.0, 1.0)
-    return nodes, lambda at: special.betainc(good, bad, np.clip(at, 0.0, 1.0))
-
-
-def _of_gaussians(beliefs: Sequence[Belief | Gaussian]) -> tuple[Floats, Callable[[Floats], Floats]]:
-    normals = [each for each in beliefs if isinstance(each, Gaussian)]
-    _check_one_kind(beliefs, normals)
-    means = np.array([[each.mean] for each in normals])
-    deviations = np.array([[each.deviation] for each in normals])
-    return means + deviations * NODES, lambda at: special.ndtr((at - means) / deviations)
-
-
-def _check_one_kind(beliefs: Sequence[object], alike: Sequence[object]) -> None:
-    if len(alike) != len(beliefs):
-        raise SeedbedError("beliefs: found both Belief and Gaussian; expected one kind for all arms")
 
 
 def _product_of_others(values: Floats) -> Floats:
@@ -265,21 +217,3 @@ def blind_worth(choices: Sequence[LoggedChoice]) -> float:
     """
     squares = math.fsum(sum(1 / chance for chance in each.odds.values()) / len(each.odds) ** 2 for each in choices)
     return len(choices) ** 2 / squares if squares else 0.0
-
-
-__all__ = [
-    "ArmOutcomes",
-    "Belief",
-    "Gaussian",
-    "LoggedChoice",
-    "blind_worth",
-    "chances",
-    "draw",
-    "expectation",
-    "follow",
-    "gain_over_uniform",
-    "greedy",
-    "level",
-    "mix",
-    "ucb1",
-]

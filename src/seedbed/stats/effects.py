@@ -21,20 +21,6 @@ ROUNDING = 1e-12
 """A spread this small beside the scores themselves is rounding, not spread."""
 
 
-def cohen_d(a: Sequence[float], b: Sequence[float]) -> float:
-    """Cohen's d: by how many standard deviations of the scores, pooled, the mean of `b` exceeds that of `a`.
-
-    The arms may have different tasks. NaN if an arm is empty or there are only two scores. Where
-    scores have no spread: 0 if the means are equal, else infinite.
-    """
-    control, candidate = check_finite("a", a), check_finite("b", b)
-    freedom = len(control) + len(candidate) - 2
-    if not len(control) or not len(candidate) or freedom < 1:
-        return math.nan
-    squares = float(np.sum((control - control.mean()) ** 2) + np.sum((candidate - candidate.mean()) ** 2))
-    return _standardised(float(candidate.mean() - control.mean()), math.sqrt(squares / freedom), control, candidate)
-
-
 def cohen_dz(a: Sequence[float], b: Sequence[float]) -> float:
     """Cohen's d_z: by how many standard deviations of the differences `b` exceeds `a`, on the same tasks in order.
 
@@ -117,6 +103,3 @@ def _crossing(falling: Callable[[float], float], low: float, high: float) -> flo
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if falling(middle) >= 0 else (low, middle)
     return high
-
-
-__all__ = ["cohen_d", "cohen_dz", "cohen_g", "odds_ratio", "risk_difference"]

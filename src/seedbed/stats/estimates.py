@@ -54,7 +54,7 @@ def mean_interval(
 ) -> Interval:
     """The mean of one value per task, with Student's t interval.
 
-    Average repeats of a task first (`average_replicates`): repeats are not samples. Where tasks share something (a
+    Average repeats of a task first: repeats are not samples. Where tasks share something (a
     document, a customer), say what in `clusters`, one id per value; the interval then allows for likeness within a
     cluster and has one degree of freedom less than there are clusters. Fewer than two clusters give an infinite
     interval. Values all equal give an interval of width 0: they show no spread, which is no proof that there is none.
@@ -86,14 +86,6 @@ def paired_interval(
     return mean_interval((check_finite("b", b) - check_finite("a", a)).tolist(), clusters, confidence)
 
 
-def average_replicates(values: Sequence[float], tasks: Sequence[Hashable]) -> dict[Hashable, float]:
-    """One value per task, the mean of its replicates; `tasks` says which task each value is of."""
-    units = check_finite("values", values)
-    members = number_clusters(tasks, len(units), "tasks")
-    means = np.bincount(members, weights=units) / np.bincount(members)
-    return dict(zip(dict.fromkeys(tasks), means.tolist(), strict=True))
-
-
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """The share of successes among `n` tasks, with Wilson's score interval: right on average over rates."""
     _check_rate(successes, n, confidence)
@@ -121,53 +113,10 @@ def exact_rate(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(successes / n if n else math.nan, low, high, confidence, n)
 
 
-def pass_hat_k(
-    passed: Sequence[int],
-    tries: Sequence[int],
-    k: int,
-    clusters: Sequence[Hashable] | None = None,
-    confidence: float = 0.95,
-) -> Interval:
-    """pass^k: the chance that `k` tries of a task all pass, over tasks that passed so many of so many tries.
-
-    Without bias: of each task, the share of its sets of k tries in which all passed. The interval is that of
-    `mean_interval`, within 0 and 1; if all tasks have 0, or all have 1, it is the exact one for as many tasks as there
-    are clusters. Unlike pass@k, where one pass of k is enough, it falls with k.
-    """
-    if not isinstance(k, int) or k < 1:
-        raise SeedbedError(f"k: found {shown(k)}; expected how many tries must all pass, at least 1")
-    if len(passed) != len(tries):
-        raise SeedbedError(f"tries: found {len(tries)} numbers; expected {len(passed)}, one for each task")
-    for place, (good, tried) in enumerate(zip(passed, tries, strict=True)):
-        check_counts(**{f"passed[{place}]": good, f"tries[{place}]": tried})
-        if tried < max(k, good):
-            wanted = f"k, {k}. Run this task more often" if tried < k else f"as many as passed, {good}"
-            raise SeedbedError(f"tries[{place}]: found {tried}; expected at least {wanted}")
-    shares = [math.comb(good, k) / math.comb(tried, k) for good, tried in zip(passed, tries, strict=True)]
-    plain = mean_interval(shares, clusters, confidence)
-    if plain.low == plain.high and plain.mean in (0, 1):
-        # No spread was seen. A rate of tasks that are not at this end bounds how far the mean can be from it.
-        count = int(number_clusters(clusters, len(shares)).max()) + 1
-        return replace(exact_rate(int(plain.mean) * count, count, confidence), n=plain.n)
-    return replace(plain, low=max(plain.low, 0.0), high=min(plain.high, 1.0))
-
-
 def mcnemar(wins: int, losses: int) -> float:
     """The exact two-sided p-value of "wins and losses are equally likely", for a number of tasks fixed in advance."""
     check_counts(wins=wins, losses=losses)
     return min(1.0, 2 * float(special.bdtr(min(wins, losses), wins + losses, 0.5)))
-
-
-def mcnemar_mid_p(wins: int, losses: int) -> float:
-    """The p-value of `mcnemar`, with half the chance of the observed counts.
-
-    Less cautious: it is below alpha about as often as it should be, now and then a little more. For reports; decide by
-    `mcnemar`.
-    """
-    check_counts(wins=wins, losses=losses)
-    fewer, n = min(wins, losses), wins + losses
-    below = float(special.bdtr(fewer - 1, n, 0.5)) if fewer else 0.0
-    return min(1.0, below + float(special.bdtr(fewer, n, 0.5)))
 
 
 def after_stopping(
@@ -368,18 +317,3 @@ def _check_rate(successes: int, n: int, confidence: float) -> None:
     check_counts(n=n, successes=successes)
     if successes > n:
         raise SeedbedError(f"successes: found {shown(successes)}; expected at most n, {n}")
-
-
-__all__ = [
-    "Interval",
-    "after_ratio_test",
-    "after_stopping",
-    "average_replicates",
-    "exact_rate",
-    "mcnemar",
-    "mcnemar_mid_p",
-    "mean_interval",
-    "paired_interval",
-    "pass_hat_k",
-    "wilson",
-]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Self
 
 import numpy as np
 
@@ -69,18 +68,6 @@ class SampleRatio:
         self._most = max(self._most, self.evidence)
         return self.alarm
 
-    def state(self) -> dict[str, Any]:
-        """The monitor as JSON: enough to continue elsewhere."""
-        return {"shares": self.shares, "alpha": self.alpha, "counts": self.counts, "most": self._most}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        _expect(state, "shares", "alpha", "counts", "most")
-        monitor = cls(state["shares"], alpha=state["alpha"])
-        monitor.update(state["counts"])
-        monitor._most = state["most"]
-        return monitor
-
 
 class Drift:
     """Whether the mean of numbers in [`least`, `most`] has dropped below `level`, from some unknown moment on.
@@ -123,24 +110,3 @@ class Drift:
             self._money = np.maximum(self._money, 0.0) + self._bet.growth(np.array(float(value)))
             self.alarm_at = self.n if self.evidence >= self.run_length else None
         return self.alarm
-
-    def state(self) -> dict[str, Any]:
-        """The monitor as JSON: enough to continue elsewhere, and as short after a million numbers as after one."""
-        settings = {"level": self.level, "run_length": self.run_length, "least": self.least, "most": self.most}
-        return {**settings, "n": self.n, "alarm_at": self.alarm_at, "money": self._money.tolist()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        _expect(state, "level", "run_length", "least", "most", "n", "alarm_at", "money")
-        monitor = cls(state["level"], run_length=state["run_length"], least=state["least"], most=state["most"])
-        monitor.n, monitor.alarm_at = state["n"], state["alarm_at"]
-        monitor._money = np.array(state["money"], dtype=float)
-        return monitor
-
-
-def _expect(state: Mapping[str, Any], *keys: str) -> None:
-    if state.keys() != set(keys):
-        raise SeedbedError(f"state: found {shown(state)}; expected {', '.join(keys)}, as from state()")
-
-
-__all__ = ["Drift", "SampleRatio"]

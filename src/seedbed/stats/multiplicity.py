@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -119,7 +119,6 @@ class ErrorBudget(ABC):
         self.alpha = alpha
         self._levels: dict[str, float] = {}
         self._values: dict[str, float] = {}
-        self._events: list[list[str | float]] = []
         self._discovered_at: list[int] = []
         """For each discovery, how many candidates had a level when it became known."""
 
@@ -134,7 +133,6 @@ class ErrorBudget(ABC):
             raise SeedbedError(f"key: found {shown(key)}; expected a name for the candidate, such as its digest")
         if key not in self._levels:
             self._levels[key] = self.next_alpha
-            self._events.append([key])
         return self._levels[key]
 
     def tell(self, key: str, value: float) -> bool:
@@ -149,16 +147,9 @@ class ErrorBudget(ABC):
             return self._rejects(value, self._levels[key])
         level = self.reserve(key)
         self._values[key] = value
-        if self._events[-1] == [key]:
-            self._events.pop()
-        self._events.append([key, value])
         if discovery := self._rejects(value, level):
             self._discovered_at.append(len(self._levels))
         return discovery
-
-    def discoveries(self) -> list[str]:
-        """The candidates called better, in the order of their results."""
-        return [key for key, value in self._values.items() if self._rejects(value, self._levels[key])]
 
     def balance(self) -> Balance:
         tested, spent = len(self._values), math.fsum(self._levels.values())
@@ -179,34 +170,6 @@ class ErrorBudget(ABC):
     @abstractmethod
     def _checked(self, value: float) -> float: ...
 
-    def settings(self) -> dict[str, Any]:
-        """The arguments that make this budget."""
-        return {"alpha": self.alpha}
-
-    def state(self) -> dict[str, Any]:
-        """The settings and all levels and results in their order, as JSON: enough to continue elsewhere."""
-        return {"budget": self.name, **self.settings(), "events": [list(event) for event in self._events]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Restore a budget by replaying its events."""
-        settings = {key: value for key, value in state.items() if key not in ("budget", "events")}
-        expected = cls().settings().keys()
-        events = state.get("events")
-        if state.get("budget") != cls.name or settings.keys() != expected or not isinstance(events, list):
-            named = ", ".join(["budget", *expected, "events"])
-            raise SeedbedError(f"state: found {shown(state)}; expected {named}, as from {cls.__name__}.state()")
-        budget = cls(**settings)
-        for place, event in enumerate(events):
-            match event:
-                case [key]:
-                    budget.reserve(key)
-                case [key, value]:
-                    budget.tell(key, value)
-                case _:
-                    raise SeedbedError(f"events[{place}]: found {shown(event)}; expected a key, or a key and a result")
-        return budget
-
 
 class Lord(ErrorBudget):
     """LORD++ (Ramdas et al. 2017): the more powerful one, for p-values that are valid whatever came before.
@@ -224,9 +187,6 @@ class Lord(ErrorBudget):
         self.w0 = alpha / 2 if w0 is None else w0
         if not isinstance(self.w0, float) or not 0 < self.w0 <= alpha:
             raise SeedbedError(f"w0: found {shown(w0)}; expected above 0 and at most alpha, {alpha:g}")
-
-    def settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "w0": self.w0}
 
     def _grants(self) -> list[tuple[float, int]]:
         """The amounts to spend, each with the number of candidates that came before it."""
@@ -271,17 +231,6 @@ class ELond(ErrorBudget):
         return _e_value("e", value)
 
 
-BUDGETS: dict[str, type[ErrorBudget]] = {budget.name: budget for budget in (Lord, ELond)}
-
-
-def budget_from_state(state: Mapping[str, Any]) -> ErrorBudget:
-    """Restore the budget that a state names."""
-    name = state.get("budget")
-    if name not in BUDGETS:
-        raise SeedbedError(f"budget: found {shown(name)}; expected one of {', '.join(BUDGETS)}")
-    return BUDGETS[name].from_state(state)
-
-
 def _step_up(p: Floats, alpha: float) -> Correction:
     order = np.argsort(p, kind="stable")
     ratios = p[order] / (np.arange(1, len(p) + 1) / max(len(p), 1))
@@ -309,20 +258,3 @@ def _e_value(name: str, value: float) -> float:
     if not (math.isfinite(value) and value >= 0):
         raise SeedbedError(f"{name}: found {shown(value)}; expected an e-value: finite, at least 0")
     return float(value)
-
-
-__all__ = [
-    "BUDGETS",
-    "Balance",
-    "Correction",
-    "ELond",
-    "ErrorBudget",
-    "Lord",
-    "benjamini_hochberg",
-    "budget_from_state",
-    "e_bh",
-    "e_from_p",
-    "gamma",
-    "holm",
-    "p_for_e",
-]

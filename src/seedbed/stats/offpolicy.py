@@ -8,7 +8,7 @@ do not count where `screen` finds a reason to refuse them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from scipy import special
 
 from seedbed.errors import Problem, SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers, number_clusters
-from seedbed.stats.bandits import LoggedChoice
 from seedbed.stats.estimates import Interval, mean_interval
 
 LARGEST_WEIGHT = 20.0
@@ -62,30 +61,6 @@ class Decisions:
             )
         self.weights: Floats = self._taken(self.target) / taken
         """How much likelier the target policy was to take the action that was taken."""
-
-    @classmethod
-    def from_choices(
-        cls,
-        choices: Sequence[LoggedChoice],
-        target: Sequence[Mapping[str, float]],
-        clusters: Sequence[Hashable] | None = None,
-    ) -> Decisions:
-        """From a bandit's logged choices, and the chances that the other policy gives its arms at each of them."""
-        if len(choices) != len(target):
-            raise SeedbedError(f"target: found chances for {len(target)} choices; expected {len(choices)}")
-        arms = sorted({arm for chances in [*target, *(each.odds for each in choices)] for arm in chances})
-
-        def table(rows: Sequence[Mapping[str, float]]) -> Floats:
-            return np.array([[row.get(arm, 0.0) for arm in arms] for row in rows]).reshape(len(rows), len(arms))
-
-        return cls(
-            [arms.index(each.arm) for each in choices],
-            [each.score for each in choices],
-            table([each.odds for each in choices]),
-            table(target),
-            table([each.guesses for each in choices]),
-            clusters,
-        )
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -223,38 +198,13 @@ ESTIMATORS: dict[str, Callable[[Decisions], PolicyValue]] = {
 }
 
 
-def per_decision_ips(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> PolicyValue:
-    """What whole runs would have scored in sum: each reward weighted by the decisions up to it, not by those after.
-
-    A run is its decisions in order, each with the reward that came before the next. Weights multiply, so this is for
-    runs of a few decisions.
-    """
-    totals = []
-    for run in runs:
-        discounts = discount ** np.arange(len(run))
-        totals.append(float((discounts * np.cumprod(run.weights) * run.rewards).sum()))
-    return _interval(totals, None, confidence)
-
-
-def per_decision_dr(runs: Sequence[Decisions], discount: float = 1.0, confidence: float = 0.95) -> PolicyValue:
-    """`per_decision_ips` with less variance, by guesses of all rewards to come (Jiang and Li 2016)."""
-    totals = []
-    for run in runs:
-        total = 0.0
-        steps = zip(run.expected().tolist(), run.weights.tolist(), run.errors().tolist(), strict=True)
-        for expected, weight, error in reversed(list(steps)):
-            total = expected + weight * (error + discount * total)
-        totals.append(total)
-    return _interval(totals, None, confidence)
-
-
 @dataclass(frozen=True, slots=True)
 class Screen:
     """Whether logged decisions can say anything about the target policy.
 
     `effective` is how many decisions by the target itself they are worth, (Σw)² / Σw². The true mean of the weights is
-    1, so `mean_weight` shows whether the logged chances were the real ones. `coverage` is the share of units
-    (decisions, or runs) at which every action of the target had a chance to be taken.
+    1, so `mean_weight` shows whether the logged chances were the real ones. `coverage` is the share of
+    decisions at which every action of the target had a chance to be taken.
     """
 
     n: int
@@ -285,21 +235,16 @@ class Screen:
         return refusals
 
 
-def screen(log: Decisions | Sequence[Decisions], confidence: float = 0.95) -> Screen:
-    """Check the weights of decisions, or of whole runs, before an estimate from them is used."""
-    clusters = None
-    if isinstance(log, Decisions):
-        weights, covered, clusters = log.weights, log.covered(), log.clusters
-    else:
-        weights = np.array([float(np.prod(run.weights)) for run in log])
-        covered = np.array([bool(run.covered().all()) for run in log], dtype=bool)
+def screen(log: Decisions, confidence: float = 0.95) -> Screen:
+    """Check the weights of decisions before an estimate from them is used."""
+    weights = log.weights
     n, squares = len(weights), math.fsum(weights**2)
     return Screen(
         n=n,
         effective=math.fsum(weights) ** 2 / squares if squares else 0.0,
         largest=float(weights.max()) if n else math.nan,
-        mean_weight=mean_interval(weights.tolist(), clusters, confidence),
-        coverage=float(covered.mean()) if n else math.nan,
+        mean_weight=mean_interval(weights.tolist(), log.clusters, confidence),
+        coverage=float(log.covered().mean()) if n else math.nan,
     )
 
 
@@ -314,12 +259,8 @@ def _self_normalized(expected: Floats, errors: Floats, log: Decisions, confidenc
 
 
 def _estimate(parts: Floats, log: Decisions, confidence: float) -> PolicyValue:
-    return _interval(parts.tolist(), log.clusters, confidence)
-
-
-def _interval(parts: Sequence[float], clusters: Sequence[Hashable] | None, confidence: float) -> PolicyValue:
-    interval = mean_interval(parts, clusters, confidence)
-    count = len(set(clusters)) if clusters is not None else len(parts)
+    interval = mean_interval(parts.tolist(), log.clusters, confidence)
+    count = len(set(log.clusters)) if log.clusters is not None else len(parts)
     if count < 2:
         return PolicyValue(interval, math.inf)
     reach = (interval.high - interval.low) / 2
@@ -358,23 +299,3 @@ def _actions(values: ArrayLike, n: int, of: int) -> Integers:
 def _check_positive(name: str, value: float) -> None:
     if not value > 0:
         raise SeedbedError(f"{name}: found {shown(value)}; expected a number above 0")
-
-
-__all__ = [
-    "ESTIMATORS",
-    "Decisions",
-    "PolicyValue",
-    "Screen",
-    "clipped_ips",
-    "direct",
-    "doubly_robust",
-    "dros",
-    "guess_rewards",
-    "ips",
-    "per_decision_dr",
-    "per_decision_ips",
-    "screen",
-    "sndr",
-    "snips",
-    "switch_dr",
-]

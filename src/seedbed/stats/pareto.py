@@ -16,17 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Bools, Floats, Indexes, Integers
+from seedbed.stats.arrays import Floats, Indexes, Integers
 from seedbed.stats.estimates import Interval
 
 Direction: TypeAlias = Literal["higher", "lower"]
 Directions: TypeAlias = Sequence[Direction]
-
-
-def dominates(a: Sequence[float], b: Sequence[float], better: Directions) -> bool:
-    """Whether `a` is at least as good as `b` in every objective, and better in one."""
-    first, second = _costs([a, b], better)
-    return bool((first <= second).all() and (first < second).any())
 
 
 def ranks(points: ArrayLike, better: Directions) -> Integers:
@@ -38,18 +32,6 @@ def ranks(points: ArrayLike, better: Directions) -> Integers:
     return np.asarray(moocore.pareto_rank(costs), dtype=np.int64) if len(costs) else np.empty(0, dtype=np.int64)
 
 
-def _ordered(table: Floats) -> tuple[Indexes, Bools]:
-    """The order of the rows by the first column, then the second and so on, and which differ from the one before.
-
-    Equal rows stay in the order of the table.
-    """
-    order = np.lexsort(table.T[::-1])
-    ordered = table[order]
-    new = np.ones(len(table), dtype=bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return order, new
-
-
 def crowding(points: ArrayLike) -> Floats:
     """How much room each point of one front has: the gaps to its neighbours, as shares of each objective's range.
 
@@ -57,7 +39,9 @@ def crowding(points: ArrayLike) -> Floats:
     an earlier point has none: one of each is enough. Apart from that the order of the points does not matter.
     """
     values = _table(points)
-    order, new = _ordered(values)
+    order = np.lexsort(values.T[::-1])
+    new = np.ones(len(values), dtype=bool)
+    new[1:] = (values[order[1:]] != values[order[:-1]]).any(axis=1)
     first = order[new]
     distinct = values[first]
     room = np.zeros(len(distinct))
@@ -178,16 +162,3 @@ def _costs(points: ArrayLike, better: Directions) -> Floats:
     if not better:
         raise SeedbedError("better: found no objectives; expected at least one")
     return _table(points, len(better)) * _signs(better) + 0.0  # no zero is negative
-
-
-__all__ = [
-    "Direction",
-    "Directions",
-    "FrontPosition",
-    "crowding",
-    "dominates",
-    "ranks",
-    "standings",
-    "surely_dominates",
-    "survivors",
-]

@@ -52,27 +52,6 @@ def detectable_effect(tasks: int, discordance: float, *, alpha: float = 0.05, po
     return first_enough(lambda effect: _power(needed, effect, discordance) >= power, -discordance, discordance)
 
 
-def best_replicates(
-    *, between_tasks: float, within_task: float, cost_of_task: float = 0.0, cost_of_run: float = 1.0
-) -> int:
-    """How often to run each task for the most certain mean at a given cost: k* = sqrt(task/run costs x variances).
-
-    Takes the variance of true scores between tasks and that of the runs of one task. The answer is 1 unless
-    getting a task costs much more than running it: another task says more than another run.
-    """
-    amounts = {"between_tasks": between_tasks, "within_task": within_task, "cost_of_task": cost_of_task}
-    for name, amount in (amounts | {"cost_of_run": cost_of_run}).items():
-        if not 0 <= amount < math.inf or (name == "cost_of_run" and amount == 0):
-            least = "above 0" if name == "cost_of_run" else "at least 0"
-            raise SeedbedError(f"{name}: found {shown(amount)}; expected a finite number, {least}")
-    if not cost_of_task or not within_task:
-        return 1
-    if not between_tasks:
-        raise SeedbedError("between_tasks: found 0; expected above 0. If tasks do not differ, one task is enough")
-    below = max(1, math.floor(math.sqrt(cost_of_task / cost_of_run * within_task / between_tasks)))
-    return min((below, below + 1), key=lambda k: (between_tasks + within_task / k) * (cost_of_task + k * cost_of_run))
-
-
 def _wins_needed(tasks: int, alpha: float) -> Indexes:
     """For each number of tasks that differ, from 0, the fewest wins with a one-sided p-value of at most alpha."""
     needed, wins = [], 1
@@ -110,6 +89,3 @@ def _check_effect(effect: float, discordance: float, *, positive: bool = False) 
 def _check_share(name: str, share: float) -> None:
     if not 0 < share < 1:
         raise SeedbedError(f"{name}: found {shown(share)}; expected above 0 and below 1")
-
-
-__all__ = ["best_replicates", "detectable_effect", "fixed_power", "sample_size"]

@@ -8,79 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
-from statsmodels.api import OLS
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.adjusted import cuped, ppi
+from seedbed.stats.adjusted import ppi
 from seedbed.stats.estimates import Interval, mean_interval
 
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), max_size=40)
-
-
-def groups(rng: np.random.Generator, sizes: tuple[int, int], effect: float, likeness: float) -> list[list[float]]:
-    """Scores of two groups and from before, correlated this much."""
-    before = [rng.normal(3, 1, size) for size in sizes]
-    noise = math.sqrt(1 - likeness**2)
-    scores = [likeness * each + noise * rng.normal(size=len(each)) for each in before]
-    scores[1] = scores[1] + effect
-    return [each.tolist() for each in (*scores, *before)]
-
-
-def test_cuped_is_the_effect_of_a_regression_on_group_and_score_before() -> None:
-    a, b, a_before, b_before = groups(np.random.default_rng(1), (80, 50), 0.5, 0.8)
-    arm = np.repeat([0.0, 1.0], [80, 50])
-    fit = OLS(np.concatenate([a, b]), np.column_stack([np.ones(130), arm, a_before + b_before])).fit()
-    adjusted = cuped(a, b, a_before, b_before)
-    assert (adjusted.interval.mean, adjusted.weight) == pytest.approx((fit.params[1], fit.params[2]), rel=1e-9)
-    # Ours lets the groups differ in spread, so it is only about the same.
-    low, high = fit.conf_int()[1]
-    assert (adjusted.interval.low, adjusted.interval.high) == pytest.approx((low, high), abs=0.03)
-    assert adjusted.worth == pytest.approx(1 / (1 - 0.8**2), rel=0.3)
-
-
-def test_scores_before_that_tell_nothing_leave_welchs_interval() -> None:
-    rng = np.random.default_rng(2)
-    a, b = rng.normal(0, 1, 30), rng.normal(1, 3, 20)
-    adjusted = cuped(a.tolist(), b.tolist(), [1.0] * 30, [1.0] * 20)
-    low, high = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
-    assert (adjusted.interval.low, adjusted.interval.high) == pytest.approx((low, high))
-    assert (adjusted.weight, adjusted.worth) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize("sizes", [(10, 10), (40, 25)])
-@pytest.mark.parametrize("likeness", [0.0, 0.9])
-def test_cuped_covers_the_truth_as_often_as_it_says(sizes: tuple[int, int], likeness: float) -> None:
-    rng = np.random.default_rng(3)
-    covered = 0
-    for _ in range(2_000):
-        interval = cuped(*groups(rng, sizes, 0.3, likeness)).interval
-        covered += interval.low <= 0.3 <= interval.high
-    assert 0.935 <= covered / 2_000 <= 0.97
-
-
-@settings(max_examples=50, deadline=None)
-@given(SCORES, SCORES)
-def test_swapping_the_groups_turns_the_difference_around(
-    a: list[tuple[float, float]], b: list[tuple[float, float]]
-) -> None:
-    one = [[score for score, _ in arm] for arm in (a, b)]
-    before = [[score for _, score in arm] for arm in (a, b)]
-    there = cuped(*one, *before)
-    back = cuped(*reversed(one), *reversed(before))
-    ends = (-back.interval.mean, -back.interval.high, -back.interval.low)
-    assert (there.interval.mean, there.interval.low, there.interval.high) == pytest.approx(
-        ends, rel=1e-6, abs=1e-6, nan_ok=True
-    )
-    assert there.weight == pytest.approx(back.weight, rel=1e-6, abs=1e-6)
-
-
-def test_too_small_groups_give_any_interval_and_few_scores_no_weight() -> None:
-    assert math.isnan(cuped([], [1.0], [], [1.0]).interval.mean)
-    assert cuped([1.0], [2.0, 3.0], [0.0], [1.0, 2.0]).interval == Interval(1.5, -math.inf, math.inf, 0.95, 3)
-    few = cuped([1.0, 2.0, 3.0], [2.0, 3.0, 5.0], [1.0, 2.0, 3.0], [2.0, 3.0, 5.0])
-    assert few.weight == 0.0
-    assert few.interval.low < few.interval.mean < few.interval.high
 
 
 def replays(
@@ -189,7 +122,6 @@ def test_ppi_turns_around_with_its_arms_and_ignores_order(
         (lambda: ppi([1.0], [math.nan], []), r"replayed\[0\]: found nan"),
         (lambda: ppi([1.0], [1.0], [math.inf]), r"replayed_only\[0\]: found inf"),
         (lambda: ppi([1.0], [1.0], [], 2), "confidence: found 2"),
-        (lambda: cuped([1.0], [1.0], [1.0], []), "b_before: found 0 values; expected 1, one for each in b"),
     ],
 )
 def test_what_cannot_be_adjusted_is_refused(call: Callable[[], object], message: str) -> None:

@@ -14,7 +14,6 @@ from seedbed.errors import SeedbedError
 from seedbed.stats.bandits import (
     ArmOutcomes,
     Belief,
-    Gaussian,
     LoggedChoice,
     blind_worth,
     chances,
@@ -87,37 +86,6 @@ def test_equal_arms_are_equally_likely_and_a_hopeless_one_is_not() -> None:
     odds = chances({"a": Belief(5, 3), "b": Belief(5, 3), "c": Belief(1, 900)})
     assert odds["a"] == odds["b"] == pytest.approx(0.5, abs=1e-6)
     assert odds["c"] < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("held", "off"),
-    [
-        ({"a": Gaussian(120, 30), "b": Gaussian(100, 5)}, {}),
-        ({"a": Gaussian(-3, 0.1), "b": Gaussian(-3, 10), "c": Gaussian(0, 1)}, {"c": 2.0}),
-        ({name: Gaussian(place / 9, 0.3) for place, name in enumerate("abcdefghij")}, {"j": 0.2}),
-    ],
-)
-def test_chances_of_gaussian_beliefs_are_the_frequencies_of_draws(
-    held: dict[str, Gaussian], off: dict[str, float]
-) -> None:
-    rng = np.random.default_rng(2)
-    names = sorted(held)
-    draws = np.stack([rng.normal(held[name].mean, held[name].deviation, 400_000) - off.get(name, 0) for name in names])
-    seen = np.bincount(draws.argmax(axis=0), minlength=len(names)) / draws.shape[1]
-    odds = chances(held, off)
-    for name, share in zip(names, seen, strict=True):
-        assert odds[name] == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / draws.shape[1]) + 1e-3)
-
-
-def test_chances_of_two_gaussian_beliefs_are_known_exactly() -> None:
-    # P(a > b) is the normal distribution function of 1 / sqrt(3² + 4²).
-    odds = chances({"a": Gaussian(11, 3), "b": Gaussian(10, 4)})
-    assert odds["a"] == pytest.approx((1 + math.erf(0.2 / math.sqrt(2))) / 2, abs=1e-3)
-
-
-def test_a_gaussian_belief_moves_from_its_prior_to_what_is_seen() -> None:
-    assert Gaussian.after(ArmOutcomes(), noise=6, prior=50, strength=4) == Gaussian(50, 3)
-    assert Gaussian.after(ArmOutcomes(60 * 12, 12), noise=6, prior=50, strength=4) == Gaussian(57.5, 1.5)
 
 
 def test_the_greedy_choice_is_the_best_and_equals_share_it() -> None:
@@ -235,11 +203,6 @@ def test_choices_tell_as_much_as_fewer_blind_ones() -> None:
         (lambda: chances({}), "at least one arm"),
         (lambda: greedy({}), "at least one arm"),
         (lambda: ucb1({}), "at least one arm"),
-        (lambda: Gaussian(0, 0), "deviation above 0"),
-        (lambda: Gaussian(math.nan, 1), "finite mean"),
-        (lambda: Gaussian.after(ArmOutcomes(), 1.0, strength=0.0), "no outcomes"),
-        (lambda: chances({"a": Belief(1, 1), "b": Gaussian(0, 1)}), "one kind for all arms"),
-        (lambda: chances({"a": Gaussian(0, 1), "b": Belief(1, 1)}), "one kind for all arms"),
         (lambda: chances({"a": Belief(1, 1)}, {"a": math.inf}), "finite"),
         (lambda: mix({"a": 1.0}, 1.5), "between 0 and 1"),
         (lambda: LoggedChoice("a", {"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}, 1.0), "above 0"),

@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.effects import cohen_d, cohen_dz, cohen_g, odds_ratio, risk_difference
+from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
 from seedbed.stats.estimates import mcnemar
 
 SCORES = st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=2, max_size=30)
-
-
-def test_cohen_d_is_the_difference_in_pooled_standard_deviations() -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(0, 2, 40), rng.normal(1, 2, 25)
-    t = stats.ttest_ind(b, a).statistic
-    assert cohen_d(a.tolist(), b.tolist()) == pytest.approx(t * math.sqrt(1 / 40 + 1 / 25))
 
 
 def test_cohen_dz_is_the_difference_in_standard_deviations_of_differences() -> None:
@@ -34,10 +27,9 @@ def test_cohen_dz_is_the_difference_in_standard_deviations_of_differences() -> N
 @given(SCORES)
 def test_the_better_arm_has_the_positive_effect(scores: list[tuple[float, float]]) -> None:
     a, b = [one for one, _ in scores], [other for _, other in scores]
-    for effect in (cohen_d, cohen_dz):
-        assert effect(a, b) == pytest.approx(-effect(b, a), rel=1e-9)
-        if np.mean(b) - np.mean(a) > 1e-6:
-            assert effect(a, b) > 0
+    assert cohen_dz(a, b) == pytest.approx(-cohen_dz(b, a), rel=1e-9)
+    if np.mean(b) - np.mean(a) > 1e-6:
+        assert cohen_dz(a, b) > 0
 
 
 @settings(deadline=None)
@@ -64,14 +56,11 @@ def test_scores_without_spread_have_no_effect_or_an_infinite_one() -> None:
     assert cohen_dz([0.1, 0.2, 0.3], [0.2, 0.3, 0.4]) == math.inf  # equal but for rounding
     assert cohen_dz([0.2, 0.3, 0.4], [0.1, 0.2, 0.3]) == -math.inf
     assert cohen_dz([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]) == 0.0
-    assert cohen_d([0.1] * 3, [0.1] * 7) == 0.0
-    assert cohen_d([0.1] * 3, [0.7] * 7) == math.inf
-    assert cohen_d([0.0, 0.0], [0.0, 0.0]) == 0.0
 
 
 def test_too_few_scores_have_no_effect_size() -> None:
-    for effect in (cohen_d([], [1.0, 2.0]), cohen_d([1.0], [2.0]), cohen_dz([1.0], [2.0]), cohen_dz([], [])):
-        assert math.isnan(effect)
+    assert math.isnan(cohen_dz([1.0], [2.0]))
+    assert math.isnan(cohen_dz([], []))
 
 
 def test_odds_ratio_is_wins_per_loss_and_excludes_one_when_mcnemar_rejects() -> None:
@@ -148,7 +137,7 @@ def test_risk_difference_covers_the_truth_at_twenty_tasks(discordance: float, ef
     ("call", "message"),
     [
         (lambda: cohen_dz([1.0], [1.0, 2.0]), "b: found 2 values; expected 1"),
-        (lambda: cohen_d([1.0, math.nan], [1.0]), r"a\[1\]: found nan"),
+        (lambda: cohen_dz([1.0, math.nan], [1.0, 1.0]), r"a\[1\]: found nan"),
         (lambda: cohen_g(-1, 2), "wins: found -1"),
         (lambda: odds_ratio(1, 2, 1.0), "confidence: found 1.0"),
         (lambda: risk_difference(3, 2, 4), "n: found 4; expected at least wins and losses together, 5"),

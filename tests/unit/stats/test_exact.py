@@ -16,7 +16,7 @@ from rule_samples import draw, told
 from scipy import special, stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.sequential.exact import LEVELS, SPENDING, ExactMcNemar
+from seedbed.stats.sequential.exact import SPENDING, ExactMcNemar
 from seedbed.stats.sequential.rule import Answer
 
 differences = st.lists(st.sampled_from([-1, 0, 1]), max_size=60)
@@ -147,43 +147,6 @@ def test_many_tests_at_once_end_as_each_alone(spend: str, effect: float | None) 
     alone = [told(ExactMcNemar.from_state(rule.state()), row)[-1] for row in rows]
     assert ends.verdicts.tolist() == [answer.verdict for answer in alone]
     assert ends.tasks.tolist() == [answer.n for answer in alone]
-
-
-def test_repeated_p_is_ever_as_small_as_q_with_chance_at_most_q() -> None:
-    seen = []
-    for signs in itertools.product([1, -1], repeat=9):
-        rule = ExactMcNemar(at_most=9, alpha=0.01)
-        smallest = 1.0
-        for sign in signs:
-            verdict = rule.update(sign).verdict
-            smallest = min(smallest, rule.repeated_p())
-            if verdict != "continue":
-                break
-        seen.append(smallest)
-    values = np.array(seen)
-    assert len(set(seen)) > 5
-    for q in set(seen) | set(LEVELS.tolist()):
-        assert (values <= q).mean() <= q
-
-
-def test_repeated_p_counts_no_error_rate_below_one_with_which_the_test_would_not_have_ended() -> None:
-    sequence = [0, 0, 1, 1, 1, 0, 1, -1, 0, 0, 1, 1, 1]
-    low, high = 0.0625, LEVELS[31].item()
-    ended = {alpha: told(ExactMcNemar(at_most=16, alpha=alpha), sequence)[-1].verdict for alpha in (low, high)}
-    assert ended == {low: "superior", high: "continue"}, "more was spent early, on what did not come"
-    rule = ExactMcNemar(at_most=16, alpha=0.02)
-    told(rule, sequence)
-    assert rule.repeated_p() > high
-
-
-def test_repeated_p_falls_to_alpha_when_the_test_ends_superior() -> None:
-    rules = [ExactMcNemar(at_most=100) for _ in range(100)]
-    for rule, row in zip(rules, draw(8, 100, 100, 0.5, 0.2), strict=True):
-        told(rule, row)
-    superior = [rule.repeated_p() for rule in rules if rule.answer.verdict == "superior"]
-    assert len(superior) > 50
-    assert np.mean([p <= 0.05 for p in superior]) > 0.95
-    assert all(rule.repeated_p() > 0.05 for rule in rules if rule.answer.verdict != "superior")
 
 
 @given(differences, st.sampled_from([0.01, 0.05, 0.2]))

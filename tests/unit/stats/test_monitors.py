@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -48,15 +47,6 @@ def test_an_alarm_stays_and_totals_told_twice_count_once() -> None:
     assert watch.update({"control": 200, "candidate": 50})
     assert watch.update({"control": 200, "candidate": 200}), "what was out of ratio has been so"
     assert watch.p == p
-
-
-def test_a_sample_ratio_goes_on_elsewhere() -> None:
-    watch = SampleRatio(HALVES)
-    watch.update({"control": 200, "candidate": 50})
-    watch.update({"control": 250, "candidate": 220})
-    again = SampleRatio.from_state(json.loads(json.dumps(watch.state())))
-    assert again.state() == watch.state()
-    assert (again.p, again.alarm, again.evidence) == (watch.p, watch.alarm, watch.evidence)
 
 
 @pytest.mark.parametrize(
@@ -129,16 +119,14 @@ def test_an_alarm_of_a_drift_stays_when_good_times_come_back() -> None:
     assert (watch.alarm_at, watch.n) == (first, first + 50)
 
 
-def test_a_drift_goes_on_elsewhere_with_a_small_state_and_counts_nothing_twice() -> None:
+def test_a_drift_counts_nothing_twice() -> None:
     watch, again = Drift(0.0, run_length=100), Drift(0.0, run_length=100)
     for place, value in enumerate(np.random.default_rng(3).uniform(-1, 0.5, 200).tolist(), 1):
         watch.update(value)
         again.update(value, place=place)
         again.update(value, place=place)
-        again = Drift.from_state(json.loads(json.dumps(again.state())))
     assert watch.alarm
-    assert again.state() == watch.state()
-    assert len(json.dumps(watch.state())) < 1_000
+    assert (again.n, again.alarm_at, again.evidence) == (watch.n, watch.alarm_at, watch.evidence)
 
 
 def test_numbers_left_out_or_out_of_range_are_refused() -> None:
@@ -150,5 +138,3 @@ def test_numbers_left_out_or_out_of_range_are_refused() -> None:
             watch.update(value)
     with pytest.raises(SeedbedError, match="level: found 1"):
         Drift(1, least=0, most=1)
-    with pytest.raises(SeedbedError, match="state: found"):
-        Drift.from_state({"n": 1})

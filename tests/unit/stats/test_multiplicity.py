@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +16,11 @@ from statsmodels.stats.multitest import multipletests
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.multiplicity import (
-    BUDGETS,
     Balance,
     ELond,
     ErrorBudget,
     Lord,
     benjamini_hochberg,
-    budget_from_state,
     e_bh,
     e_from_p,
     gamma,
@@ -151,29 +148,13 @@ def played(budget: ErrorBudget, asked: list[tuple[str, float | None]]) -> list[f
     return answers
 
 
-@pytest.mark.parametrize("name", BUDGETS)
-@given(asked=events, cut=st.integers(0, 25))
-def test_an_interrupted_stream_goes_on_as_if_nothing_had_happened(
-    name: str, asked: list[tuple[str, float | None]], cut: int
-) -> None:
-    whole, part = BUDGETS[name](), BUDGETS[name]()
-    played(whole, asked)
-    played(part, asked[:cut])
-    resumed = budget_from_state(json.loads(json.dumps(part.state(), allow_nan=False)))
-    assert resumed.balance() == part.balance()
-    # All of it again: what was before the interruption is told twice.
-    played(resumed, asked)
-    assert resumed.state() == whole.state()
-    assert resumed.balance() == whole.balance()
-
-
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("control", [Lord, ELond])
 @given(asked=events)
-def test_the_same_again_changes_nothing(name: str, asked: list[tuple[str, float | None]]) -> None:
-    budget = BUDGETS[name]()
+def test_the_same_again_changes_nothing(control: type[ErrorBudget], asked: list[tuple[str, float | None]]) -> None:
+    budget = control()
     played(budget, asked)
-    state, answers = budget.state(), played(budget, asked)
-    assert budget.state() == state
+    balance, answers = budget.balance(), played(budget, asked)
+    assert budget.balance() == balance
     assert played(budget, asked) == answers
 
 
@@ -186,10 +167,10 @@ def test_lord_never_spends_more_than_alpha_for_each_discovery(asked: list[tuple[
         assert balance.spent + balance.left <= 0.05 * max(1, balance.discoveries) + 1e-15
 
 
-@pytest.mark.parametrize("name", BUDGETS)
-def test_what_is_left_is_what_those_to_come_will_spend(name: str) -> None:
-    budget = BUDGETS[name]()
-    good, bad = (0.0, 1.0) if name == "lord++" else (1e6, 0.0)
+@pytest.mark.parametrize("control", [Lord, ELond])
+def test_what_is_left_is_what_those_to_come_will_spend(control: type[ErrorBudget]) -> None:
+    budget = control()
+    good, bad = (0.0, 1.0) if control is Lord else (1e6, 0.0)
     filled(budget, [bad, good, bad, good, good, bad])
     before = budget.balance()
     for place in range(2000):
@@ -208,7 +189,6 @@ def test_the_balance_shows_what_happened() -> None:
     assert budget.balance().waiting == 1
     assert budget.tell("a", level)  # exactly at the level is enough
     assert not budget.tell("b", 0.9)
-    assert budget.discoveries() == ["a"]
     assert (budget.balance().tested, budget.balance().waiting, budget.balance().discoveries) == (2, 0, 1)
 
 
@@ -216,7 +196,6 @@ def test_an_e_value_is_a_discovery_from_one_over_its_level_on() -> None:
     budget = ELond()
     assert budget.tell("a", 1 / budget.next_alpha)
     assert not budget.tell("b", 0.999 / budget.next_alpha)
-    assert budget.discoveries() == ["a"]
 
 
 def test_a_level_once_given_stays_whatever_is_told_before_it_is_used() -> None:
@@ -273,9 +252,6 @@ def test_unadjusted_discoveries_of_such_streams_are_often_false() -> None:
         (lambda: ELond().tell("a", math.inf), "e: found inf"),
         (lambda: Lord().reserve(""), 'key: found ""; expected a name'),
         (lambda: filled_twice("a", 0.5, 0.4), "a: found 0.4; expected 0.5, as before"),
-        (lambda: budget_from_state({"budget": "pocket"}), 'budget: found "pocket"; expected one of lord\\+\\+, e-lond'),
-        (lambda: Lord.from_state(ELond().state()), "state: found .* expected budget, alpha, w0, events"),
-        (lambda: Lord.from_state({**Lord().state(), "events": [["a", 0.1, 3]]}), r"events\[0\]: found \['a', 0.1, 3\]"),
     ],
 )
 def test_what_is_no_evidence_is_refused(call: Callable[[], object], message: str) -> None:
@@ -292,11 +268,11 @@ def filled_twice(key: str, first: float, second: float) -> None:
 def test_a_refused_result_leaves_the_budget_as_it_was() -> None:
     budget = Lord()
     budget.tell("a", 0.001)
-    before = budget.state()
+    before = budget.balance()
     for key, value in (("a", 0.002), ("b", math.nan)):
         with pytest.raises(SeedbedError):
             budget.tell(key, value)
-    assert budget.state() == before
+    assert budget.balance() == before
 
 
 def test_nothing_to_judge_is_no_error() -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.bandits import LoggedChoice
 from seedbed.stats.offpolicy import (
     ESTIMATORS,
     Decisions,
@@ -22,8 +21,6 @@ from seedbed.stats.offpolicy import (
     dros,
     guess_rewards,
     ips,
-    per_decision_dr,
-    per_decision_ips,
     screen,
     sndr,
     snips,
@@ -245,19 +242,6 @@ def test_a_guess_knows_nothing_of_its_own_cluster(seed: int, folds: int) -> None
     assert (before[chosen] == after[chosen]).all()
 
 
-def test_a_bandits_choices_are_decisions() -> None:
-    odds = {"small": 0.25, "large": 0.75}
-    choices = [
-        LoggedChoice("small", odds, {"small": 0.5, "large": 0.75}, 1.0),
-        LoggedChoice("large", odds, {"small": 0.5, "large": 0.75}, 0.0),
-    ]
-    log = Decisions.from_choices(choices, [{"small": 1.0}, {"small": 0.5, "new": 0.5}])
-    assert log.weights.tolist() == [4, 0]
-    assert log.covered().tolist() == [True, False]
-    assert ips(log).value == 2
-    assert direct(Decisions.from_choices(choices, [{"large": 1.0}] * 2)).value == 0.75
-
-
 def test_logs_that_fit_the_target_pass_the_screen() -> None:
     checked = screen(logs(1000, seed=3))
     assert checked.refusals() == []
@@ -310,48 +294,6 @@ def test_a_target_that_did_nothing_of_what_was_done_is_not_estimated() -> None:
     assert {refusal.path for refusal in screen(log).refusals()} >= {"effective sample size", "mean weight"}
 
 
-@given(st.lists(decisions(least=1), min_size=2, max_size=5), st.sampled_from([1.0, 0.9, 0.0]))
-def test_estimates_of_runs_are_those_of_plain_loops(runs: list[Decisions], discount: float) -> None:
-    by_weight, by_guess = 0.0, 0.0
-    for run in runs:
-        weight = 1.0
-        for t, (w, r, q, v) in enumerate(rows(run)):
-            # Unrolled: the guess is worth the weight so far, what it is put right by the weight after.
-            by_guess += discount**t * (weight * v - weight * w * q + weight * w * r)
-            weight *= w
-            by_weight += discount**t * weight * r
-    close = {"rel": 1e-9, "abs": 1e-9}  # products of weights reach far
-    assert per_decision_ips(runs, discount).value == pytest.approx(by_weight / len(runs), **close)
-    assert per_decision_dr(runs, discount).value == pytest.approx(by_guess / len(runs), **close)
-
-
-def test_golden_values_of_a_run() -> None:
-    # Two decisions with weights 2 and 1/2, rewards 1 and 4, discount 1/2.
-    run = Decisions([0, 1], [1.0, 4.0], [[0.5, 0.5]] * 2, [[1.0, 0.0], [0.75, 0.25]], [[2.0, 0.0], [1.0, 3.0]])
-    assert per_decision_ips([run], 0.5).value == 2 * 1 + 0.5 * (2 * 0.5) * 4
-    last = 1.5 + 0.5 * (4 - 3)
-    assert per_decision_dr([run], 0.5).value == 2 + 2 * (1 + 0.5 * last - 2)
-
-
-def test_runs_of_two_decisions_are_estimated_without_bias_and_steadier_with_guesses() -> None:
-    # The reward comes at the end, 1 if both decisions were right; the target is right with chance 0.8 each.
-    rng = np.random.default_rng(6)
-    logged, target = np.full((2, 2), 0.5), np.full((2, 2), [0.2, 0.8])
-    runs = []
-    for _ in range(4000):
-        actions = rng.integers(0, 2, 2)
-        guesses = np.array([[0.0, 0.8], [0.0, float(actions[0])]])
-        runs.append(Decisions(actions, [0.0, float(actions.all())], logged, target, guesses))
-    plain, guided = per_decision_ips(runs), per_decision_dr(runs)
-    for estimate in (plain, guided):
-        assert estimate.value == pytest.approx(0.64, abs=4 * estimate.standard_error + 1e-9)
-    assert guided.standard_error < plain.standard_error / 2
-    checked = screen(runs)
-    assert checked.largest == pytest.approx(1.6**2)
-    assert checked.effective == pytest.approx(4000 / (0.5 * (1.6**2 + 0.4**2)) ** 2, rel=0.05)
-    assert checked.refusals() == []
-
-
 good: Any = ([0, 1], [1.0, 0.0], [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
 
 
@@ -370,7 +312,6 @@ good: Any = ([0, 1], [1.0, 0.0], [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
         (lambda: doubly_robust(Decisions(*good)), "guesses: found none; expected a score for every action"),
         (lambda: clipped_ips(Decisions(*good), most=0), "most: found 0; expected a number above 0"),
         (lambda: guess_rewards(["a"], [0], [1.0], 1, folds=1), "folds: found 1; expected at least 2"),
-        (lambda: Decisions.from_choices([], [{}]), "target: found chances for 1 choices; expected 0"),
     ],
 )
 def test_what_is_no_log_is_refused(call: Callable[[], object], message: str) -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.estimates import after_ratio_test, after_stopping, exact_rate, mcnemar
-from seedbed.stats.power import best_replicates, detectable_effect, fixed_power, sample_size
+from seedbed.stats.power import detectable_effect, fixed_power, sample_size
 
 
 def test_sample_size_of_the_published_formula() -> None:
@@ -59,15 +59,6 @@ def test_too_few_tasks_can_detect_nothing() -> None:
     assert detectable_effect(5, 1.0) <= 1.0
     assert fixed_power(4, 1.0, 1.0) == 0.0
     assert fixed_power(5, 1.0, 1.0) == 1.0
-
-
-def test_best_replicates_leave_the_least_variance_for_the_money() -> None:
-    for between, within, task, run in product([0.01, 0.05, 0.2], [0.05, 0.2], [0.0, 1.0, 30.0], [0.5, 1.0]):
-        variances = {k: (between + within / k) * (task + k * run) for k in range(1, 200)}
-        k = best_replicates(between_tasks=between, within_task=within, cost_of_task=task, cost_of_run=run)
-        assert variances[k] == pytest.approx(min(variances.values()), rel=1e-12)
-    assert best_replicates(between_tasks=0.05, within_task=0.2) == 1
-    assert best_replicates(between_tasks=0.0, within_task=0.2) == 1
 
 
 def tail(signs: list[int], boundary: list[int | None], wins_chance: float, also_same: bool) -> float:
@@ -257,9 +248,6 @@ def test_scores_without_spread_leave_any_interval_after_a_ratio_test() -> None:
         (lambda: fixed_power(0, 0.1, 0.3), "tasks: found 0"),
         (lambda: fixed_power(9, -0.4, 0.3), "effect: found -0.4; expected at most discordance, 0.3, either way"),
         (lambda: fixed_power(9, math.nan, 0.3), "effect: found nan"),
-        (lambda: best_replicates(between_tasks=-1, within_task=1), "between_tasks: found -1"),
-        (lambda: best_replicates(between_tasks=1, within_task=1, cost_of_run=0), "cost_of_run: found 0; .* above 0"),
-        (lambda: best_replicates(between_tasks=0, within_task=1, cost_of_task=1), "between_tasks: found 0"),
         (lambda: after_ratio_test([1.0], effect=0.0, ratio=0, low=-1, high=1), "effect: found 0.0; expected above 0"),
         (lambda: after_ratio_test([1.0], effect=0.1, ratio=0, low=1, high=2), "low, high: found 1, 2"),
         (lambda: after_stopping([0.5], [None]), "differences: found 0.5; expected -1, 0 or 1"),

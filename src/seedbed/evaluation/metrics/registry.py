@@ -107,6 +107,3 @@ def _load(name: str, own: Mapping[str, Metric]) -> Any:
         remedy = plugins.suggestion(name, known) or "One of your own is named module:name."
         raise SettingsError([Problem("metric", shown(name), f"one of: {', '.join(known)}", remedy)])
     return plugins.load(name, "metric", expected="a module and a metric in it")
-
-
-__all__ = ["BUILT_IN", "GROUP", "by_name", "names", "parse_call", "parse_metric"]

@@ -248,6 +248,3 @@ class Betting(StoppingRule):
             alive = alive[going_on]
             money = {key: stakes[going_on] for key, stakes in money.items()}
         return Ends(verdicts, ended)
-
-
-__all__ = ["Bet", "Betting", "Goal", "bets", "evidence", "interval"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from statistics import NormalDist
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -27,31 +27,20 @@ HELD_BACK = 1e-9
 
 SPENDING = ("power 1.5", "linear", "o'brien-fleming")
 
-LEVELS = 0.5 ** (np.arange(128) / 8)
-"""The error rates that `repeated_p` tries, from 1 down to 0.00002."""
-
-
-Share = TypeVar("Share", float, Floats)
 Count: TypeAlias = int | Integers
 
 
-def may_spend(spend: str, alpha: Share, share: float) -> Share:
+def may_spend(spend: str, alpha: float, share: float) -> float:
     """How much of alpha may have been spent after this share of the tasks."""
     if spend == "linear":
         part = alpha * share
     elif spend == "power 1.5":
         # Not share**1.5: a square root is the same on every machine, a power need not be.
         part = alpha * share * math.sqrt(share)
-    elif isinstance(alpha, float):
-        part = _obrien_fleming(alpha, share)
     else:
-        part = np.array([_obrien_fleming(one, share) for one in alpha.tolist()])
+        # Very little at first, most of it at the end, like O'Brien and Fleming's boundary (Lan and DeMets 1983).
+        part = math.erfc(NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(2 * share))
     return part * (1 - HELD_BACK)
-
-
-def _obrien_fleming(alpha: float, share: float) -> float:
-    """Very little at first, most of it at the end, like O'Brien and Fleming's boundary (Lan and DeMets 1983)."""
-    return math.erfc(NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(2 * share)) if alpha < 1 else 1.0
 
 
 class ExactMcNemar(SignRule):
@@ -68,7 +57,7 @@ class ExactMcNemar(SignRule):
 
     Its `p` comes at the end: the chance, if both are equal, of a sequence that ends superior sooner than this one, or
     gets as far with as many wins. It is below alpha exactly when the verdict is superior; after an inferior or futile
-    verdict it is 1. For one before the end see `repeated_p`.
+    verdict it is 1.
 
     With an `effect`, the test also ends "futile" once it has shown, with chance of error at most `beta`, that the
     candidate is not better by that much: a bet against it has made 1/`beta` times its money. Most candidates that are
@@ -140,23 +129,6 @@ class ExactMcNemar(SignRule):
             futility=against,
         )
 
-    def repeated_p(self) -> float:
-        """A p-value of "the candidate is not better" that is valid at every look, not only at the end.
-
-        The smallest error rate with which, and with all larger ones, this test would have ended superior by now; to
-        within a twelfth of itself, rounded up, and no less than 0.00002. For equal playbooks the chance that it ever
-        gets as small as q is at most q.
-        """
-        levels = np.array(sorted({*LEVELS, self.alpha}, reverse=True))
-        boundaries = _Boundaries(levels, self.at_most, self.spend)
-        superior = np.zeros(len(levels), dtype=bool)
-        wins = 0
-        for difference in self._taken:
-            boundaries.advance(np.full(len(levels), difference != 0))
-            wins += difference > 0
-            superior |= boundaries.needed <= wins
-        return float(levels[np.logical_and.accumulate(superior)].min(initial=1.0))
-
     def ends(self, differences: Floats) -> Ends:
         rows, tasks = differences.shape
         tasks = min(tasks, self.at_most)
@@ -164,7 +136,7 @@ class ExactMcNemar(SignRule):
         ended = np.full(rows, tasks)
         alive: Integers = np.arange(rows)
         wins, losses = np.zeros((2, rows), dtype=np.int64)
-        boundaries = _Boundaries(np.full(rows, self.alpha), self.at_most, self.spend)
+        boundaries = _Boundaries(rows, self.alpha, self.at_most, self.spend)
         for n in range(1, tasks + 1):
             now = differences[alive, n - 1]
             boundaries.advance(now != 0)
@@ -219,13 +191,13 @@ class Boundary:
 class _Boundaries:
     """The boundaries of many tests at once, one a row."""
 
-    def __init__(self, alphas: Floats, at_most: int, spend: str) -> None:
-        self._alphas, self._at_most, self._spend = alphas, at_most, spend
+    def __init__(self, rows: int, alpha: float, at_most: int, spend: str) -> None:
+        self._alpha, self._at_most, self._spend = alpha, at_most, spend
         self._n = 0
-        self._spent = np.zeros((len(alphas), 1))
-        self._wins = np.ones((len(alphas), 1))
-        self._differed = np.zeros(len(alphas), dtype=np.int64)
-        self.needed = np.ones(len(alphas), dtype=np.int64)
+        self._spent = np.zeros((rows, 1))
+        self._wins = np.ones((rows, 1))
+        self._differed = np.zeros(rows, dtype=np.int64)
+        self.needed = np.ones(rows, dtype=np.int64)
 
     def advance(self, differs: Bools) -> None:
         self._n += 1
@@ -236,14 +208,14 @@ class _Boundaries:
         self._wins[differs] = half
         self._wins[differs, 1:] += half[:, :-1]
         spent = self._spent + np.cumsum(self._wins[:, ::-1], axis=1)  # from the most wins down
-        affordable = spent <= may_spend(self._spend, self._alphas, self._n / self._at_most)[:, None]
+        affordable = spent <= may_spend(self._spend, self._alpha, self._n / self._at_most)
         count = affordable.sum(axis=1)
         self._spent = np.where(count > 0, spent[np.arange(len(count)), count - 1], self._spent[:, 0])[:, None]
         self._wins[affordable[:, ::-1]] = 0
         self.needed = self._wins.shape[1] - count
 
     def keep(self, rows: Bools) -> None:
-        self._alphas, self._spent, self._wins = self._alphas[rows], self._spent[rows], self._wins[rows]
+        self._spent, self._wins = self._spent[rows], self._wins[rows]
         self._differed, self.needed = self._differed[rows], self.needed[rows]
 
 
@@ -275,6 +247,3 @@ def toss(wins: Floats, chance: float | Floats) -> Floats:
     after[..., :-1] = wins - won
     after[..., 1:] += won
     return after
-
-
-__all__ = ["ExactMcNemar"]

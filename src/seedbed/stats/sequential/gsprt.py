@@ -247,6 +247,3 @@ class Sprt(_RatioTest):
     def _ratio(self, counts: Floats) -> Floats:
         logs: Floats = counts @ self._worth
         return logs
-
-
-__all__ = ["Gsprt", "Sprt", "log_likelihood_ratio"]

@@ -152,6 +152,3 @@ def _patterns(at_most: int, discordance: float) -> Iterator[list[bool]]:
 def _check(discordance: float) -> None:
     if not 0 < discordance <= 1:
         raise SeedbedError(f"discordance: found {shown(discordance)}; expected a share of tasks above 0 and at most 1")
-
-
-__all__ = ["SamplePlan", "plan", "power_curve"]

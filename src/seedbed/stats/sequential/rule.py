@@ -197,6 +197,3 @@ def check_at_most(at_most: object) -> None:
 def check_between(name: str, value: object, low: float, high: float) -> None:
     if not isinstance(value, int | float) or not (math.isfinite(value) and low < value < high):
         raise SeedbedError(f"{name}: found {shown(value)}; expected a number above {low:g} and below {high:g}")
-
-
-__all__ = ["Answer", "Conclusion", "Ends", "SignRule", "StoppingRule"]
