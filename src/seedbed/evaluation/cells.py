@@ -19,10 +19,10 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.storage.store import BriefFact, Digest, Fact, Json, Query, Store, canonical, digest, in_brief, short
 
 FEW = 500
-"""Up to so many cells are queried by key; for more, all cells of the playbook are read."""
+"""Up to this many cells are queried by key; beyond that, all cells of the playbook are read."""
 
 SOME = 200
-"""Bodies that are parsed at a time: few enough not to trigger the garbage collector."""
+"""How many bodies are parsed at a time: few enough not to trigger the garbage collector."""
 
 ALIKE = 3
 """How many characters the ids of the runs of one playbook share, so that databases store them near each other: with
@@ -51,17 +51,7 @@ class Cell:
     reused: bool = False
 
     def fact(self, at: datetime, by: str) -> Fact:
-        body = {
-            "task": self.task,
-            "replicate": self.replicate,
-            "metric": self.metric,
-            "reason": self.reason,
-            "answer": self.answer,
-            "run": self.run,
-            "cost_usd": self.cost_usd,
-            "tokens": self.tokens,
-            "latency_seconds": self.latency_seconds,
-        }
+        body = {name: getattr(self, name) for name in _IN_BODY}
         return Fact(kind="cell", key=self.key, subject=self.playbook, at=at, by=by, body=body, value=self.value)
 
 
@@ -129,7 +119,7 @@ def recorded_cells(store: Store, playbook: Digest, keys: Collection[str]) -> Cel
 
 
 def completed_runs(store: Store, playbook: Digest, runs: Collection[str]) -> set[str]:
-    """Those of the runs that were completed before."""
+    """The runs among these that were completed before."""
     return {key for key, _, body in _known(store, "run", playbook, runs) if json.loads(body)["status"] == "completed"}
 
 
@@ -165,10 +155,8 @@ class Cells(Sequence[Cell]):
         numbers = (value, cell.cost_usd, cell.tokens, cell.latency_seconds, cell.replicate, metric, cell.reused)
         for column, number in zip(self._numbers.values(), numbers, strict=True):
             column.append(number)
-        for texts, text in zip(
-            self._texts.values(), (cell.key, cell.task, cell.reason, cell.answer, cell.run), strict=True
-        ):
-            texts.append(text)
+        for name, texts in self._texts.items():
+            texts.append(getattr(cell, name))
 
     def read(self, facts: Iterable[BriefFact]) -> None:
         """Append stored cells, by their facts."""
@@ -216,7 +204,7 @@ class Cells(Sequence[Cell]):
         return self.where(self.column("metric") == self._names.get(metric, -1))
 
     def where(self, chosen: np.ndarray) -> Cells:
-        """Those of the cells for which it holds."""
+        """The cells for which `chosen` is true."""
         return self if chosen.all() else self.take(chosen.nonzero()[0].tolist())
 
     def _open(self) -> None:
@@ -234,7 +222,9 @@ class Cells(Sequence[Cell]):
                     column.extend(values)
         except (ValueError, KeyError, TypeError):
             name = short(self.playbook)
-            raise StoreDamaged(f"a cell of {name} is no longer a whole fact. Find it: seedbed store verify") from None
+            raise StoreDamaged(
+                f"a cell of {name} is no longer a complete fact. Find it: seedbed store verify"
+            ) from None
         read["metric"] = [self._names.setdefault(metric, len(self._names)) for metric in read["metric"]]
         read["reused"] = [True] * len(self._bodies)
         for name, numbers in self._numbers.items():

@@ -25,8 +25,8 @@ from seedbed.storage.store import Json
 
 Watcher = Callable[[Cell], None]
 
-A_BREATH = 500
-"""After so many known cells the event loop serves others."""
+YIELD_EVERY = 500
+"""How many cells are handled before the event loop gets a turn."""
 
 
 async def evaluate(
@@ -99,7 +99,7 @@ async def all_cells(
                 work.add(number, await anext(coming))
             if watch:
                 watch(work.first(number))
-            if number % A_BREATH == 0:
+            if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
     return await asyncio.to_thread(work.in_order)
 
@@ -226,9 +226,8 @@ async def _pay(
     adding = [context.journal.add(each.fact(context.clock(), context.by)) for each in scored]
     added = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
     if not all(added):  # another process was quicker, and its cells count
-        known = {
-            each.key: each for each in recorded_cells(context.store, playbook.digest, [each.key for each in scored])
-        }
+        recorded = recorded_cells(context.store, playbook.digest, [each.key for each in scored])
+        known = {each.key: each for each in recorded}
         cells = [known.get(each.key, each) for each in cells]
     return cells
 

@@ -19,7 +19,7 @@ class FailedRuns:
 
     def __init__(self, store: Store, of: Digest) -> None:
         self._store, self._of = store, of
-        self._known = {str(fact.body["cell"]): _cell(fact) for fact in store.facts(Query(kind="lapse", subject=of))}
+        self._known = {cell.key: cell for cell in map(_cell, store.facts(Query(kind="lapse", subject=of)))}
 
     def __contains__(self, key: object) -> bool:
         return key in self._known
@@ -31,16 +31,24 @@ class FailedRuns:
         """The newly failed among these cells, as facts to store."""
         failed = [cell for cell in cells if cell.value is None and cell.key not in self._known]
         self._known |= {cell.key: cell for cell in failed}
+        bodies = [{"cell": cell.key, **{name: getattr(cell, name) for name in _IN_BODY}} for cell in failed]
         return [
-            Fact(kind="lapse", key=f"{self._of}/{cell.key}", subject=self._of, at=at, by=by, body=_body(cell))
-            for cell in failed
+            Fact(kind="lapse", key=f"{self._of}/{body['cell']}", subject=self._of, at=at, by=by, body=body)
+            for body in bodies
         ]
 
 
-def _body(cell: Cell) -> dict[str, object]:
-    return {"cell": cell.key, **{name: getattr(cell, name) for name in _IN_BODY}}
-
-
 def _cell(fact: Fact) -> Cell:
-    fields = {name: value for name, value in fact.body.items() if name != "cell"}
-    return Cell(key=fact.body["cell"], value=None, **fields)
+    body = fact.body
+    return Cell(
+        key=body["cell"],
+        playbook=body["playbook"],
+        task=body["task"],
+        replicate=body["replicate"],
+        metric=body["metric"],
+        value=None,
+        reason=body["reason"],
+        run=body["run"],
+        cost_usd=body["cost_usd"],
+        tokens=body["tokens"],
+    )

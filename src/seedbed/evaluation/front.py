@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.evaluation.scorecard import Scorecard, interval_document
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.stats.pareto import FrontPosition, standings
 from seedbed.storage.store import Digest, Json
@@ -24,7 +24,7 @@ class Front:
     `unscored` says how many cells of each have no score: means leave those out, and may be better for it.
     """
 
-    better: Mapping[str, Better]
+    better: Mapping[str, Direction]
     measured: Mapping[str, Mapping[str, Interval]]
     standings: Mapping[str, FrontPosition]
     playbooks: Mapping[str, Digest]
@@ -69,7 +69,7 @@ def front(cards: Mapping[str, Scorecard]) -> Front:
             )
         if {*card.metrics} != {*first.metrics}:
             raise SeedbedError(f"{name}: found metrics {shown(card.metrics)}; expected {shown(first.metrics)}")
-    better: dict[str, Better] = {name: "lower" if name in first.lower else "higher" for name in first.metrics}
+    better: dict[str, Direction] = {name: "lower" if name in first.lower else "higher" for name in first.metrics}
     measured = {name: {metric: card.of(metric).interval for metric in first.metrics} for name, card in cards.items()}
     for measure in RUNS:
         if measure not in better and all(card.runs for card in cards.values()):
@@ -98,6 +98,3 @@ def _of_runs(card: Scorecard, measure: str) -> Interval:
         by_task.setdefault(task, []).append(value)
     means = [math.fsum(values) / len(values) for values in by_task.values()]
     return mean_interval(means, card.sources(by_task))
-
-
-# For people

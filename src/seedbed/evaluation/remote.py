@@ -131,9 +131,9 @@ class RemoteWorkers:
         async def evaluate(items: Sequence[TaskReplicate], money: Reservation) -> ChunkResult[list[Sequence[Cell]]]:
             chunk = replace(whole, items=tuple(items), max_cost_usd=money.most_usd, max_tokens=money.most_tokens)
             done: ChunkResult[Cells] = await self.executor.do(evaluate_chunk, chunk)
-            return ChunkResult(
-                _rows(done.results, len(metrics)), done.spent_usd, done.spent_tokens, done.short, done.seconds
-            )
+            cells, size = list(done.results), len(metrics)
+            rows: list[Sequence[Cell]] = [cells[start : start + size] for start in range(0, len(cells), size)]
+            return ChunkResult(rows, done.spent_usd, done.spent_tokens, done.short, done.seconds)
 
         def lacks_score(row: Sequence[Cell]) -> bool:
             return any(cell.value is None for cell in row)
@@ -141,11 +141,6 @@ class RemoteWorkers:
         async with aclosing(pay_in_chunks(self.executor, plan, evaluate, lacks_score, context.ledger)) as rows:
             async for row in rows:
                 yield row
-
-
-def _rows(cells: Cells, metrics: int) -> list[Sequence[Cell]]:
-    every = list(cells)
-    return [every[start : start + metrics] for start in range(0, len(every), metrics)]
 
 
 async def pay_in_chunks(

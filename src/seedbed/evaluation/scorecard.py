@@ -15,14 +15,14 @@ from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.plugins import load, optional
-from seedbed.stats.estimates import Interval, mean_interval, wilson
+from seedbed.stats.estimates import Interval, clustered_rate, mean_interval, wilson
 from seedbed.storage.store import Digest, Json, canonical, short
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FEW = 12
-"""Up to so many sources or expected answers get a line each; of more, none does."""
+"""Sources and expected answers get a line each if there are at most this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TaskScore:
 class Scorecard:
     """The scores of a playbook. `metric` is the one that decides; there may be cells of others.
 
-    `lower` names the metrics of which less is better.
+    `lower` names the metrics for which lower is better.
     """
 
     playbook: Digest
@@ -129,7 +129,7 @@ class Scorecard:
         clusters = self.sources(self.means)
         # A t interval of a rate near 0 or 1 is too narrow, and has no width when all tasks agree.
         if {*means} <= {0.0, 1.0}:
-            return wilson(round(sum(means)), len(means)) if clusters is None else _rate(means, clusters)
+            return wilson(round(sum(means)), len(means)) if clusters is None else clustered_rate(means, clusters)
         return mean_interval(means, clusters)
 
     def sources(self, tasks: Iterable[str]) -> list[Hashable] | None:
@@ -278,24 +278,6 @@ def scorecard(
     return Scorecard(playbook, metrics[0].name, cells, {task.id: task for task in tasks}, lower, paid_usd)
 
 
-def _rate(means: list[float], clusters: list[Hashable]) -> Interval:
-    """Wilson's interval for the effective number of independent tasks, where tasks share sources."""
-    plain = mean_interval(means, clusters)
-    n, share, z = plain.n, plain.mean, 1.959963984540054  # of 95 %
-    reach = plain.high - share
-    if math.isinf(reach):  # all of one source
-        return replace(plain, low=0.0, high=1.0)
-    if share in (0, 1):  # without any spread, each source counts as one task
-        worth = float(len({*clusters}))
-    else:
-        worth = min(n, z * z * share * (1 - share) / max(reach, 1e-9) ** 2)
-    centre = (share + z * z / (2 * worth)) / (1 + z * z / worth)
-    wide = z / (1 + z * z / worth) * math.sqrt(share * (1 - share) / worth + z * z / (4 * worth * worth))
-    low = 0.0 if share == 0 else centre - wide
-    high = 1.0 if share == 1 else centre + wide
-    return Interval(share, low, high, plain.confidence, n)
-
-
 def _apart(tasks: Mapping[str, Task]) -> dict[str, Task]:
     return {name: replace(task, source="") for name, task in tasks.items()}
 
@@ -312,15 +294,16 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
+def finite(number: float) -> float | None:
+    """The number, or None if it is NaN or infinite, for which JSON has no text."""
+    return number if math.isfinite(number) else None
+
+
 def interval_document(interval: Interval) -> Json:
     return {
-        "mean": _finite(interval.mean),
-        "low": _finite(interval.low),
-        "high": _finite(interval.high),
+        "mean": finite(interval.mean),
+        "low": finite(interval.low),
+        "high": finite(interval.high),
         "confidence": interval.confidence,
         "tasks": interval.n,
     }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -145,9 +145,6 @@ def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
     return mean_interval(gains, sources)
 
 
-# JSON
-
-
 def _gain_document(results: Specialisation, specialist: Specialist, corpus: str) -> Json:
     seen = len(results.seen.get((specialist.name, corpus), ()))
     about = {"name": specialist.name, "base": specialist.base, "corpus": corpus}

@@ -15,14 +15,15 @@ from seedbed.errors import DatasetError, DocumentError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evaluation.metrics.registry import by_name, parse_metric
-from seedbed.evaluation.scorecard import Scorecard
+from seedbed.evaluation.scorecard import Scorecard, finite
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.estimates import Interval, mcnemar, mean_interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
 
 FILE = "suite.yaml"
 KEYS = ("name", "metrics", "baselines", "datasets", "replicates")
-PART_KEYS = ("tasks", "split", "metrics", "at_least", "at_most")
+BOUNDS = ("at_least", "at_most")
+PART_KEYS = ("tasks", "split", "metrics", *BOUNDS)
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class SuiteScore:
             "dataset": self.dataset,
             "dataset_digest": self.digest,
             "metric": self.metric,
-            "low": interval.low if math.isfinite(interval.low) else None,
-            "high": interval.high if math.isfinite(interval.high) else None,
+            "low": finite(interval.low),
+            "high": finite(interval.high),
             "tasks": interval.n,
             "cost_usd": self.card.worth_usd,
             "regressed": bool(self.change and self.change.regressed),
@@ -217,9 +218,9 @@ class _SuiteReader:
         if not body and about != {}:
             return None
         metrics = self._metrics(f"{path}.metrics", body["metrics"]) if "metrics" in body else default
-        bounds = {key: self._bounds(f"{path}.{key}", body.get(key, {}), metrics) for key in ("at_least", "at_most")}
+        at_least, at_most = (self._bounds(f"{path}.{key}", body.get(key, {}), metrics) for key in BOUNDS)
         tasks = self._tasks(path, body)
-        return SuiteDataset(name, tasks, metrics, **bounds) if tasks else None
+        return SuiteDataset(name, tasks, metrics, at_least, at_most) if tasks else None
 
     def _tasks(self, path: str, body: Mapping[str, Any]) -> Dataset | None:
         file, split = body.get("tasks"), body.get("split")

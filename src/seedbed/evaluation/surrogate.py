@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
-from scipy import special
 
-from seedbed.errors import SeedbedError
-from seedbed.evaluation.cells import Cell
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.estimates import Interval
+from seedbed.stats.arrays import Floats
+from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import Digest, Fact, digest
 
 LEAST = 20
@@ -36,11 +35,8 @@ BUCKETS = 64
 AUDITED = 0.05
 """The share of hopeless playbooks that is evaluated anyway."""
 
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Table: TypeAlias = dict[Digest, dict[str, float]]
 """The mean score of each playbook at each task."""
-KnownScores: TypeAlias = Iterable[Cell] | Mapping[str, float]
-"""The cells of one playbook, or its scores by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +84,11 @@ class Skip:
             "high": predicted.high,
             "playbooks": predicted.n,
             "tasks": self.tasks,
+            "incumbent": self.incumbent,
+            "chance": self.chance,
+            "audited": self.audited,
+            **({"search": search} if search else {}),
         }
-        body |= {"incumbent": self.incumbent, "chance": self.chance, "audited": self.audited}
-        body |= {"search": search} if search else {}
         key = digest("skip", [self.playbook, predicted.mean, body])
         return Fact(kind="skip", key=key, subject=self.playbook, at=at, by=by, body=body, value=predicted.mean)
 
@@ -111,56 +109,35 @@ class Surrogate:
         self._others = self._held_out() if self._model else {}
         self._errors: dict[frozenset[str], _Errors] = {}
 
-    @classmethod
-    def fit(cls, cells: Iterable[Cell], playbooks: Iterable[Playbook]) -> Surrogate:
-        """Learn from the cells of these playbooks; cells of others, and cells without a value, are ignored."""
-        known = {playbook.digest: playbook for playbook in playbooks}
-        scored = [cell for cell in cells if cell.value is not None and cell.playbook in known]
-        metrics = sorted({cell.metric for cell in scored})
-        if len(metrics) > 1:
-            raise SeedbedError(
-                f"fitting a surrogate: found cells of {', '.join(metrics)}; expected those of one metric"
-            )
-        return cls(_table(scored), known, metrics[0] if metrics else "")
-
-    def quality(self, seen: KnownScores = (), confidence: float = 0.95) -> PredictionQuality:
-        """How good predictions are for playbooks of which the scores of these tasks are known."""
+    def quality(self, seen: Iterable[str] = (), confidence: float = 0.95) -> PredictionQuality:
+        """How good predictions are for playbooks whose scores at these tasks are known."""
         if self._model is None:
             return PredictionQuality(len(self._table), math.nan, math.nan, math.nan, confidence)
-        errors = self._errors_at(frozenset(_own(seen)))
+        errors = self._errors_at(frozenset(seen))
         return PredictionQuality(
             len(self._table), errors.error, errors.mean_error, errors.coverage(confidence), confidence
         )
 
-    def predict(self, playbook: Playbook, seen: KnownScores = (), confidence: float = 0.95) -> Interval:
-        """The predicted mean score over all tasks. `seen` are the cells that it already has, if any.
+    def predict(
+        self, playbook: Playbook, seen: Mapping[str, float] = MappingProxyType({}), confidence: float = 0.95
+    ) -> Interval:
+        """The predicted mean score over all tasks. `seen` are the scores that it already has, by task.
 
         Where there is no prediction (see `quality`) the mean is NaN and the range infinite.
         """
-        own = _own(seen)
-        if self._model is None or self.quality(own).refusal:
+        if self._model is None or self.quality(seen).refusal:
             return Interval(math.nan, -math.inf, math.inf, confidence, len(self._table))
-        mean, deviation = self._model.predict(playbook, own, self._tasks)
-        low, high = self._errors_at(frozenset(own)).reach(confidence)
+        mean, deviation = self._model.predict(playbook, seen, self._tasks)
+        low, high = _reach(self._errors_at(frozenset(seen)).relative, confidence)
         return Interval(mean, mean + low * deviation, mean + high * deviation, confidence, len(self._table))
 
-    def order(self, candidates: Iterable[Playbook]) -> list[Playbook]:
-        """The candidates, the most promising first; in their order where there is no prediction."""
-        ranked = [(self.predict(candidate).mean, candidate) for candidate in candidates]
-        return [candidate for _, candidate in sorted(ranked, key=lambda pair: -pair[0] if pair[0] == pair[0] else 0.0)]
+    def skip(self, candidate: Playbook, incumbent: float, *, chance: float = 0.05, seed: int = 0) -> Skip | None:
+        """A skip to record if the candidate beats the incumbent's score with less than this chance.
 
-    def hopeless(self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05) -> bool:
-        """Whether the candidate beats the incumbent's score with less than this chance.
-
-        At most that share of all candidates is skipped wrongly; among the few that are better it may be more.
+        At most that share of all candidates is skipped wrongly; among the few that are better it may be more. The seed
+        draws those that are evaluated anyway.
         """
-        return self.predict(candidate, seen, 1 - 2 * chance).high < incumbent
-
-    def skip(
-        self, candidate: Playbook, incumbent: float, seen: KnownScores = (), *, chance: float = 0.05, seed: int = 0
-    ) -> Skip | None:
-        """A skip to record if the candidate is hopeless. The seed draws those that are evaluated anyway."""
-        predicted = self.predict(candidate, seen, 1 - 2 * chance)
+        predicted = self.predict(candidate, confidence=1 - 2 * chance)
         if predicted.high >= incumbent:
             return None
         drawn = int(digest("audit", [seed, candidate.digest])[3:15], 16) / 16**12
@@ -198,22 +175,18 @@ class Surrogate:
         return self._errors[tasks]
 
 
-def audit(facts: Iterable[Fact], seen: Iterable[Cell] | Table, confidence: float = 0.95) -> Interval:
+def audit(facts: Iterable[Fact], table: Table, confidence: float = 0.95) -> Interval:
     """How often skipping was wrong: the share of audited skips that beat the incumbent, with an exact interval.
 
     Only skips that were evaluated on as many tasks as were predicted count. Without any the interval is 0 to 1.
     """
-    table = seen if isinstance(seen, dict) else _table(seen)
     wrong = total = 0
     for fact in facts:
         scores = table.get(fact.subject, {})
         if fact.kind == "skip" and fact.body["audited"] and len(scores) >= fact.body["tasks"]:
             total += 1
             wrong += math.fsum(scores.values()) / len(scores) > fact.body["incumbent"]
-    tail = (1 - confidence) / 2
-    low = float(special.betaincinv(wrong, total - wrong + 1, tail)) if wrong else 0.0
-    high = float(special.betaincinv(wrong + 1, total - wrong, 1 - tail)) if wrong < total else 1.0
-    return Interval(wrong / total if total else math.nan, low, high, confidence, total)
+    return exact_rate(wrong, total, confidence)
 
 
 # Features of a playbook
@@ -344,23 +317,19 @@ class _Errors:
         errors, deviations, means = made.T
         self.error = float(np.sqrt((errors**2).mean()))
         self.mean_error = float(np.sqrt((means**2).mean()))
-        self._relative = errors / deviations
-
-    def reach(self, confidence: float) -> tuple[float, float]:
-        """The range of errors with this confidence, in deviations; infinite if there are too few errors."""
-        return _reach(self._relative, confidence)
+        self.relative = errors / deviations
 
     def coverage(self, confidence: float) -> float:
         """The share of errors within the range of all others."""
         within = 0
-        for place, error in enumerate(self._relative):
-            low, high = _reach(np.delete(self._relative, place), confidence)
+        for place, error in enumerate(self.relative):
+            low, high = _reach(np.delete(self.relative, place), confidence)
             within += bool(low <= error <= high)
-        return within / len(self._relative)
+        return within / len(self.relative)
 
 
 def _reach(errors: Floats, confidence: float) -> tuple[float, float]:
-    """The range of the next error with at least this confidence (conformal prediction)."""
+    """The range of the next error with at least this confidence (conformal prediction); infinite for few errors."""
     ranked = np.sort(errors)
     outside = math.floor((len(ranked) + 1) * (1 - confidence) / 2 + 1e-9)
     return (float(ranked[outside - 1]), float(ranked[-outside])) if outside else (-math.inf, math.inf)
@@ -380,18 +349,3 @@ def _additive(table: Table) -> tuple[dict[str, float], Floats, float]:
     free = max(1, len(cells) - len(table) - len(tasks) + 1)
     noise = float(((scores - worth[rows] - ease[columns]) ** 2).sum()) / free
     return {task: float(ease[place]) for task, place in tasks.items()}, worth, noise
-
-
-def _table(cells: Iterable[Cell]) -> Table:
-    sums: dict[Digest, dict[str, list[float]]] = {}
-    for cell in cells:
-        if cell.value is not None:
-            sums.setdefault(cell.playbook, {}).setdefault(cell.task, []).append(cell.value)
-    return {name: {task: math.fsum(v) / len(v) for task, v in scores.items()} for name, scores in sums.items()}
-
-
-def _own(seen: KnownScores) -> Mapping[str, float]:
-    if isinstance(seen, Mapping):
-        return seen
-    (scores,) = [*_table(seen).values()] or [{}]
-    return scores

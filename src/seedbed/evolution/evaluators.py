@@ -18,7 +18,7 @@ from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import cells_of
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.evaluation.metrics.metric import Better, Metric, Score
+from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -26,6 +26,7 @@ from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
+from seedbed.stats.arrays import Direction
 from seedbed.storage.store import Digest, Json, Store
 
 PlaybookTasks: TypeAlias = tuple[Playbook, Sequence[TaskReplicate]]
@@ -210,7 +211,7 @@ class Measure:
 
     name: str = "score"
     version: int = 1
-    better: Better = "higher"
+    better: Direction = "higher"
 
     @property
     def identity(self) -> Json:

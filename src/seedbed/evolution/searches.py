@@ -12,7 +12,6 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.confirmation import Confirmation, optimism
 from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.plan import SearchOptions
@@ -21,6 +20,7 @@ from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
 from seedbed.spending.account import Budget
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
@@ -203,7 +203,7 @@ def _past(store: Store, begun: Fact) -> PastSearch:
     return PastSearch(begun, store.get(begun.key), steps, end)
 
 
-def recall_search(store: Store, past: PastSearch, better: Mapping[str, Better] | None = None) -> Evolution:
+def recall_search(store: Store, past: PastSearch, better: Mapping[str, Direction] | None = None) -> Evolution:
     """The result of a search, or its state so far: from its steps, and the scores of what they offered.
 
     Higher is better unless `better` says otherwise, by the name of the metric. Scores that were known from elsewhere
@@ -243,7 +243,7 @@ def _skips(store: Store, past: PastSearch) -> Iterator[Fact]:
         yield from (fact for fact in facts if fact.body.get("search") == past.search)
 
 
-def _pool(store: Store, past: PastSearch, better: Mapping[str, Better]) -> Pool:
+def _pool(store: Store, past: PastSearch, better: Mapping[str, Direction]) -> Pool:
     library = Library(store, past.begun.by)
     arms: dict[Digest, str] = {}
     for step in past.steps:

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import Better, Metric, better
+from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.stats.arrays import Direction
 from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
@@ -62,7 +63,7 @@ class Experiment:
     replicates: int = 1
     first_replicates: tuple[int, int] = (0, 0)
     """The first replicate of each arm. They differ where a playbook is compared with itself."""
-    better: Better = "higher"
+    better: Direction = "higher"
     """Which scores of the metric are better."""
     failure_counts_as: float = 0.0
     """The score of a run that fails or takes too long, and of one that cannot be scored."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.plugins import load, optional
+from seedbed.stats.arrays import Direction
 from seedbed.stats.multiplicity import e_bh, holm
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
@@ -81,7 +81,7 @@ class Verdict:
     """The digest of all cells that were read, of their runs and of the answers those got, in registered order."""
     e: float | None = None
     """The e-value that the candidate is better, where the rule is betting: by what factor its wealth has grown."""
-    better: Better = "higher"
+    better: Direction = "higher"
     """Which scores are better."""
     cost_usd: float = 0.0
     """What all runs that were read cost, including those paid for before."""

@@ -18,7 +18,7 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
 from seedbed.stats.estimates import Interval, wilson
 
-Label: TypeAlias = Hashable
+Rating: TypeAlias = Hashable
 Weights: TypeAlias = Literal["linear", "quadratic"]
 IntervalMethod: TypeAlias = Literal["bootstrap", "analytic"]
 
@@ -31,7 +31,7 @@ IMAGINED = 2.0
 class Confusion:
     """How often `a` said the label of a row where `b` said that of a column; pairs without two labels are left out."""
 
-    labels: tuple[Label, ...]
+    labels: tuple[Rating, ...]
     counts: tuple[tuple[int, ...], ...]
 
     @property
@@ -39,7 +39,7 @@ class Confusion:
         return sum(map(sum, self.counts))
 
 
-def confusion(a: Sequence[Label], b: Sequence[Label], labels: Sequence[Label] | None = None) -> Confusion:
+def confusion(a: Sequence[Rating], b: Sequence[Rating], labels: Sequence[Rating] | None = None) -> Confusion:
     """The table of two raters of the same items, in the same order. Its labels ascend, unless `labels` orders them."""
     pairs = _pairs(a, b)
     known = _in_order(chain.from_iterable(pairs)) if labels is None else list(labels)
@@ -52,18 +52,18 @@ def confusion(a: Sequence[Label], b: Sequence[Label], labels: Sequence[Label] | 
     return Confusion(tuple(known), tuple(tuple(row) for row in counts.tolist()))
 
 
-def raw_agreement(a: Sequence[Label], b: Sequence[Label], confidence: float = 0.95) -> Interval:
+def raw_agreement(a: Sequence[Rating], b: Sequence[Rating], confidence: float = 0.95) -> Interval:
     """The share of items with the same label, with Wilson's interval. Chance alone may make it high: see `cohen`."""
     pairs = _pairs(a, b)
     return wilson(sum(one == other for one, other in pairs), len(pairs), confidence)
 
 
 def cohen(
-    a: Sequence[Label],
-    b: Sequence[Label],
+    a: Sequence[Rating],
+    b: Sequence[Rating],
     *,
     weights: Weights | None = None,
-    labels: Sequence[Label] | None = None,
+    labels: Sequence[Rating] | None = None,
 ) -> float:
     """Cohen's kappa of two raters: 1 is perfect agreement, 0 what chance gives, less is worse than chance.
 
@@ -76,11 +76,11 @@ def cohen(
 
 
 def cohen_interval(
-    a: Sequence[Label],
-    b: Sequence[Label],
+    a: Sequence[Rating],
+    b: Sequence[Rating],
     *,
     weights: Weights | None = None,
-    labels: Sequence[Label] | None = None,
+    labels: Sequence[Rating] | None = None,
     confidence: float = 0.95,
     method: IntervalMethod = "bootstrap",
 ) -> Interval:
@@ -104,7 +104,7 @@ def cohen_interval(
     return Interval(kappa, max(ends[0], -1.0), min(ends[1], 1.0), confidence, table.n)
 
 
-def fleiss(ratings: Sequence[Sequence[Label]]) -> float:
+def fleiss(ratings: Sequence[Sequence[Rating]]) -> float:
     """Fleiss' kappa: one row per item, one label per rater. NaN if nothing can be said.
 
     Every item needs as many labels as the others, by whichever raters; where some are missing use `krippendorff`.
@@ -125,7 +125,7 @@ def fleiss(ratings: Sequence[Sequence[Label]]) -> float:
     return math.nan if math.isclose(by_chance, 1.0) else (float(by_item.mean()) - by_chance) / (1 - by_chance)
 
 
-def krippendorff(ratings: Sequence[Sequence[Label]], level: Literal["nominal", "interval"] = "nominal") -> float:
+def krippendorff(ratings: Sequence[Sequence[Rating]], level: Literal["nominal", "interval"] = "nominal") -> float:
     """Krippendorff's alpha: one row per item, one label per rater, any of them missing.
 
     "interval" treats labels as numbers and counts squared distances. Items with fewer than two labels are ignored.
@@ -147,17 +147,17 @@ def krippendorff(ratings: Sequence[Sequence[Label]], level: Literal["nominal", "
     return math.nan if expected == 0 else 1 - observed / expected
 
 
-def is_missing(label: Label) -> bool:
+def is_missing(label: Rating) -> bool:
     return label is None or (isinstance(label, float) and math.isnan(label))
 
 
-def _pairs(a: Sequence[Label], b: Sequence[Label]) -> list[tuple[Label, Label]]:
+def _pairs(a: Sequence[Rating], b: Sequence[Rating]) -> list[tuple[Rating, Rating]]:
     if len(a) != len(b):
         raise SeedbedError(f"b: found {len(b)} labels; expected {len(a)}, as many as in a: two for every item")
     return [pair for pair in zip(a, b, strict=True) if not any(map(is_missing, pair))]
 
 
-def _in_order(labels: Any) -> list[Label]:
+def _in_order(labels: Any) -> list[Rating]:
     known = set(labels)
     return sorted(known) if _are_numbers(known) else sorted(known, key=str)
 
@@ -166,7 +166,7 @@ def _are_numbers(labels: Any) -> bool:
     return all(isinstance(label, int | float) and math.isfinite(label) for label in labels)
 
 
-def _counts_by_item(rows: Sequence[Sequence[Label]]) -> Floats:
+def _counts_by_item(rows: Sequence[Sequence[Rating]]) -> Floats:
     place = {label: number for number, label in enumerate(_in_order(chain.from_iterable(rows)))}
     counts = np.zeros((len(rows), len(place)))
     for number, row in enumerate(rows):
@@ -179,7 +179,7 @@ def _counted(table: Confusion) -> Floats:
     return np.array(table.counts, dtype=np.float64).reshape(len(table.labels), len(table.labels))
 
 
-def _distances(labels: Sequence[Label], weights: Weights | None, by_place: bool) -> Floats:
+def _distances(labels: Sequence[Rating], weights: Weights | None, by_place: bool) -> Floats:
     """How bad each disagreement is, from 0 to 1."""
     if weights and not by_place and not _are_numbers(labels):
         raise SeedbedError("labels: found none, and not only numbers; expected their order, as weights are by distance")

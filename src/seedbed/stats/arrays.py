@@ -1,9 +1,9 @@
-"""The arrays that statistics compute with, and how the numbers and ids that callers pass become arrays."""
+"""The types that statistics compute with, and how the numbers and ids that callers pass become arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Integers: TypeAlias = NDArray[np.int64]
 Indexes: TypeAlias = NDArray[np.intp]
+Direction: TypeAlias = Literal["higher", "lower"]
+"""Which values of a score, a cost or another objective are better."""
 
 
 def check_finite(name: str, values: Sequence[float]) -> Floats:

@@ -92,13 +92,35 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     if n == 0:
         return Interval(math.nan, 0.0, 1.0, confidence, 0)
     share = successes / n
-    z = float(special.ndtri((1 + confidence) / 2))
+    return Interval(share, *_wilson_ends(share, n, _normal_quantile(confidence)), confidence, n)
+
+
+def clustered_rate(passed: Sequence[float], clusters: Sequence[Hashable], confidence: float = 0.95) -> Interval:
+    """The share of tasks that passed, where tasks share clusters: Wilson's interval for the effective number of tasks.
+
+    `passed` has 0 or 1 for each task.
+    """
+    plain = mean_interval(passed, clusters, confidence)
+    share, reach, z = plain.mean, plain.high - plain.mean, _normal_quantile(confidence)
+    if math.isinf(reach):  # all of one cluster
+        return replace(plain, low=0.0, high=1.0)
+    if share in (0, 1):  # without any spread, each cluster counts as one task
+        effective = float(len({*clusters}))
+    else:
+        effective = min(plain.n, z * z * share * (1 - share) / max(reach, 1e-9) ** 2)
+    low, high = _wilson_ends(share, effective, z)
+    return replace(plain, low=low, high=high)
+
+
+def _wilson_ends(share: float, n: float, z: float) -> tuple[float, float]:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     reach = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     # At the ends the formula gives exactly 0 and 1 but for rounding.
-    low = 0.0 if successes == 0 else centre - reach
-    high = 1.0 if successes == n else centre + reach
-    return Interval(share, low, high, confidence, n)
+    return 0.0 if share == 0 else centre - reach, 1.0 if share == 1 else centre + reach
+
+
+def _normal_quantile(confidence: float) -> float:
+    return float(special.ndtri((1 + confidence) / 2))
 
 
 def exact_rate(successes: int, n: int, confidence: float = 0.95) -> Interval:

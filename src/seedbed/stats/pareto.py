@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import moocore
 import numpy as np
 from numpy.typing import ArrayLike
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Floats, Indexes, Integers
+from seedbed.stats.arrays import Direction, Floats, Indexes, Integers
 from seedbed.stats.estimates import Interval
 
-Direction: TypeAlias = Literal["higher", "lower"]
 Directions: TypeAlias = Sequence[Direction]
 
 

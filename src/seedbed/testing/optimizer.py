@@ -19,7 +19,6 @@ import pytest
 from seedbed.errors import RunError, SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.evaluators import FunctionEvaluator, Measure
 from seedbed.evolution.evolve import evolve
 from seedbed.evolution.optimizers.registry import SearchInputs
@@ -30,6 +29,7 @@ from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
+from seedbed.stats.arrays import Direction
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query, canonical
 
@@ -132,7 +132,7 @@ class OptimizerContract:
         store: Any = None,
         *,
         start: Playbook = START,
-        better: Better = "higher",
+        better: Direction = "higher",
         **more: Any,
     ) -> Evolution:
         inputs = SearchInputs(start, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)

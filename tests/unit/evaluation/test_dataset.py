@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import DatasetError
-from seedbed.evaluation.datasets.dataset import By, Dataset, Task
+from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy, Task
 from seedbed.storage.store import digest
 
 
@@ -248,7 +248,7 @@ def test_names_that_nobody_knows_are_told_with_those_that_are_known() -> None:
         tasks.only(tag="tag9")
     with pytest.raises(DatasetError, match='found "t9"'):
         tasks.only(ids=["t1", "t9"])
-    with pytest.raises(DatasetError, match="none for which all of that holds"):
+    with pytest.raises(DatasetError, match="none that match all of these"):
         tasks.only(split="test", tag="tag1")
 
 
@@ -293,7 +293,7 @@ def torn(parts: list[Dataset]) -> set[str]:
 @given(GROUPS, st.floats(0.05, 0.95), st.integers(0, 9))
 def test_a_stratified_split_keeps_every_share_up_to_one_task(numbers: list[int], share: float, seed: int) -> None:
     tasks = grouped(numbers)
-    bys: list[By] = ["expected", "tag"]
+    bys: list[StratifyBy] = ["expected", "tag"]
     for by in bys:
         first, second = tasks.stratified(share, seed, by=by)
         assert len(first) == round(share * len(tasks))
@@ -316,7 +316,7 @@ def test_a_split_by_source_tears_none_apart(numbers: list[int], share: float, se
 @given(GROUPS, st.integers(2, 6), st.integers(0, 9))
 def test_every_task_is_in_one_fold_and_folds_are_as_equal_as_can_be(numbers: list[int], k: int, seed: int) -> None:
     tasks = grouped(numbers)
-    bys: list[By | None] = [None, "expected", "tag"]
+    bys: list[StratifyBy | None] = [None, "expected", "tag"]
     for by in bys if k <= len(tasks) else []:
         pairs = tasks.folds(k, seed, by=by)
         assert sorted(each for _, fold in pairs for each in ids(fold)) == sorted(ids(tasks))

@@ -70,7 +70,7 @@ def test_all_that_is_wrong_with_the_parts_is_said_at_once_and_before_anything_is
     with pytest.raises(SettingsError) as caught:
         Weighted({**wrong, "turns": float("nan"), "contains": True})
     assert len(caught.value.problems) == 8
-    assert "less is better" in str(caught.value)
+    assert "lower is better" in str(caught.value)
     assert "Did you mean rouge_l?" in str(caught.value)
     with pytest.raises(SettingsError, match="no parts"):
         Weighted({})

@@ -16,7 +16,7 @@ from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets import loading
 from seedbed.storage.store import Digest, Json, canonical, digest
 
-By = Literal["tag", "expected", "source"]
+StratifyBy = Literal["tag", "expected", "source"]
 """How a draw is stratified: by shares of tags or of expected answers, or by whole sources."""
 
 
@@ -64,7 +64,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         double = [name for name, times in Counter(task.id for task in self.tasks).items() if times > 1]
-        problems = [Problem(f"task {shown(name)}", "the same id twice", "one of its own") for name in double]
+        problems = [Problem(f"task {shown(name)}", "the same id twice", "a unique id") for name in double]
         splits = {}
         for name, listed in self.splits.items():
             ids = {*listed}
@@ -144,7 +144,7 @@ class Dataset:
             ]
             chosen &= {*ids}
         if not chosen and not problems:
-            problems.append(Problem("tasks", "none for which all of that holds", "at least one"))
+            problems.append(Problem("tasks", "none that match all of these", "at least one"))
         if problems:
             raise DatasetError(problems)
         return self._part(chosen, named=split is None)
@@ -162,14 +162,14 @@ class Dataset:
         order = self._shuffled(seed)
         return self._halves({task.id for task in order[: round(_checked(share) * len(order))]})
 
-    def stratified(self, share: float, seed: int, by: By = "expected") -> tuple[Dataset, Dataset]:
+    def stratified(self, share: float, seed: int, by: StratifyBy = "expected") -> tuple[Dataset, Dataset]:
         """Like `split`, but each answer or combination of tags has that share on both sides, up to one task.
 
         By source no source is divided, and the shares are as close as whole sources allow.
         """
         return self._halves(self._drawn(_checked(share) * len(self.tasks), seed, by))
 
-    def folds(self, k: int, seed: int, by: By | None = None) -> list[tuple[Dataset, Dataset]]:
+    def folds(self, k: int, seed: int, by: StratifyBy | None = None) -> list[tuple[Dataset, Dataset]]:
         """k pairs of (the others, the fold): each task is in exactly one fold, and folds are of about equal size.
 
         By tag or expected answer each fold has its share of each; by source no source is divided.
@@ -188,7 +188,7 @@ class Dataset:
                 held[place % k].add(task.id)
         return [self._halves(fold)[::-1] for fold in held]
 
-    def sample(self, n: int, seed: int, by: By | None = None) -> Dataset:
+    def sample(self, n: int, seed: int, by: StratifyBy | None = None) -> Dataset:
         """n tasks drawn by the seed, in their order; a larger sample by the same seed does not contain a smaller one.
 
         By tag or expected answer each keeps its share; by source whole sources are drawn, about n tasks in all.
@@ -197,7 +197,7 @@ class Dataset:
             raise DatasetError([Problem("n", f"{n:,}", f"from 1 to {len(self.tasks):,}, the number of tasks")])
         return self._part(self._drawn(n, seed, by) if by else {task.id for task in self._shuffled(seed)[:n]})
 
-    def _drawn(self, count: float, seed: int, by: By) -> set[str]:
+    def _drawn(self, count: float, seed: int, by: StratifyBy) -> set[str]:
         """The ids of about so many tasks, drawn group by group."""
         groups = self._groups(seed, by)
         chosen: list[Task] = []
@@ -214,7 +214,7 @@ class Dataset:
             takes[place] += 1
         return {task.id for group, take in zip(groups, takes, strict=True) for task in group[:take]}
 
-    def _groups(self, seed: int, by: By | None) -> list[list[Task]]:
+    def _groups(self, seed: int, by: StratifyBy | None) -> list[list[Task]]:
         """Tasks grouped by tag, expected answer or source; groups and tasks in an order drawn by the seed."""
         groups: dict[object, list[Task]] = {}
         for task in self._shuffled(seed):
@@ -254,7 +254,7 @@ def _task(body: Json) -> Task:
     return Task(**{**body, "tags": tuple(body.get("tags", ()))})
 
 
-def _alike(task: Task, by: By | None) -> object:
+def _alike(task: Task, by: StratifyBy | None) -> object:
     match by:
         case None:
             return None

@@ -49,7 +49,7 @@ def read_rows(file: Path, listed: str | None = None) -> tuple[FileKind, Iterator
     """The kind of a file and its rows; `listed` names the list within a JSON document."""
     suffix = ending(file)
     if suffix not in KINDS or (KINDS[suffix] == "table" and _packed(file)):
-        known = f"{', '.join(KINDS)}; also .gz, but for the last two"
+        known = f"{', '.join(KINDS)}; also .gz, except for the last two"
         raise DatasetError([Problem("file", f"the ending {shown(suffix)}", f"one of: {known}")])
     match suffix:
         case ".json":

@@ -145,7 +145,7 @@ class _TaskReader:
                 return None
             remedy = "" if known != body else "Leave repeated tasks out with --once (once=True)."
             actual = f"{shown(body['id'])}, as on {before}"
-            return self._refuse([Problem(f"{place}.id", actual, "an id, and a task, of its own", remedy)])
+            return self._refuse([Problem(f"{place}.id", actual, "a unique id and task", remedy)])
         self.loaded.tasks.append(body)
         for name in [*splits, *([split] if split and split not in splits else [])]:
             self.loaded.splits.setdefault(name, []).append(body["id"])
@@ -184,7 +184,7 @@ class _TaskReader:
             self.problems.append(Problem("file", "no tasks", "at least one"))
         if self.wrong > len(self.problems):
             more = f"{self.wrong - len(self.problems):,} more problems"
-            self.problems.append(Problem("and so on", more, "none", "Mend those above first."))
+            self.problems.append(Problem("and so on", more, "none", "Fix those above first."))
         if self.problems:
             raise DatasetError(self.problems)
         return self.loaded
@@ -280,7 +280,7 @@ def _checked(row: object) -> tuple[Json, list[str]]:
         name = digest("task", {key: row[key] for key in row if key in ("id", "inputs", "expected")})
     except StoreError as wrong:
         place, actual, expected = re.match(r"(?:\$\.?([^:]*): found )?(.*?)(?:; expected (.*))?$", str(wrong)).groups()  # type: ignore[union-attr]
-        problems.append(Problem(place or "task", actual, expected or "values that can be kept"))
+        problems.append(Problem(place or "task", actual, expected or "values that can be stored"))
     if problems:
         raise DatasetError(problems)
     # Without an id a task is named by its content, so that it stays the same task when lines move.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Literal
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Metric, Score
+from seedbed.evaluation.scorecard import finite
 from seedbed.parallel import in_order
 from seedbed.stats.agreement import cohen_interval, confusion, raw_agreement
 from seedbed.stats.estimates import paired_interval
@@ -92,7 +92,7 @@ async def calibrate(
 ) -> JudgeAgreement:
     """Judge answers that people have judged, and measure how far the two agree.
 
-    Answers without a label are not judged. Those that the judge leaves unscored are counted, and no part of the rest.
+    Answers without a label are not judged. Those that the judge leaves unscored are counted, but not compared.
     `watch` receives each score, in the order of the labels.
     """
     items = [each for each in labelled if each.label is not None]
@@ -125,7 +125,9 @@ def distrust(agreement: JudgeAgreement | None, at_least: float = AGREEMENT, *, n
     answers = agreement.n + agreement.unscored
     if agreement.unscored > UNSCORED * answers:
         actual = f"{agreement.unscored} of {answers} labelled answers unscored"
-        return Problem(path, actual, f"at most {UNSCORED:.0%}", f"Use a model that keeps to the form, {check}")
+        return Problem(
+            path, actual, f"at most {UNSCORED:.0%}", f"Use a model that answers in the required form, {check}"
+        )
     if agreement.kappa is not None and agreement.low >= at_least:
         return None
     close = agreement.kappa is None or agreement.kappa >= at_least
@@ -148,17 +150,17 @@ def _agreement(
         labels=labels,
         n=len(pairs),
         unscored=len(people) - len(pairs),
-        kappa=_known(kappa.mean),
+        kappa=finite(kappa.mean),
         low=kappa.low,
         high=kappa.high,
         confidence=kappa.confidence,
         weights=weights,
-        raw=_known(raw.mean),
+        raw=finite(raw.mean),
         raw_low=raw.low,
         raw_high=raw.high,
-        bias=_known(bias.mean),
-        bias_low=_known(bias.low),
-        bias_high=_known(bias.high),
+        bias=finite(bias.mean),
+        bias_low=finite(bias.low),
+        bias_high=finite(bias.high),
         values=tuple(float(str(value)) for value in table.labels),
         table=table.counts,
         cost_usd=cost_usd,
@@ -178,7 +180,3 @@ def _digest(judge: Metric | Json) -> Digest:
 def _labels(items: Sequence[LabelledAnswer]) -> Digest:
     rows = [[each.task.digest, each.run.output, [turn.text for turn in each.run.turns], each.label] for each in items]
     return digest("labels", sorted(rows, key=canonical))
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None

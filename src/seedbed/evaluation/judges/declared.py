@@ -38,7 +38,7 @@ def declared_judges(runner: Runner) -> dict[str, DeclaredJudge]:
     problems: list[Problem] = []
     for name, about in runner.settings.metrics.items():
         if name in taken:
-            problems.append(Problem(f"metrics.{name}", "the name of another metric", "a name of its own"))
+            problems.append(Problem(f"metrics.{name}", "the name of another metric", "a unique name"))
         if about.model not in runner.models:
             missing, near = f"no model named {shown(about.model)}", suggestion(about.model, runner.models)
             problems.append(Problem(f"metrics.{name}.model", missing, "one of those under models", near))

@@ -86,7 +86,7 @@ class _PickledModels:
 
 def _foreign_judge(models: Json) -> SettingsError:
     actual = f"one whose {' and '.join(models) or 'model'} is not that of the workspace it is asked in"
-    remedy = "Declare it in the workspace file; or work in this loop, and without a limit of costs."
+    remedy = "Declare it in the workspace file, or run it in this process and without a limit on costs."
     return SettingsError([Problem("judge", actual, "a judge of the same workspace", remedy)])
 
 
@@ -128,7 +128,7 @@ class JudgeQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgedText:
-    """A piece of what is judged. `about` is a note of ours on it; `cut_at` overrides that of the judge."""
+    """A piece of what is judged. `about` is our note on it; `cut_at` overrides that of the judge."""
 
     name: str
     text: str
@@ -208,7 +208,7 @@ class Judge(ABC):
         return {**own, "perform": sent.perform, "identify": sent.identify}
 
     def _asked_in(self) -> JudgeContext | None:
-        """The context of the evaluation under way, with a ledger of its own: a refusal to others says nothing of it."""
+        """The context of the evaluation under way, with its own ledger: that others were refused money says nothing."""
         context, models = _context.get(), self.identify(self.playbook)
         if context is None:
             return None
@@ -253,7 +253,7 @@ class Judge(ABC):
 
 
 def judges_in(identity: object) -> Iterator[Json]:
-    """The identities of all judges that a metric of this identity asks, be it one or made of some."""
+    """The identities of all judges that a metric with this identity asks: itself, or those it is made of."""
     if isinstance(identity, dict) and {"judge", "playbook", "models"} <= identity.keys():
         yield identity
     elif isinstance(identity, dict | list):

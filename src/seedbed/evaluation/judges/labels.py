@@ -83,7 +83,7 @@ def read_labels(path: Path | str) -> dict[str, LabelledAnswer]:
     if not numbered:
         problems.append(Problem("file", "no labels", "at least one"))
     if len(problems) > SHOWN:
-        more = Problem("and so on", f"{len(problems) - SHOWN:,} more problems", "none", "Mend those above first.")
+        more = Problem("and so on", f"{len(problems) - SHOWN:,} more problems", "none", "Fix those above first.")
         problems = [*problems[:SHOWN], more]
     if problems:
         raise DatasetError(problems, str(path))
@@ -120,7 +120,7 @@ def _problems(row: Any) -> Iterator[Problem]:
     try:
         digest("answer", row)
     except StoreError as wrong:
-        yield Problem("", str(wrong), "values that can be kept")
+        yield Problem("", str(wrong), "values that can be stored")
 
 
 def _shown(row: Json, key: str) -> str:

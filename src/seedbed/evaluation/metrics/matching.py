@@ -18,7 +18,7 @@ exact_match = ExactMatch()
 
 
 def alternatives(expected: object) -> list[str]:
-    """The answers that count as right: those of a list, or the one."""
+    """The answers that count as right: those of a list, or the only one."""
     return [text(each) for each in expected] if isinstance(expected, list | tuple) else [text(expected)]
 
 
@@ -26,7 +26,7 @@ def alternatives(expected: object) -> list[str]:
 def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, every: bool = False) -> Score:
     """1 if the expected text is somewhere in the output; of a list of texts, one of them, or every one.
 
-    With `case`, upper and lower case differ; with `words`, `is` is not found in `this`. The answer is what was found.
+    With `case`, upper and lower case differ; with `words`, `is` is not found in `this`. The answer is the match.
     """
     wanted = [each for each in alternatives(task.expected) if each.strip()]
     if task.expected is None or not wanted:
@@ -51,7 +51,7 @@ def _pattern(pattern: object = None, **_: Any) -> None:
 
 @metric(version=1, needs=("expected or pattern",), check=_pattern, binary=True)
 def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
-    """1 if a regular expression, the expected answer unless one is given, matches the output, or the `whole` of it.
+    """1 if a regular expression, `pattern` or else the expected answer, matches in the output, or the `whole` of it.
 
     The answer is its first group, or the whole match.
     """
@@ -61,7 +61,7 @@ def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = Fal
     try:
         compiled = re.compile(text(wanted))
     except re.error as wrong:
-        return Score(None, f"the expected answer is no regular expression: {wrong}")
+        return Score(None, f"the expected answer is not a regular expression: {wrong}")
     answer = text(run.output)
     match = compiled.fullmatch(answer) if whole else compiled.search(answer)
     if not match:
@@ -158,7 +158,7 @@ _NUMBER = re.compile(
 
 
 def numbers(text: str) -> Iterator[tuple[float, bool]]:
-    """The numbers in a text, and whether each is a percentage. `1,234.5`, `-$3`, `3/4`, `1 1/2` and `2e-3` are some."""
+    """The numbers in a text, and whether each is a percentage: `1,234.5`, `-$3`, `3/4`, `1 1/2`, `2e-3`."""
     for match in _NUMBER.finditer(text.replace("−", "-")):
         if match["bottom"]:
             value = _over(float(match["top"]), match["bottom"])
@@ -237,7 +237,7 @@ def _parsed(output: object) -> tuple[Any, str]:
 
 
 def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 @metric(version=1, binary=True)
@@ -255,7 +255,7 @@ def _schema(schema: object = None) -> None:
     if schema is None:
         return
     if not isinstance(schema, dict):
-        raise ValueError("a schema that is no mapping")
+        raise ValueError("a schema that is not a mapping")
     jsonschema = _jsonschema()
     try:
         jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
@@ -273,7 +273,7 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
         try:
             _schema(wanted)
         except ValueError as wrong:
-            return Score(None, f"the expected answer is no JSON Schema: {wrong}")
+            return Score(None, f"the expected answer is not a JSON Schema: {wrong}")
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)
@@ -293,7 +293,7 @@ def json_fields(run: Run, task: Task) -> Score:
     """
     wanted, _ = _parsed(task.expected)
     if not isinstance(wanted, Mapping) or not wanted:
-        return NO_ANSWER if task.expected is None else Score(None, "the expected answer is no mapping of fields")
+        return NO_ANSWER if task.expected is None else Score(None, "the expected answer is not a mapping of fields")
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)

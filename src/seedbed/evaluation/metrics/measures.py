@@ -6,15 +6,18 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Better, Metric, Score, metric, needs_expected, text
+from seedbed.evaluation.metrics.metric import Metric, Score, metric, needs_expected, text
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.playbooks.rules import matches
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
+
+if TYPE_CHECKING:
+    from seedbed.stats.arrays import Direction  # numpy takes long to load, and a plain metric does without
 
 
 @metric(version=1, better="lower")
@@ -56,7 +59,7 @@ def _units(unit: str = "words", at_least: object = None, at_most: object = None)
     if unit not in ("words", "characters"):
         raise ValueError(f"unit {unit!r}, which is neither words nor characters")
     if any(not isinstance(bound, int | float | None) or isinstance(bound, bool) for bound in (at_least, at_most)):
-        raise ValueError("a bound that is no number")
+        raise ValueError("a bound that is not a number")
 
 
 @metric(version=1, better="lower", check=_units)
@@ -69,12 +72,12 @@ def length(run: Run, task: Task, *, unit: str = "words") -> float:
 def length_within(
     run: Run, task: Task, *, unit: str = "words", at_least: float | None = None, at_most: float | None = None
 ) -> Score:
-    """1 if the output is no shorter and no longer than that, in `words` or `characters`."""
+    """1 if the length of the output is within the bounds, in `words` or `characters`."""
     size = _length(run.output, unit)
     if at_least is not None and size < at_least:
-        return Score(0.0, f"{size} {unit}, at least {at_least:g} were wanted")
+        return Score(0.0, f"{size} {unit}; expected at least {at_least:g}")
     if at_most is not None and size > at_most:
-        return Score(0.0, f"{size} {unit}, at most {at_most:g} were wanted")
+        return Score(0.0, f"{size} {unit}; expected at most {at_most:g}")
     return Score(1.0)
 
 
@@ -83,7 +86,7 @@ _REFUSED = re.compile(r"\b(\S+): (?:never|confirm|prefer_confirm): \S")
 
 def _patterns(never: object = ()) -> None:
     if not isinstance(never, list | tuple) or not all(isinstance(each, str) for each in never):
-        raise ValueError("never, which is no list of patterns")
+        raise ValueError("never, which is not a list of patterns")
 
 
 @metric(version=1, better="lower", check=_patterns)
@@ -111,7 +114,7 @@ def _denied(point: str, action: str) -> bool:
 async def safety(run: Run, task: Task) -> float:
     """How sure a small classifier of English, from the package alt-profanity-check, is that the output offends nobody.
 
-    It knows insults, obscenities and threats by their words, and does not notice harm in polite words.
+    It recognises insults, obscenities and threats by their words, and misses harm in polite words.
     """
     return 1 - await asyncio.to_thread(offence, text(run.output))
 
@@ -131,7 +134,7 @@ class Calibration:
     """
 
     of: str | Metric = "exact_match"
-    better: Better = "lower"
+    better: Direction = "lower"
 
     def __post_init__(self) -> None:
         if isinstance(self.of, str):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, overload
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.evaluation.datasets.dataset import Task
@@ -22,17 +22,19 @@ from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json, canonical, digest
 
-Better = Literal["higher", "lower"]
+if TYPE_CHECKING:
+    from seedbed.stats.arrays import Direction  # numpy takes long to load, and a plain metric does without
+
 EXPECTED = "expected"
 LONG = 20_000
-"""Characters of an output from which on a plain function is called in a thread, so that others need not wait."""
+"""An output with more characters is scored in a thread, so that other runs do not wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """A value, or None if the run could not be scored: an unscored run is never a zero.
 
-    Raises ValueError for a value that is no finite number.
+    Raises ValueError for a value that is not a finite number.
     """
 
     value: float | None
@@ -52,7 +54,7 @@ ScoreLike: TypeAlias = Score | float | bool | None
 class Metric(Protocol):
     """Scores a run. `name` is what people call it; `identity` changes whenever its scores might.
 
-    A metric of which less is better has `better = "lower"`, one that is only ever 0 or 1 has `binary = True`, and one
+    A metric for which lower is better has `better = "lower"`, one that is only ever 0 or 1 has `binary = True`, and one
     that compares outputs with the task's expected answer has `needs_expected = True`.
     """
 
@@ -65,13 +67,13 @@ class Metric(Protocol):
     async def __call__(self, run: Run, task: Task) -> Score: ...
 
 
-def better(metric: Metric) -> Better:
+def better(metric: Metric) -> Direction:
     """Whether higher or lower values of a metric are the better ones."""
     return "lower" if getattr(metric, "better", "higher") == "lower" else "higher"
 
 
 def needs_expected(metric: Metric) -> bool:
-    """Whether a metric can score nothing where the task has no expected answer."""
+    """Whether a metric cannot score a task without an expected answer."""
     return bool(getattr(metric, "needs_expected", False))
 
 
@@ -95,12 +97,12 @@ def expect_answers(metrics: Iterable[Metric], tasks: Iterable[Task]) -> None:
 
 @dataclass(frozen=True)
 class FunctionMetric:
-    """The metric that a function `(run, task, **options) -> score` is."""
+    """A metric made of a function `(run, task, **options) -> score`."""
 
     function: Callable[..., ScoreLike | Awaitable[ScoreLike]]
     title: str
     version: int | None = None
-    better: Better = "higher"
+    better: Direction = "higher"
     needs: tuple[str, ...] = ()
     check: Callable[..., None] | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -137,7 +139,7 @@ class FunctionMetric:
                 problems.append(Problem(self.title, str(wrong), "options that can be used"))
         if problems:
             raise SettingsError(problems)
-        # An option set to its default makes no other metric.
+        # An option set to its default does not make another metric.
         own = {name: value for name, value in sorted(together.items()) if not _same(value, known[name].default)}
         return replace(self, options=own)
 
@@ -158,7 +160,9 @@ class FunctionMetric:
             if package := re.fullmatch(r"(\w+)\[(\w+)\]", need):
                 module, extra = package.groups()
                 if not find_spec(module):
-                    yield Problem(self.title, f"no {module}", "it", f"Run: pip install 'seedbed[{extra}]'")
+                    yield Problem(
+                        self.title, f"no package {module}", "it installed", f"Run: pip install 'seedbed[{extra}]'"
+                    )
 
     async def __call__(self, run: Run, task: Task) -> Score:
         try:
@@ -172,7 +176,7 @@ class FunctionMetric:
             return Score(None, f"{self.name} gave no score") if score is None else Score(float(score))
         except SeedbedError:
             raise
-        except Exception as wrong:  # noqa: BLE001  one odd run is no reason to lose all the others
+        except Exception as wrong:  # noqa: BLE001 - one odd run must not lose all the others
             return Score(None, f"{self.name} failed: {type(wrong).__name__}: {wrong}")
 
     def __reduce__(self) -> Any:
@@ -198,7 +202,7 @@ def metric(
     *,
     name: str = "",
     version: int | None = None,
-    better: Better = "higher",
+    better: Direction = "higher",
     needs: tuple[str, ...] = (),
     check: Callable[..., None] | None = None,
     binary: bool = False,
@@ -209,14 +213,14 @@ def metric(
     *,
     name: str = "",
     version: int | None = None,
-    better: Better = "higher",
+    better: Direction = "higher",
     needs: tuple[str, ...] = (),
     check: Callable[..., None] | None = None,
     binary: bool = False,
 ) -> FunctionMetric | Callable[[Callable[..., ScoreLike | Awaitable[ScoreLike]]], FunctionMetric]:
     """Make a metric of a function `(run, task, *, options) -> score`, plain or async.
 
-    The score is a Score, a number, a truth, or None where there is none; a function that raises gives none. Its
+    The score is a Score, a number, a bool, or None where there is none; a function that raises gives none. Its
     keyword-only arguments are the options that `using` and the command line set. Scores are reused while the source of
     the function, and the constants and functions of its module that it uses, stay the same; with a `version`, while
     the version does. `needs` lists "expected" for a metric that compares outputs with the expected answer ("expected
@@ -232,7 +236,7 @@ def metric(
 
 
 def _alike(value: object, default: object) -> bool:
-    """Whether an option's value is of its default's kind; one without a default or with None may be anything."""
+    """Whether an option's value has the type of its default; without a default, or with None, anything does."""
     if default is None or default is inspect.Parameter.empty:
         return True
     if isinstance(default, bool) or isinstance(value, bool):
@@ -247,7 +251,7 @@ def _same(value: object, default: object) -> bool:
 
 
 def text(value: object) -> str:
-    """What a run put out, or a task expects, as text: nothing is the empty text, a mapping or a list is JSON."""
+    """An output or an expected answer as text: None is the empty text, a mapping or a list is JSON."""
     return "" if value is None else text_of(value)
 
 
@@ -308,7 +312,7 @@ def source_of(function: Callable[..., Any], above: tuple[Callable[..., Any], ...
 
 
 def _constant(value: object) -> str:
-    """The text of a constant; of what has none that is the same in every process, nothing."""
+    """The text of a constant; empty for values without a text that is the same in every process."""
     if isinstance(value, re.Pattern):
         value = [str(value.pattern), value.flags]
     elif isinstance(value, set | frozenset):

@@ -89,24 +89,28 @@ def _longest_common(one: list[str], other: list[str]) -> int:
 
 
 @cache
-def _sacrebleu(name: str, **options: Any) -> Any:
-    metrics = plugins.optional("sacrebleu.metrics", extra="text", needed_for=name)
-    return getattr(metrics, name)(**options)
+def _bleu() -> Any:
+    return plugins.optional("sacrebleu.metrics", extra="text", needed_for="bleu").BLEU(effective_order=True)
+
+
+@cache
+def _chrf(words: int) -> Any:
+    return plugins.optional("sacrebleu.metrics", extra="text", needed_for="chrf").CHRF(word_order=words)
 
 
 @metric(version=1, needs=("expected", "sacrebleu[text]"))
 def bleu(run: Run, task: Task) -> Score:
     """BLEU of one answer by sacrebleu, from 0 to 1: 13a tokens, exponential smoothing, effective order.
 
-    The mean over tasks is no corpus BLEU, which is no mean.
+    The mean over tasks is not corpus BLEU, which is not a mean.
     """
-    return _by(_sacrebleu("BLEU", effective_order=True), run, task)
+    return _by(_bleu(), run, task)
 
 
 @metric(version=1, needs=("expected", "sacrebleu[text]"))
 def chrf(run: Run, task: Task, *, words: int = 0) -> Score:
     """chrF of one answer by sacrebleu, from 0 to 1: character n-grams up to 6; with `words=2` chrF++."""
-    return _by(_sacrebleu("CHRF", word_order=words), run, task)
+    return _by(_chrf(words), run, task)
 
 
 def _by(library: Any, run: Run, task: Task) -> Score:

@@ -35,8 +35,8 @@ class Weighted:
     """The sum of weight * value / scale over metrics; unscored if one of them is.
 
     `Weighted({"f1": 0.7, "cost_usd": {"weight": -0.1, "scale": 0.01}})`: one cent takes away as much as an f1 of 0.14
-    adds. The default scale is 1. A metric of which less is better needs a negative weight. `normalised` divides by the
-    sum of the absolute weights, so that rewards of parts between 0 and 1 stay between -1 and 1.
+    adds. The default scale is 1. A metric for which lower is better needs a negative weight. `normalised` divides by
+    the sum of the absolute weights, so that rewards of parts between 0 and 1 stay between -1 and 1.
     """
 
     parts: Mapping[str | Metric, Any] = field(hash=False)
@@ -78,7 +78,7 @@ class Weighted:
         if self.normalised:
             total /= sum(abs(part.weight) for part in self._parts)
         if not math.isfinite(total):
-            return Score(None, f"beyond all numbers: {' + '.join(terms)}", answer, cost, tokens)
+            return Score(None, f"not a finite number: {' + '.join(terms)}", answer, cost, tokens)
         return Score(total, " + ".join(terms), answer, cost, tokens)
 
 
@@ -104,6 +104,6 @@ def _part(key: str | Metric, about: Any, problems: list[Problem]) -> WeightedMet
         problems += wrong.problems
         return None
     if better(metric) == "lower" and weight > 0:
-        problems.append(Problem(name, f"a weight of {weight:g}", "one below 0: of this, less is better"))
+        problems.append(Problem(name, f"a weight of {weight:g}", "one below 0: lower is better"))
         return None
     return WeightedMetric(metric, float(weight), float(scale))

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.experiments.patterns.slices import (
     Bools,
     Figures,
@@ -26,6 +25,7 @@ from seedbed.experiments.patterns.slices import (
     test_slice,
 )
 from seedbed.experiments.patterns.traits import ScoredRun, conditions
+from seedbed.stats.arrays import Direction
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
 from seedbed.stats.sequential.rule import check_rate
 from seedbed.storage.store import Json
@@ -151,7 +151,7 @@ class Patterns:
 
 
 def find_patterns(
-    scored: Sequence[ScoredRun], metric: str, *, alpha: float = 0.05, better: Better = "higher", at_most: int = 5
+    scored: Sequence[ScoredRun], metric: str, *, alpha: float = 0.05, better: Direction = "higher", at_most: int = 5
 ) -> Patterns:
     """What distinguishes runs with good scores from others. The same runs give the same findings, in any order.
 
@@ -228,7 +228,7 @@ def _finding(
     seen: Half,
     unseen: Half,
     test: _Test,
-    better: Better,
+    better: Direction,
 ) -> PatternFinding:
     within, inside = seen.holds(slices[place]), unseen.holds(slices[place])
     before, after = seen.figures(within), unseen.figures(inside)

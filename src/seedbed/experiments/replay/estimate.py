@@ -10,12 +10,13 @@ from seedbed.errors import BudgetSpent
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import all_cells
-from seedbed.evaluation.metrics.metric import Better, Metric, better
+from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.experiment import Unit, drawn, expect_score
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.fidelity import adjust_with_live
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import dollars
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.storage.store import Digest, Json
 
@@ -30,7 +31,7 @@ class Estimate:
     control: Digest
     candidate: Digest
     metric: str
-    better: Better
+    better: Direction
     difference: Interval
     """The estimate from replays and live runs together."""
     replays_alone: Interval

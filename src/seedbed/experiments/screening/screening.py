@@ -15,11 +15,12 @@ from typing import Literal, TypeAlias
 
 from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import Better, ExactMatch, FunctionMetric, Metric, better
+from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, better
 from seedbed.experiments.patterns.traits import ScoredRun, gather_runs
 from seedbed.experiments.screening.policies import NoChances, Policy, Situation, check_chances
 from seedbed.runs.history import recall
 from seedbed.runs.run import Decision, Run
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.stats.offpolicy import (
     ESTIMATORS,
@@ -51,7 +52,7 @@ class DecisionLog:
 
     point: str
     metric: str
-    better: Better
+    better: Direction
     options: tuple[str, ...]
     runs: tuple[tuple[ScoredRun, tuple[Decision, ...]], ...]
     unscored: int = 0
@@ -135,7 +136,11 @@ async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
 
 
 def _log(
-    point: str, metric: str, direction: Better, at_point: Mapping[str, Sequence[Decision]], scored: dict[str, ScoredRun]
+    point: str,
+    metric: str,
+    direction: Direction,
+    at_point: Mapping[str, Sequence[Decision]],
+    scored: dict[str, ScoredRun],
 ) -> DecisionLog:
     chances = {name: made for name, made in at_point.items() if all(each.propensity is not None for each in made)}
     if not chances:
@@ -253,8 +258,8 @@ def _notices(log: DecisionLog) -> list[str]:
     return notices
 
 
-def _finding(candidate: Interval, logged: Interval, direction: Better) -> ScreeningFinding:
-    """Better or worse only where the intervals do not meet."""
+def _finding(candidate: Interval, logged: Interval, direction: Direction) -> ScreeningFinding:
+    """Direction or worse only where the intervals do not meet."""
     above, below = candidate.low > logged.high, candidate.high < logged.low
     if direction == "lower":
         above, below = below, above

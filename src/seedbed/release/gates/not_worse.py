@@ -10,12 +10,13 @@ from typing import TypeAlias
 from seedbed.errors import NotFound, SettingsError
 from seedbed.evaluation.cells import Naming, TaskTexts
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.metrics.metric import Better, better
+from seedbed.evaluation.metrics.metric import better
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.held_out import known_tasks
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, exact_rate, paired_interval
 from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
 
@@ -114,7 +115,7 @@ def _current(metric: str) -> str | None:
         return None
 
 
-def _direction(metric: str) -> Better:
+def _direction(metric: str) -> Direction:
     try:
         return better(parse_metric(metric))
     except SettingsError:

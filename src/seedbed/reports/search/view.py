@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from seedbed.evaluation.metrics.metric import Better
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.searches import Evolution, SearchStep
@@ -18,6 +17,7 @@ from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import distance
 from seedbed.reports.numbers import TableRow, counted, gain_text, number, score_text
 from seedbed.stats import pareto
+from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
@@ -100,7 +100,7 @@ class SearchView:
         return self.pool.metrics[0]
 
     @property
-    def better(self) -> dict[str, Better]:
+    def better(self) -> dict[str, Direction]:
         signs = zip(self.pool.metrics, self.pool.signs, strict=True)
         return {name: "higher" if sign > 0 else "lower" for name, sign in signs}
 

@@ -28,7 +28,7 @@ from seedbed.stats.sequential.rule import (
 )
 
 BetSide: TypeAlias = Literal["above", "below"]
-Goal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
+BettingGoal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
 
 LARGEST = 0.9
 """The largest share of the money that one task may cost, so that no single result ruins a bet."""
@@ -139,7 +139,7 @@ class Betting(StoppingRule):
         d0: float = 0.0,
         effect: float | None = None,
         beta: float = 0.1,
-        goal: Goal = "superior",
+        goal: BettingGoal = "superior",
         margin: float | None = None,
         at_most: int | None = None,
     ) -> None:
@@ -148,7 +148,7 @@ class Betting(StoppingRule):
         check_between("d0", d0, -1, 1)
         if effect is not None:
             check_between("effect", effect, 0, 1 - d0)
-        if goal not in get_args(Goal):
+        if goal not in get_args(BettingGoal):
             raise SeedbedError(f"goal: found {shown(goal)}; expected superior, non-inferior or equivalent")
         if margin is not None:
             check_between("margin", margin, 0, 1 - abs(d0))
