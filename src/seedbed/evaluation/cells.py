@@ -135,8 +135,8 @@ def _known(store: Store, kind: str, playbook: Digest, keys: Collection[str]) -> 
 class Cells(Sequence[Cell]):
     """Cells in columns: a few bytes for each number, and its texts.
 
-    Of cells read from a store only keys and values are parsed at once; their bodies stay text until another column is
-    needed. They come last: `append` parses them first.
+    Of cells read from a store, keys and values are parsed at once, bodies only when another column is needed, or when
+    `append` adds a cell after them.
     """
 
     def __init__(self, playbook: Digest, cells: Iterable[Cell] = ()) -> None:

@@ -236,7 +236,7 @@ async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: E
     """The run, or why there is none that can be scored."""
     if context.ledger.is_short:
         return "the money for this evaluation was spent"
-    own = Ledger(last_share=0.0, within=context.ledger)  # one that was refused money says nothing of the others
+    own = Ledger(last_share=0.0, within=context.ledger)  # a refusal to one run says nothing about the others
     try:
         async with asyncio.timeout(context.timeout_seconds):
             done = await context.perform(run, playbook, item[0], seed_of(*item), own)

@@ -152,7 +152,7 @@ async def pay_in_chunks(
 ) -> AsyncGenerator[ResultT, None]:
     """The results of a plan in its order, a chunk at a time; each chunk gets a share of what the ledger has.
 
-    What `may_be_unpaid` because its share was too small is done again with all that is left.
+    Results that `may_be_unpaid`, because a share was too small, are computed again with everything that is left.
     """
     workers = await executor.ready()
 
@@ -165,7 +165,7 @@ async def pay_in_chunks(
     async def pay(items: Sequence[T]) -> tuple[Sequence[ResultT], float]:
         first = await do(items)
         results = first.results
-        if first.short and not ledger.is_exhausted:  # its share was too small, which says nothing of the whole
+        if first.short and not ledger.is_exhausted:  # its share was too small, not the whole budget
             again = [place for place, result in enumerate(results) if may_be_unpaid(result)]
             second = await do([items[place] for place in again], alone=True)
             if second.short:

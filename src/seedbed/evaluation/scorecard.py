@@ -183,7 +183,7 @@ class Scorecard:
 
     @cached_property
     def runs(self) -> dict[str, Cell]:
-        """One cell for each run there was, whichever metrics scored it."""
+        """One cell for each run, by any of its metrics."""
         return {cell.run: cell for cell in self._performed}
 
     @cached_property

@@ -61,7 +61,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class SuiteChange:
-    """How much better or worse than the last time, on the tasks of both times.
+    """How much better or worse than the last time, on the tasks that both evaluations share.
 
     The interval is that of the paired difference, above 0 for better. `playbook` was evaluated then.
     """

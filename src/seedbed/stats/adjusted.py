@@ -18,9 +18,9 @@ from seedbed.stats.arrays import Floats, check_finite
 from seedbed.stats.estimates import Interval, check_confidence
 
 FEWEST = 20
-"""The fewest scores from which a weight is estimated. With fewer, chance would set it."""
+"""The fewest scores from which a weight is estimated. With fewer, chance would determine it."""
 IMAGINED = 2
-"""Disagreements of replay and live run, one each way, added to the observed ones: few live runs may have had none."""
+"""How many disagreements of replay and live run, one each way, are added to the observed ones: few runs show none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _worth(plain: float, adjusted: float) -> float:
 
 
 def _welch(mean: float, parts: list[tuple[float, int]], confidence: float, n: int) -> Interval:
-    """Student's interval for a sum of independent means, of which parts are the variances with their freedoms."""
+    """Student's interval for a sum of independent means. `parts` are their variances and degrees of freedom."""
     variance = sum(part for part, _ in parts)
     if variance == 0:
         return Interval(mean, mean, mean, confidence, n)

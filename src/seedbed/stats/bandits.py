@@ -13,13 +13,13 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
 
 NODES = np.concatenate([[-7.0, -6.0], np.linspace(-5, 5, 31), [6.0, 7.0]])
-"""Where `chances` looks at each belief, in standard deviations from its mean: close enough for errors below 0.001 with
+"""Where `chances` evaluates each belief, in standard deviations from its mean. The error of a chance is below 0.001 for
 beliefs worth 3 to 10,000 outcomes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """A Beta belief about a mean score between 0 and 1: so many outcomes' worth of `good` and of `bad`."""
+    """A Beta belief about a mean score between 0 and 1, worth `good` good and `bad` bad outcomes."""
 
     good: float
     bad: float
@@ -32,7 +32,7 @@ class Belief:
 
     @classmethod
     def prior(cls, mean: float, strength: float) -> Belief:
-        """As if `strength` outcomes with this mean had been seen. No prior is certain: means end at 0.02 and 0.98."""
+        """A belief worth `strength` outcomes with this mean. No prior is certain: the mean is cut at 0.02 and 0.98."""
         likely = min(max(mean, 0.02), 0.98)
         return cls(likely * strength, (1 - likely) * strength)
 
@@ -49,7 +49,7 @@ class Belief:
         return math.sqrt(self.mean * (1 - self.mean) / (self.strength + 1))
 
     def sharpened(self, by: float) -> Belief:
-        """The same mean, held as firmly as if everything had been seen `by` times."""
+        """The same mean, as certain as if every outcome had been seen `by` times."""
         return Belief(self.good * by, self.bad * by)
 
 
@@ -81,8 +81,8 @@ def expectation(
 ) -> Belief:
     """What to expect of an arm in a context where it was not tried: the level `here`, and how it did in others.
 
-    `elsewhere` has its outcomes in each other context, with the level there. How far it was above or below counts, all
-    together as at most `borrowed` outcomes.
+    `elsewhere` has its outcomes in each other context, with the level there. What counts is how far it was above or
+    below that level; all of it together counts as at most `borrowed` outcomes.
     """
     above, weight = 0.0, 0.0
     for outcomes, there in elsewhere:
@@ -141,8 +141,8 @@ def greedy(values: Mapping[str, float]) -> dict[str, float]:
 def ucb1(outcomes: Mapping[str, ArmOutcomes]) -> dict[str, float]:
     """All chance to the arm that might be best: the highest mean plus √(2 ln N / n), for scores between 0 and 1.
 
-    Untried arms come first and share it. To start from a prior, add it to the outcomes. Propensities are 0 or 1, so
-    the choices say nothing about other policies: use `mix`.
+    Untried arms come first and share it. To start from a prior, add it to the outcomes. Chances are 0 or 1, so the
+    choices say nothing about other policies: use `mix` for that.
     """
     total = max(math.fsum(each.weight for each in outcomes.values()), 1.0)
     bounds = {

@@ -87,7 +87,7 @@ def _discordant(wins: int, losses: int) -> int:
 
 
 def _score(difference: float, wins: int, losses: int, n: int) -> float:
-    """Standard errors by which the difference seen exceeds this one, were this one true (Tango 1998)."""
+    """By how many standard errors the observed difference exceeds this one, if this one is true (Tango 1998)."""
     linear = (2 * n - wins + losses) * difference - wins - losses
     constant = -losses * difference * (1 - difference)
     lost = (math.sqrt(max(linear**2 - 8 * n * constant, 0.0)) - linear) / (4 * n)

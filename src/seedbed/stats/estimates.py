@@ -13,15 +13,15 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite, number_clusters
 
 OVERSHOOT = 0.583
-"""How far beyond a bound a motion is when first seen there, in standard deviations between looks (Siegmund 1985)."""
+"""How far beyond a bound a motion is when first observed there, in standard deviations of a step (Siegmund 1985)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A mean over `n` units and the range that covers the true one with this confidence.
 
-    Where the data say nothing the range holds every possible value, so that no comparison with a bound passes by
-    mistake: from minus to plus infinity for means, from 0 to 1 for rates. The mean of no units is NaN.
+    Without data the range holds every possible value, so that no comparison with a bound passes by mistake: from minus
+    to plus infinity for means, from 0 to 1 for rates. The mean of no units is NaN.
     """
 
     mean: float
@@ -31,7 +31,7 @@ class Interval:
     n: int
 
     def within(self, least: float, most: float) -> Interval:
-        """The same, cut at the least and the most that a value can be: for showing, never for deciding."""
+        """The same, cut at the least and the largest possible value: for display, never for decisions."""
         mean, low, high = (min(max(value, least), most) for value in (self.mean, self.low, self.high))
         known = math.isfinite(self.low) and math.isfinite(self.high)
         return replace(self, mean=mean, low=low, high=high) if known else replace(self, mean=mean)
@@ -151,10 +151,11 @@ def after_stopping(
 
     A test that stops early does so on a lucky streak, so the plain mean is too large. This estimate is too large as
     often as it is too small (median-unbiased): the middle of the effects for which an outcome at least as good, and
-    one that is better, has a chance of one half. Better is: stopped superior sooner, or as soon with more wins.
+    one that is better, has a chance of one half. An outcome is better if it ended superior sooner, or at the same
+    time with more wins.
 
-    `differences` are those taken, -1, 0 or 1, in order. `boundary` has for each how many wins would have ended the test
-    superior there, and `give_up` at how many wins or fewer it would have ended otherwise; None where no number would.
+    `differences` are -1, 0 or 1, in order. `boundary` has for each how many wins would have ended the test superior
+    there, and `give_up` at how many wins or fewer it would have ended otherwise; None where no number would.
     Without `give_up` it ends inferior by as many losses as it takes wins. Exact given which tasks differed; how many do
     in general is estimated from the same tasks, which the interval allows for.
     """
@@ -198,8 +199,8 @@ def after_ratio_test(
 ) -> Interval:
     """As `after_stopping`, for a likelihood ratio test of "better by `d0` + `effect`" against "better by `d0`".
 
-    It ended with the log of the ratio at `ratio`, where `low` and `high` would have ended it. Approximate, as such
-    tests are: the log is taken for a Brownian motion, whose drift tells the difference. For any scores.
+    The log of the ratio was last at `ratio`; at `low` or `high` the test ends. Approximate, like the test itself: the
+    log is modelled as a Brownian motion whose drift is the difference. For any scores.
     """
     check_confidence(confidence)
     units = check_finite("differences", differences)
@@ -258,10 +259,10 @@ def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, con
 
 
 def _as_good(wins: int, differed: Indexes, upper: Indexes, lower: Indexes) -> tuple[Floats, Indexes, Indexes]:
-    """All outcomes at least as good as so many wins after the last look, that one last.
+    """All outcomes at least as good as this number of wins after the last look, which comes last.
 
-    Each with the logarithm of its chance, were wins fair coins, and its wins and losses. For coins that are not fair
-    the same chance has only to be multiplied by the odds of so many wins and losses.
+    Each with the logarithm of its chance if wins were fair coins, and its wins and losses. For other coins that chance
+    is multiplied by the odds of these wins and losses.
     """
     going_on = np.ones(1)  # the chance of each number of wins, the test having gone on until this look
     endings: list[tuple[Floats, Indexes, Indexes]] = []
@@ -292,18 +293,18 @@ def _toss(wins: Floats, tosses: int) -> Floats:
 
 
 def _passage(drift: float, time: float, below: float, above: float) -> float:
-    """The chance that Brownian motion has by then come to `above`, without having been at `-below` before."""
+    """The chance that Brownian motion has reached `above` by this time, and not `-below` before."""
     if drift < 0:
         return math.exp(2 * drift * above) * _passage(-drift, time, below, above)
     drift = max(drift, 1e-5 / (below + above))  # at 0 the formula is 0/0
     back = math.exp(-2 * drift * below)
-    # It ends above in the end, but for those that are still on the way and will.
+    # The chance to end above at any time, less the chance that it is still on the way there.
     going = _on_the_way(drift, time, below, above, -below) - back * _on_the_way(-drift, time, below, above, -below)
     return min(max((1 - back - going) / -math.expm1(-2 * drift * (below + above)), 0.0), 1.0)
 
 
 def _on_the_way(drift: float, time: float, below: float, above: float, least: float) -> float:
-    """The chance that it has been at neither bound by then and is at `least` or above: by the method of images."""
+    """The chance that it has reached neither bound by this time and is at `least` or above (method of images)."""
     root, width = math.sqrt(time), 2 * (below + above)
     most = 2 + math.ceil(10 * root / width)
     starts = width * np.arange(-most, most + 1)
@@ -316,7 +317,7 @@ def _on_the_way(drift: float, time: float, below: float, above: float, least: fl
 
 
 def first_enough(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """The least number from which on there is enough, to 13 digits; the upper end if there never is."""
+    """The least number for which `enough` holds, to 13 digits; the upper end if it never does."""
     for _ in range(45):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)

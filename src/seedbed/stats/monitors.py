@@ -12,7 +12,7 @@ from seedbed.stats.sequential.betting import Bet, bets
 from seedbed.stats.sequential.rule import check_between
 
 CONCENTRATION = 300.0
-"""How near wrong shares are to the planned ones, by the prior: as near as those of 300 units would be by chance."""
+"""The prior on wrong shares: as near to the planned ones as those of 300 units would be by chance."""
 
 
 class SampleRatio:

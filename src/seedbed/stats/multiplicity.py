@@ -53,9 +53,8 @@ def benjamini_hochberg(p: Sequence[float], alpha: float = 0.05) -> Correction:
 def e_bh(e: Sequence[float], alpha: float = 0.05) -> Correction:
     """The false discovery rate is at most `alpha`, however the tests depend on each other (Wang and Ramdas 2022).
 
-    For e-values: evidence whose mean is at most 1 if the hypothesis is true, such as the money of a bet, read whenever
-    one stopped. Of K hypotheses the k with the largest are rejected, for the largest k of which the smallest is at
-    least K / (alpha k).
+    For e-values: evidence whose mean is at most 1 if the hypothesis is true, such as the money of a bet at any stop.
+    Rejects the k largest of K, for the largest k whose smallest is at least K / (alpha k).
     """
     check_rate("alpha", alpha)
     values = np.array([_e_value(f"e[{place}]", each) for place, each in enumerate(e)], dtype=np.float64)
@@ -104,7 +103,7 @@ class Balance:
 
 
 class ErrorBudget(ABC):
-    """Candidates judged one after another, without end: on average at most a share `alpha` of all called better is not.
+    """A stream of candidates without end: on average at most a share `alpha` of those called better is not.
 
     Every candidate gets a level before it is judged; each discovery raises the levels of later candidates. `reserve`
     returns the level, to be registered with the test; `tell` takes the result. Several candidates may wait for their

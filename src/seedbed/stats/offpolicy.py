@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from seedbed.errors import Problem, SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers, number_clusters
@@ -31,7 +30,7 @@ class Decisions:
 
     `logged` has the chances of all actions when the decision was made, `target` those the other policy would have
     given them, `guesses` what each action was expected to score (see `guess_rewards`). `actions` are the columns
-    taken, `rewards` the scores. Decisions of one run or customer are alike: say which in `clusters`.
+    taken, `rewards` the scores. Decisions of one run or customer are related: name it in `clusters`.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ def guess_rewards(
     clusters: Sequence[Hashable] | None = None,
     folds: int = 3,
 ) -> Floats:
-    """What each of so many actions is expected to score at each decision, from other decisions of its kind.
+    """What each of `of` actions is expected to score at each decision, from other decisions of its kind.
 
     The mean reward of the action for this kind of task; where there is none, its mean over all kinds; then the mean of
     all. Decisions, or whole clusters of them, are dealt into `folds` in turn, and none is guessed from its own fold:
@@ -129,64 +128,55 @@ def guess_rewards(
     return guesses
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyValue:
-    """What the target policy would have scored on average, with its standard error (infinite if not known)."""
-
-    interval: Interval
-    standard_error: float
-
-    @property
-    def value(self) -> float:
-        return self.interval.mean
+# Each estimator returns what the target policy would have scored on average, with its interval.
 
 
-def ips(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+def ips(log: Decisions, confidence: float = 0.95) -> Interval:
     """Inverse propensity score: rewards, weighted by how much likelier the target was to earn them. Unbiased."""
     return _estimate(log.weights * log.rewards, log, confidence)
 
 
-def clipped_ips(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> PolicyValue:
+def clipped_ips(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> Interval:
     """`ips` with no weight above `most`: steadier, and biased by the weight cut off."""
     _check_positive("most", most)
     return _estimate(np.minimum(log.weights, most) * log.rewards, log, confidence)
 
 
-def snips(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+def snips(log: Decisions, confidence: float = 0.95) -> Interval:
     """Self-normalized `ips`: the weighted mean of the rewards. Always within their range; its bias fades with n."""
     return _self_normalized(np.zeros(len(log)), log.rewards, log, confidence)
 
 
-def direct(log: Decisions, confidence: float = 0.95) -> PolicyValue:
-    """Direct method: what the target is guessed to score. As wrong as the guesses, and its interval cannot show it."""
+def direct(log: Decisions, confidence: float = 0.95) -> Interval:
+    """Direct method: the guessed scores of the target. As wrong as the guesses, and its interval does not show that."""
     return _estimate(log.expected(), log, confidence)
 
 
-def doubly_robust(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+def doubly_robust(log: Decisions, confidence: float = 0.95) -> Interval:
     """The guesses, corrected by their weighted errors. Unbiased, whatever the guesses (Dudík et al. 2014)."""
     return _estimate(log.expected() + log.weights * log.errors(), log, confidence)
 
 
-def sndr(log: Decisions, confidence: float = 0.95) -> PolicyValue:
+def sndr(log: Decisions, confidence: float = 0.95) -> Interval:
     """Self-normalized `doubly_robust`: errors are averaged with weights that sum to 1."""
     return _self_normalized(log.expected(), log.errors(), log, confidence)
 
 
-def switch_dr(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> PolicyValue:
+def switch_dr(log: Decisions, confidence: float = 0.95, most: float = LARGEST_WEIGHT) -> Interval:
     """`doubly_robust` that leaves the guess alone where the weight is above `most` (Wang, Agarwal and Dudík 2017)."""
     _check_positive("most", most)
     weights = np.where(log.weights <= most, log.weights, 0.0)
     return _estimate(log.expected() + weights * log.errors(), log, confidence)
 
 
-def dros(log: Decisions, confidence: float = 0.95, shrink: float = LARGEST_WEIGHT**2) -> PolicyValue:
+def dros(log: Decisions, confidence: float = 0.95, shrink: float = LARGEST_WEIGHT**2) -> Interval:
     """`doubly_robust` with weights shrunk to w L / (w² + L), L being `shrink` (Su et al. 2020). √L is halved."""
     _check_positive("shrink", shrink)
     shrunk = shrink * log.weights / (log.weights**2 + shrink)
     return _estimate(log.expected() + shrunk * log.errors(), log, confidence)
 
 
-ESTIMATORS: dict[str, Callable[[Decisions], PolicyValue]] = {
+ESTIMATORS: dict[str, Callable[[Decisions], Interval]] = {
     "ips": ips,
     "clipped": clipped_ips,
     "snips": snips,
@@ -214,10 +204,7 @@ class Screen:
     coverage: float
 
     def refusals(self) -> list[Problem]:
-        """Why estimates must not be used, even to rule a candidate out.
-
-        Without refusals they may screen, never promote.
-        """
+        """Why estimates must not be used, even to rule a candidate out. If there are none, they may screen only."""
         refusals = []
         enough = max(FEWEST_EFFECTIVE, EFFECTIVE_SHARE * self.n)
         if not self.effective >= enough:
@@ -248,23 +235,18 @@ def screen(log: Decisions, confidence: float = 0.95) -> Screen:
     )
 
 
-def _self_normalized(expected: Floats, errors: Floats, log: Decisions, confidence: float) -> PolicyValue:
+def _self_normalized(expected: Floats, errors: Floats, log: Decisions, confidence: float) -> Interval:
     total = math.fsum(log.weights)
     if total == 0:  # the target would have taken none of the actions
-        return PolicyValue(Interval(math.nan, -math.inf, math.inf, confidence, len(log)), math.inf)
+        return Interval(math.nan, -math.inf, math.inf, confidence, len(log))
     correction = math.fsum(log.weights * errors) / total
     # Each decision's part in the estimate, to first order, as the sum of weights is by chance too.
     parts = expected + correction + log.weights * (errors - correction) * (len(log) / total)
     return _estimate(parts, log, confidence)
 
 
-def _estimate(parts: Floats, log: Decisions, confidence: float) -> PolicyValue:
-    interval = mean_interval(parts.tolist(), log.clusters, confidence)
-    count = len(set(log.clusters)) if log.clusters is not None else len(parts)
-    if count < 2:
-        return PolicyValue(interval, math.inf)
-    reach = (interval.high - interval.low) / 2
-    return PolicyValue(interval, reach / float(special.stdtrit(count - 1, (1 + confidence) / 2)))
+def _estimate(parts: Floats, log: Decisions, confidence: float) -> Interval:
+    return mean_interval(parts.tolist(), log.clusters, confidence)
 
 
 def _finite(name: str, values: ArrayLike, dimensions: int) -> Floats:

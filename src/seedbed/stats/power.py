@@ -1,4 +1,4 @@
-"""What a comparison of two playbooks on pass or fail tasks can show, worked out before it is paid for.
+"""What a comparison of two playbooks on pass or fail tasks can show, computed before it is paid for.
 
 `discordance` is the share of tasks on which the two differ, `effect` by how much more often the candidate passes.
 For sequential tests see `sequential.planning`.
@@ -17,11 +17,11 @@ from seedbed.stats.estimates import first_enough
 
 
 def sample_size(effect: float, discordance: float, *, alpha: float = 0.05, power: float = 0.9) -> int:
-    """How many tasks a one-sided McNemar test looked at once needs for this power, by Connor's (1987) formula.
+    """How many tasks a one-sided McNemar test with a single look needs for this power, by Connor's (1987) formula.
 
     A normal approximation: the exact test needs a few more where tasks seldom differ. `fixed_power` is exact.
     """
-    _check_effect(effect, discordance, positive=True)
+    check_effect(effect, discordance)
     _check_share("alpha", alpha)
     _check_share("power", power)
     spread = special.ndtri(1 - alpha) * math.sqrt(discordance)
@@ -30,20 +30,22 @@ def sample_size(effect: float, discordance: float, *, alpha: float = 0.05, power
 
 
 def fixed_power(tasks: int, effect: float, discordance: float, *, alpha: float = 0.05) -> float:
-    """The chance that the exact one-sided McNemar test, looked at once, after all tasks, calls the candidate better.
+    """The chance that the exact one-sided McNemar test, with a single look after all tasks, calls the candidate better.
 
     Exact, over how many tasks happen to differ. An effect of 0 gives the chance of a false alarm.
     """
     _check_tasks(tasks)
-    _check_effect(effect, discordance)
+    check_discordance(discordance)
+    if not abs(effect) <= discordance:
+        raise SeedbedError(f"effect: found {shown(effect)}; expected at most discordance, {discordance:g}, either way")
     _check_share("alpha", alpha)
     return _power(_wins_needed(tasks, alpha), effect, discordance)
 
 
 def detectable_effect(tasks: int, discordance: float, *, alpha: float = 0.05, power: float = 0.9) -> float:
-    """The smallest effect for which `fixed_power` is at least this; infinite if so few tasks can show none at all."""
+    """The smallest effect for which `fixed_power` is at least this; infinite if these tasks cannot show any."""
     _check_tasks(tasks)
-    _check_effect(discordance, discordance, positive=True)
+    check_discordance(discordance)
     _check_share("alpha", alpha)
     _check_share("power", power)
     needed = _wins_needed(tasks, alpha)
@@ -77,13 +79,15 @@ def _check_tasks(tasks: int) -> None:
         raise SeedbedError(f"tasks: found {shown(tasks)}; expected how many there are, at least 1")
 
 
-def _check_effect(effect: float, discordance: float, *, positive: bool = False) -> None:
+def check_discordance(discordance: float) -> None:
     if not 0 < discordance <= 1:
         raise SeedbedError(f"discordance: found {shown(discordance)}; expected a share of tasks above 0 and at most 1")
-    if positive and not 0 < effect <= discordance:
+
+
+def check_effect(effect: float, discordance: float) -> None:
+    check_discordance(discordance)
+    if not 0 < effect <= discordance:
         raise SeedbedError(f"effect: found {shown(effect)}; expected above 0 and at most discordance, {discordance:g}")
-    if not abs(effect) <= discordance:
-        raise SeedbedError(f"effect: found {shown(effect)}; expected at most discordance, {discordance:g}, either way")
 
 
 def _check_share(name: str, share: float) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from seedbed.errors import SeedbedError
+from seedbed.stats.estimates import Interval
 from seedbed.stats.offpolicy import (
     ESTIMATORS,
     Decisions,
@@ -42,6 +44,10 @@ def logs(n: int, seed: int, guesses: bool = True) -> Decisions:
     rewards = (rng.random(n) < WORTH[kinds, actions]).astype(float)
     held = guess_rewards(kinds.tolist(), actions.tolist(), rewards.tolist(), ACTIONS) if guesses else None
     return Decisions(actions, rewards, LOGGED[kinds], TARGET[kinds], held)
+
+
+def width(interval: Interval) -> float:
+    return interval.high - interval.low
 
 
 def rows(log: Decisions) -> list[tuple[float, float, float, float]]:
@@ -103,7 +109,7 @@ def decisions(draw: st.DrawFn, least: int = 2) -> Decisions:
 @pytest.mark.parametrize("name", ESTIMATORS)
 @given(log=decisions())
 def test_every_estimate_is_that_of_plain_loops(name: str, log: Decisions) -> None:
-    assert ESTIMATORS[name](log).value == pytest.approx(naive(name, log), rel=1e-12, abs=1e-12)
+    assert ESTIMATORS[name](log).mean == pytest.approx(naive(name, log), rel=1e-12, abs=1e-12)
 
 
 def test_golden_values() -> None:
@@ -116,15 +122,15 @@ def test_golden_values() -> None:
         [[0.5, 0.0], [0.25, 0.75], [1.0, 2.0]],
     )
     assert log.weights.tolist() == [2, 0.5, 0]
-    assert ips(log).value == pytest.approx(2 / 3, abs=1e-12)
-    assert snips(log).value == pytest.approx(2 / 2.5, abs=1e-12)
-    assert clipped_ips(log, most=1.5).value == pytest.approx(1.5 / 3, abs=1e-12)
-    assert direct(log).value == pytest.approx((0.5 + 0.375 + 1) / 3, abs=1e-12)
-    assert doubly_robust(log).value == pytest.approx((1.875 + 2 * 0.5 - 0.5 * 0.75) / 3, abs=1e-12)
-    assert sndr(log).value == pytest.approx(1.875 / 3 + (1 - 0.375) / 2.5, abs=1e-12)
-    assert switch_dr(log, most=2).value == doubly_robust(log).value
-    assert switch_dr(log, most=1).value == pytest.approx((1.875 - 0.375) / 3, abs=1e-12)
-    assert dros(log, shrink=4).value == pytest.approx((1.875 + 1 * 0.5 - 2 / 4.25 * 0.75) / 3, abs=1e-12)
+    assert ips(log).mean == pytest.approx(2 / 3, abs=1e-12)
+    assert snips(log).mean == pytest.approx(2 / 2.5, abs=1e-12)
+    assert clipped_ips(log, most=1.5).mean == pytest.approx(1.5 / 3, abs=1e-12)
+    assert direct(log).mean == pytest.approx((0.5 + 0.375 + 1) / 3, abs=1e-12)
+    assert doubly_robust(log).mean == pytest.approx((1.875 + 2 * 0.5 - 0.5 * 0.75) / 3, abs=1e-12)
+    assert sndr(log).mean == pytest.approx(1.875 / 3 + (1 - 0.375) / 2.5, abs=1e-12)
+    assert switch_dr(log, most=2).mean == doubly_robust(log).mean
+    assert switch_dr(log, most=1).mean == pytest.approx((1.875 - 0.375) / 3, abs=1e-12)
+    assert dros(log, shrink=4).mean == pytest.approx((1.875 + 1 * 0.5 - 2 / 4.25 * 0.75) / 3, abs=1e-12)
 
 
 REFERENCE = {
@@ -156,20 +162,20 @@ def test_every_estimate_is_that_of_another_library() -> None:
     found["clipped at 1.5"] = clipped_ips(log, most=1.5)
     found |= {f"switch-dr at {most}": switch_dr(log, most=most) for most in (1, 2)}
     found |= {f"dros at {shrink}": dros(log, shrink=shrink) for shrink in (1, 4)}
-    assert {name: each.value for name, each in found.items()} == pytest.approx(REFERENCE, rel=0, abs=1e-12)
+    assert {name: each.mean for name, each in found.items()} == pytest.approx(REFERENCE, rel=0, abs=1e-12)
 
 
 @given(decisions())
 def test_weights_that_are_never_cut_or_shrunk_make_no_difference(log: Decisions) -> None:
-    assert clipped_ips(log, most=math.inf).value == ips(log).value
-    assert switch_dr(log, most=math.inf).value == doubly_robust(log).value
-    assert dros(log, shrink=1e18).value == pytest.approx(doubly_robust(log).value, rel=1e-6, abs=1e-6)
-    assert switch_dr(log, most=1e-300).value == pytest.approx(direct(log).value)
+    assert clipped_ips(log, most=math.inf).mean == ips(log).mean
+    assert switch_dr(log, most=math.inf).mean == doubly_robust(log).mean
+    assert dros(log, shrink=1e18).mean == pytest.approx(doubly_robust(log).mean, rel=1e-6, abs=1e-6)
+    assert switch_dr(log, most=1e-300).mean == pytest.approx(direct(log).mean)
 
 
 @given(decisions())
 def test_a_weighted_mean_stays_within_the_rewards(log: Decisions) -> None:
-    value = snips(log).value
+    value = snips(log).mean
     assert math.isnan(value) or log.rewards.min() - 1e-9 <= value <= log.rewards.max() + 1e-9
 
 
@@ -177,7 +183,7 @@ def test_the_policy_that_decided_is_given_its_own_mean() -> None:
     log = logs(300, seed=1)
     same = Decisions(log.actions, log.rewards, log.logged, log.logged, log.guesses)
     for estimate in (ips, snips, clipped_ips):
-        assert estimate(same).value == pytest.approx(log.rewards.mean(), abs=1e-12)
+        assert estimate(same).mean == pytest.approx(log.rewards.mean(), abs=1e-12)
     checked = screen(same)
     assert (checked.effective, checked.largest, checked.coverage) == (300, 1, 1)
     assert checked.refusals() == []
@@ -186,11 +192,12 @@ def test_the_policy_that_decided_is_given_its_own_mean() -> None:
 @pytest.mark.parametrize("name", ["ips", "snips", "dr", "sndr", "switch-dr"])
 def test_intervals_cover_the_truth_as_often_as_they_say(name: str) -> None:
     found = [ESTIMATORS[name](logs(200, seed)) for seed in range(400)]
-    covered = np.mean([each.interval.low <= TRUTH <= each.interval.high for each in found])
+    covered = np.mean([each.low <= TRUTH <= each.high for each in found])
     assert 0.92 <= covered <= 0.98
-    # The standard error is what the estimates vary by, within four of its own errors.
-    spread = np.std([each.value for each in found], ddof=1)
-    assert np.mean([each.standard_error for each in found]) == pytest.approx(spread, rel=4 / math.sqrt(2 * 400))
+    # The half width, in quantiles of t, is what the estimates vary by, within four of its own errors.
+    spread = np.std([each.mean for each in found], ddof=1)
+    errors = [(each.high - each.low) / 2 / stats.t.ppf(0.975, 199) for each in found]
+    assert np.mean(errors) == pytest.approx(spread, rel=4 / math.sqrt(2 * 400))
 
 
 def test_wrong_guesses_bias_the_direct_method_only() -> None:
@@ -199,14 +206,14 @@ def test_wrong_guesses_bias_the_direct_method_only() -> None:
         log = logs(200, seed, guesses=False)
         wrong = Decisions(log.actions, log.rewards, log.logged, log.target, np.tile([0.9, 0.5, 0.1], (200, 1)))
         for name, bias in biases.items():
-            bias.append(ESTIMATORS[name](wrong).value - TRUTH)
+            bias.append(ESTIMATORS[name](wrong).mean - TRUTH)
     assert abs(np.mean(biases["dm"])) > 0.1
     for name in ("dr", "sndr"):
         assert abs(np.mean(biases[name])) < 4 * np.std(biases[name]) / math.sqrt(200)
 
 
 def test_good_guesses_make_doubly_robust_steadier() -> None:
-    assert doubly_robust(logs(500, 1)).standard_error < 0.75 * ips(logs(500, 1)).standard_error
+    assert width(doubly_robust(logs(500, 1))) < 0.75 * width(ips(logs(500, 1)))
 
 
 def test_decisions_of_one_run_count_as_one() -> None:
@@ -216,8 +223,8 @@ def test_decisions_of_one_run_count_as_one() -> None:
     runs = np.repeat(np.arange(100), 3).tolist()
     for name, estimate in ESTIMATORS.items():
         once, thrice = estimate(log), estimate(Decisions(*tripled, clusters=runs))
-        assert thrice.value == pytest.approx(once.value), name
-        assert thrice.standard_error == pytest.approx(once.standard_error), name
+        assert thrice.mean == pytest.approx(once.mean), name
+        assert width(thrice) == pytest.approx(width(once)), name
 
 
 def test_guesses_are_means_of_other_folds() -> None:
@@ -288,9 +295,9 @@ def test_a_refusal_says_what_to_do() -> None:
 def test_a_target_that_did_nothing_of_what_was_done_is_not_estimated() -> None:
     log = Decisions([0, 0], [1.0, 1.0], [[0.5, 0.5]] * 2, [[0.0, 1.0]] * 2, np.zeros((2, 2)))
     for estimate in (snips(log), sndr(log)):
-        assert math.isnan(estimate.value)
-        assert (estimate.interval.low, estimate.interval.high) == (-math.inf, math.inf)
-    assert ips(log).value == 0
+        assert math.isnan(estimate.mean)
+        assert (estimate.low, estimate.high) == (-math.inf, math.inf)
+    assert ips(log).mean == 0
     assert {refusal.path for refusal in screen(log).refusals()} >= {"effective sample size", "mean weight"}
 
 

@@ -93,9 +93,7 @@ class Dataset:
 
     @classmethod
     def made(cls, loaded: loading.LoadedTasks) -> Dataset:
-        return cls(
-            tuple(_task(body) for body in loaded.tasks), {name: tuple(ids) for name, ids in loaded.splits.items()}
-        )
+        return cls.from_content({"tasks": loaded.tasks, "splits": loaded.splits})
 
     @classmethod
     def from_content(cls, content: Json) -> Dataset:
@@ -198,7 +196,7 @@ class Dataset:
         return self._part(self._drawn(n, seed, by) if by else {task.id for task in self._shuffled(seed)[:n]})
 
     def _drawn(self, count: float, seed: int, by: StratifyBy) -> set[str]:
-        """The ids of about so many tasks, drawn group by group."""
+        """The ids of about `count` tasks, drawn group by group."""
         groups = self._groups(seed, by)
         chosen: list[Task] = []
         if by == "source":

@@ -25,7 +25,7 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which field of a row is what, where it has another name: `Columns(expected="answer", tags=["topic"])`.
+    """Which field of a row holds what, if it has another name: `Columns(expected="answer", tags=["topic"])`.
 
     `inputs` are the fields that are inputs, or a mapping of inputs to fields; default: all other fields. `rows` names
     the list within a JSON document.
@@ -106,7 +106,7 @@ class _TaskReader:
         """How many of the problems are those of rows without inputs."""
 
     def take(self, file: Path, split: str | None = None, prefix: str = "") -> None:
-        """The tasks of one file, all in one split if it is of one."""
+        """Read the tasks of one file; all are in `split`, if there is one."""
         try:
             kind, numbered = read_rows(file, self.columns.rows)
             for where, row in numbered:

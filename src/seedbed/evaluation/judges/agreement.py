@@ -18,7 +18,7 @@ from seedbed.stats.estimates import paired_interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 
 AGREEMENT = 0.6
-"""What the lower end of a trusted judge's kappa has to reach by default."""
+"""The lower end of its kappa that a judge needs to be trusted, by default."""
 
 UNSCORED = 0.1
 """The share of labelled answers that a trusted judge may leave unscored: a judge must not choose the easy ones."""
@@ -74,12 +74,12 @@ class JudgeAgreement:
 
 
 def agreements(store: Store, judge: Metric | Json) -> list[JudgeAgreement]:
-    """What is known of how far a judge, given as such or by its identity, agrees with people; oldest first."""
+    """The stored agreements with people of a judge, which may be named by its identity; oldest first."""
     return list(_agreements(store, Query(kind="agreement", subject=_digest(judge))))
 
 
 def deciding(known: Iterable[JudgeAgreement]) -> JudgeAgreement | None:
-    """The agreement that counts: the first on most labels, so that it does not help to leave some of them out."""
+    """The agreement that counts: the first one on the most labels, so that leaving labels out gains nothing."""
     return max(known, key=lambda each: each.n + each.unscored, default=None)
 
 

@@ -94,7 +94,7 @@ REASON_LENGTH = 1_000
 """Characters of a judge's reason that are stored."""
 
 VERSION = 1
-"""Of how runs are presented to judges and how answers are parsed; the prompts are in the playbooks of the judges."""
+"""The version of how runs are presented and answers parsed; the prompts are in the playbooks of the judges."""
 
 SYSTEM = """\
 You are a judge. {purpose}
@@ -153,7 +153,7 @@ def _unknown(playbook: Playbook) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Judge(ABC):
-    """What all judges have in common.
+    """A judge of any kind.
 
     `perform` performs the playbook; `identify` returns what the names of its models stand for, which is part of the
     judge's identity. A text that is judged is cut in its middle if it has more than `cut_at` characters.

@@ -1,4 +1,4 @@
-"""Labels: answers that people have judged, as they stand in a file of JSON lines.
+"""Labels: answers that people have judged, read from a file of JSON lines.
 
 ```json
 {"inputs": {"question": "Capital of France?"}, "expected": "Paris", "output": "It is Paris.", "label": 1}

@@ -267,17 +267,12 @@ def _quoted(text: str) -> bool:
 
 @_checks("change_case:english_capital")
 def _capital(text: str) -> bool | None:
-    return _english(text) if text.isupper() else False
+    return _language(text, "en") if text.isupper() else False
 
 
 @_checks("change_case:english_lowercase")
 def _lowercase(text: str) -> bool | None:
-    return _english(text) if text.islower() else False
-
-
-def _english(text: str) -> bool | None:
-    detected = language_of(text)
-    return None if detected is None else detected == "en"
+    return _language(text, "en") if text.islower() else False
 
 
 _CONTRACTED = re.compile(r"(n['’]t|['’](?:s|ll|re|ve|d|m))\b", re.IGNORECASE)

@@ -205,12 +205,10 @@ def numeric(run: Run, task: Task, *, tolerance: float = 0.0, relative: float = 0
 def _last_number(value: object) -> tuple[float, bool] | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (float(value), False) if abs(value) < 1e308 else None
-    written = text(value)
-    marked = written.rpartition("####")[2] if "####" in written else written
-    every = list(numbers(marked)) or list(numbers(written))
-    if not every:
-        return None
-    return every[0] if "####" in written and marked is not written and list(numbers(marked)) else every[-1]
+    _, mark, after = text(value).rpartition("####")
+    if mark and (marked := next(numbers(after), None)):
+        return marked
+    return next(reversed([*numbers(text(value))]), None)
 
 
 def _shared_unit(one: tuple[float, bool], other: tuple[float, bool]) -> tuple[float, float]:

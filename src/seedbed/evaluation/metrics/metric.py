@@ -49,6 +49,7 @@ class Score:
 
 
 ScoreLike: TypeAlias = Score | float | bool | None
+ScoreFunction: TypeAlias = Callable[..., ScoreLike | Awaitable[ScoreLike]]
 
 
 class Metric(Protocol):
@@ -99,7 +100,7 @@ def expect_answers(metrics: Iterable[Metric], tasks: Iterable[Task]) -> None:
 class FunctionMetric:
     """A metric made of a function `(run, task, **options) -> score`."""
 
-    function: Callable[..., ScoreLike | Awaitable[ScoreLike]]
+    function: ScoreFunction
     title: str
     version: int | None = None
     better: Direction = "higher"
@@ -196,7 +197,7 @@ def _look_up(module: str, name: str, options: dict[str, Any]) -> FunctionMetric:
 
 
 @overload
-def metric(function: Callable[..., ScoreLike | Awaitable[ScoreLike]], /) -> FunctionMetric: ...
+def metric(function: ScoreFunction, /) -> FunctionMetric: ...
 @overload
 def metric(
     *,
@@ -206,9 +207,9 @@ def metric(
     needs: tuple[str, ...] = (),
     check: Callable[..., None] | None = None,
     binary: bool = False,
-) -> Callable[[Callable[..., ScoreLike | Awaitable[ScoreLike]]], FunctionMetric]: ...
+) -> Callable[[ScoreFunction], FunctionMetric]: ...
 def metric(
-    function: Callable[..., ScoreLike | Awaitable[ScoreLike]] | None = None,
+    function: ScoreFunction | None = None,
     /,
     *,
     name: str = "",
@@ -217,7 +218,7 @@ def metric(
     needs: tuple[str, ...] = (),
     check: Callable[..., None] | None = None,
     binary: bool = False,
-) -> FunctionMetric | Callable[[Callable[..., ScoreLike | Awaitable[ScoreLike]]], FunctionMetric]:
+) -> FunctionMetric | Callable[[ScoreFunction], FunctionMetric]:
     """Make a metric of a function `(run, task, *, options) -> score`, plain or async.
 
     The score is a Score, a number, a bool, or None where there is none; a function that raises gives none. Its
@@ -229,7 +230,7 @@ def metric(
     ever 0 or 1 is `binary`: comparisons by it need fewer tasks.
     """
 
-    def decorate(its: Callable[..., ScoreLike | Awaitable[ScoreLike]]) -> FunctionMetric:
+    def decorate(its: ScoreFunction) -> FunctionMetric:
         return FunctionMetric(its, name or its.__name__, version, better, needs, check, binary=binary)
 
     return decorate(function) if function else decorate
@@ -283,7 +284,7 @@ _BEHIND = _AROUND + ".,;:!?…"
 
 
 def bare(value: object) -> str:
-    """An answer without case and without what people put around one."""
+    """An answer in lower case, without the quotes, brackets and punctuation around it."""
     # Signs stay: -5 is not 5, nor is C++ C. An answer that is only punctuation stays as it is.
     answer = text_of(value).strip()
     return (answer.lstrip(_AROUND).rstrip(_BEHIND) or answer).casefold()
@@ -295,7 +296,7 @@ def bare(value: object) -> str:
 def source_of(function: Callable[..., Any], above: tuple[Callable[..., Any], ...] = ()) -> str:
     """A digest of what a function does: its source without comments and layout, and what that refers to."""
     try:
-        if function.__name__ == "<lambda>":  # of which the source gives whole lines, with all that is on them
+        if function.__name__ == "<lambda>":  # its source would be whole lines, with everything else on them
             raise OSError
         text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except OSError:  # typed in, or run from a command line

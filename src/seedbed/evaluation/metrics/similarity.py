@@ -1,4 +1,4 @@
-"""How alike an output and the expected answer are: in wording (token F1, BLEU, ROUGE-L, chrF), or in meaning.
+"""How similar an output and the expected answer are: in wording (token F1, BLEU, ROUGE-L, chrF), or in meaning.
 
 Where the expected answer is a list, each of its texts is a right answer, and the best score counts; BLEU and chrF take
 them all as references, as their library does. Meaning is compared by embeddings, whose weights ship in the package
@@ -141,9 +141,9 @@ def _embed(text: str) -> Any:
 
 @metric(version=1, needs=("expected", "wordllama[embeddings]"))
 def similarity(run: Run, task: Task) -> Score:
-    """How alike output and expected answer are in meaning: the cosine of their embeddings, or 0 if that is below.
+    """How similar output and expected answer are in meaning: the cosine of their embeddings, or 0 if it is negative.
 
-    Of a list of expected answers the nearest counts. Texts on one subject are alike even if one denies the other.
+    Of a list of expected answers the nearest counts. Texts on one subject are similar even if one denies the other.
     """
     if task.expected is None:
         return NO_ANSWER

@@ -26,7 +26,6 @@ from seedbed.stats.offpolicy import (
     ESTIMATORS,
     REMEDY,
     Decisions,
-    PolicyValue,
     Screen,
     guess_rewards,
     screen,
@@ -181,7 +180,7 @@ class Screening:
     logged: Interval
     """The scores of the runs as they were decided."""
     finding: ScreeningFinding
-    estimates: Mapping[str, PolicyValue]
+    estimates: Mapping[str, Interval]
     refusals: tuple[Problem, ...]
     notices: tuple[str, ...]
 
@@ -206,7 +205,7 @@ class Screening:
             "largest_weight": weights.largest,
             "mean_weight": _reach(weights.mean_weight),
             "coverage": weights.coverage,
-            "estimates": [{"estimator": name, **_reach(each.interval)} for name, each in self.estimates.items()],
+            "estimates": [{"estimator": name, **_reach(each)} for name, each in self.estimates.items()],
             "finding": self.finding,
             "refusals": [str(each) for each in self.refusals],
             "notices": list(self.notices),
@@ -240,12 +239,12 @@ def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
             refusals.insert(0, problem)
         else:
             notices.append(str(problem))
-    estimates: dict[str, PolicyValue] = {}
+    estimates: dict[str, Interval] = {}
     finding: ScreeningFinding = "refused"
     if not refusals:
         names = ["sndr", *(name for name in ESTIMATORS if name != "sndr")] if single else ["snips", "ips", "clipped"]
         estimates = {name: ESTIMATORS[name](made) for name in names}
-        finding = _finding(estimates[names[0]].interval, logged, log.better)
+        finding = _finding(estimates[names[0]], logged, log.better)
     return Screening(log, weights, logged, finding, estimates, tuple(refusals), tuple(notices))
 
 

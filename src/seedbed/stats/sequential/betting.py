@@ -35,10 +35,10 @@ LARGEST = 0.9
 
 
 def bets(effect: float | None = None) -> Floats:
-    """Sizes of bet, as shares of all that may be lost on one task: around what suits the effect, or of every size.
+    """Sizes of bet, as shares of all that may be lost on one task: around the best for the effect, or of every size.
 
-    The best share is about the effect over the variance of the differences. The effect is known, the variance of
-    paired pass rates is seldom above 1 or below an eighth, so shares reach from the effect to eight times that.
+    The best share is about the effect over the variance of the differences, which is seldom above 1 or below an eighth
+    for paired pass rates. So shares reach from the effect to eight times that.
     """
     if effect is None:
         return np.linspace(0.05, LARGEST, 25)
@@ -46,7 +46,7 @@ def bets(effect: float | None = None) -> Floats:
 
 
 class Bet:
-    """That the mean of numbers in [`least`, `most`] is above `mean`, or below it."""
+    """A bet that the mean of numbers in [`least`, `most`] is above `mean`, or below it."""
 
     def __init__(self, mean: float, side: BetSide, shares: Floats, least: float = -1.0, most: float = 1.0) -> None:
         self._shares = shares
@@ -60,7 +60,7 @@ class Bet:
 
 
 def evidence(money: Floats) -> Floats:
-    """The log of all the money, the same on each size of bet at first, from the logs on each."""
+    """The log of all the money, from the logs on each size of bet. All sizes start with the same money."""
     most = money.max(axis=-1, keepdims=True)
     logs: Floats = np.log(np.exp(money - most).mean(axis=-1)) + most[..., 0]
     return logs
@@ -126,7 +126,7 @@ class Betting(StoppingRule):
     - "non-inferior": that alone, or "inferior", worse by more than the margin.
     - "equivalent": that alone, or "superior" or "inferior", better or worse by more than the margin.
 
-    With an `effect` bets are of the size that suits it; without, of every size, which takes some more tasks.
+    With an `effect`, bets are of the best sizes for it; without, of every size, which takes a few more tasks.
     """
 
     name: ClassVar[str] = "betting"

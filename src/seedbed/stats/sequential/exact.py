@@ -23,7 +23,7 @@ from seedbed.stats.sequential.rule import (
 )
 
 HELD_BACK = 1e-9
-"""The share of alpha that is never spent: more than rounding can hide in a million updates."""
+"""The share of alpha that is never spent: more than the rounding errors of a million updates."""
 
 SPENDING = ("power 1.5", "linear", "o'brien-fleming")
 
@@ -48,23 +48,21 @@ class ExactMcNemar(SignRule):
 
     Two error rates, each at most `alpha`, for any share of ties and with a look after every task: the chance to call
     a candidate superior that is not better, and the chance to call one inferior that is not worse. Of two equal
-    playbooks one is thus preferred, one way or the other, with chance at most 2 `alpha`.
+    playbooks either one is preferred with chance at most 2 `alpha`.
 
     Given which tasks differ, wins of equal playbooks are fair coins, so the number of wins that ends the test needs no
     estimate of anything. By task n of N a part of alpha may be spent: alpha (n/N)^1.5 (`spend="power 1.5"`), alpha n/N
     ("linear": ends sooner if the effect is large), or little before the end ("o'brien-fleming"). A tie is a look too:
     it adds to what may be spent, and so can end the test.
 
-    Its `p` comes at the end: the chance, if both are equal, of a sequence that ends superior sooner than this one, or
+    `p` is known at the end: the chance, if both are equal, of a sequence that ends superior sooner than this one, or
     gets as far with as many wins. It is below alpha exactly when the verdict is superior; after an inferior or futile
     verdict it is 1.
 
     With an `effect`, the test also ends "futile" once it has shown, with chance of error at most `beta`, that the
     candidate is not better by that much: a bet against it has made 1/`beta` times its money. Most candidates that are
-    no better end so, long before the last task; so do most that are worse, as showing them inferior would take more
-    tasks. Each verdict has its own boundary, which depends on no other; an end by one can only prevent the others. So
-    all three error rates hold in whatever order the boundaries are checked (superior, then inferior, then futile), and
-    would hold if a test went on after a futile answer.
+    no better, or worse, end so, long before the last task. Each verdict has its own boundary, which does not depend on
+    the others; an end by one can only prevent the others. So all three error rates hold in any order of checking.
     """
 
     name: ClassVar[str] = "exact mcnemar"
@@ -184,7 +182,7 @@ class Boundary:
             self.needed -= 1
 
     def chance(self, wins: int) -> float:
-        """If both are equal, the chance to have ended superior before this look, or to have this many wins at it."""
+        """If both are equal, the chance of having ended superior before this look, or of this many wins at it."""
         return self._spent_before + math.fsum(self._wins[wins:])
 
 
@@ -227,7 +225,7 @@ class Futility:
         self._growth = Bet(effect, "below", bets(effect)).growth(np.array([1.0, 0.0, -1.0]))
 
     def evidence(self, wins: Count, ties: Count, losses: Count) -> Floats:
-        """The log of the money that so many wins, ties and losses make, in any order."""
+        """The log of the money after these wins, ties and losses, in any order."""
         won, tied, lost = (np.expand_dims(count, -1) for count in (wins, ties, losses))
         return evidence(won * self._growth[0] + tied * self._growth[1] + lost * self._growth[2])
 

@@ -32,7 +32,7 @@ UNSEEN = 1e-3
 def log_likelihood_ratio(counts: Floats, d0: float, d1: float) -> Floats:
     """How much likelier the counts are if the mean difference is `d1` than if it is `d0`, in logs.
 
-    `counts` holds, along its last axis, how often each of so many evenly spaced differences from -1 to 1 came. Both
+    `counts` holds, along its last axis, how often each of several evenly spaced differences from -1 to 1 came. Both
     likelihoods are the largest that any distribution on these differences with that mean gives.
     """
     counts = np.where(counts == 0, UNSEEN, counts)
@@ -54,13 +54,13 @@ def _solve_three(shares: Floats, values: Floats) -> Floats:
     linear = shares @ (values * (values.sum() - values))
     square = float(np.prod(values))
     root = np.sqrt(np.maximum(linear**2 - 4 * square * constant, 0.0))
-    # In this form the quadratic may also be a line, as it is for a mean of 0.
+    # In this form the quadratic may also be linear, as for a mean of 0.
     x: Floats = 2 * constant / (root - linear)
     return x
 
 
 def _solve(shares: Floats, values: Floats) -> Floats:
-    """The same x for any values: Newton's steps, halving where one leads out of what is known to hold the root."""
+    """The same x for any values: Newton's steps, and bisection where a step leaves the interval with the root."""
     flat = shares.reshape(-1, len(values))
     x = np.zeros(len(flat))
     low, high = np.full(len(flat), -1 / values.max()), np.full(len(flat), -1 / values.min())
@@ -73,7 +73,7 @@ def _solve(shares: Floats, values: Floats) -> Floats:
         then = x[rest] + height / (flat[rest] * parts**2).sum(axis=-1)
         outside = (then <= low[rest]) | (then >= high[rest])
         then = np.where(outside & (height != 0), (low[rest] + high[rest]) / 2, then)
-        # At the root the likelihood is level, so an error of this size in x does not show in it.
+        # At the root the likelihood is flat, so an error of this size in x does not matter.
         far = np.abs(then - x[rest]) > 1e-10 * np.maximum(1, np.abs(then))
         x[rest] = then
         rest = rest[far]
@@ -85,7 +85,7 @@ def _solve(shares: Floats, values: Floats) -> Floats:
 class _Walk:
     """The ratio of one test, or of many at once, on its way between two bounds.
 
-    The last step leads past a bound, so tests that stop at the bound itself are more certain than they need be. The
+    The last step leads past a bound, so tests that stop at the bound itself are more certain than necessary. The
     overshoot is estimated from the steps that took the ratio further than ever before, on each side (Siegmund 1985,
     corollary 8.33; Van den Bergh). The bounds move closer by that.
     """

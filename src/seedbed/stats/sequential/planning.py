@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
+from seedbed.stats.power import check_discordance, check_effect
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import Boundary, ExactMcNemar, Futility, toss
 from seedbed.stats.sequential.gsprt import Gsprt
 from seedbed.stats.sequential.rule import Conclusion, StoppingRule
 
 PATTERNS = 200
-"""How many draws of which tasks differ a plan of the exact test averages over."""
+"""A plan of the exact test averages over this many draws of which tasks differ."""
 
 SIMULATED = 4000
-"""How many sequences of tasks a plan of another rule tries."""
+"""A plan of another rule tries this many sequences of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,11 @@ class SamplePlan:
 def plan(rule: StoppingRule, *, effect: float, discordance: float, tasks: int | None = None) -> SamplePlan:
     """Plan a test of scores of 0 or 1 that differ on a share `discordance` of tasks, for better or worse by `effect`.
 
-    For `ExactMcNemar` chances are exact given which tasks differ; averaged over 200 fixed draws of those, spread evenly
-    over how many there can be. So they are repeatable, and within about 0.003. Other rules are tried on 4,000 fixed
-    sequences: within about 0.015. A rule without an end is followed for so many `tasks`.
+    For `ExactMcNemar` chances are exact given which tasks differ, and averaged over 200 fixed draws of those, spread
+    evenly over how many may differ: repeatable, and within about 0.003. Other rules are tried on 4,000 fixed sequences:
+    within about 0.015. A rule without an end is followed for this number of `tasks`.
     """
-    if not 0 < effect <= discordance:
-        _check(discordance)
-        raise SeedbedError(f"effect: found {shown(effect)}; expected above 0 and at most discordance, {discordance:g}")
+    check_effect(effect, discordance)
     equal, better, worse = _outlooks(rule, [0.0, effect, -effect], discordance, tasks)
     simulated = 0 if isinstance(rule, ExactMcNemar) else SIMULATED
     return SamplePlan(better.power, better.futile, equal.superior, equal.tasks, better.tasks, worse.tasks, simulated)
@@ -73,7 +73,7 @@ class _Outlook:
 
 
 def _outlooks(rule: StoppingRule, effects: Sequence[float], discordance: float, tasks: int | None) -> list[_Outlook]:
-    _check(discordance)
+    check_discordance(discordance)
     if isinstance(rule, ExactMcNemar):
         return _compute(rule, effects, discordance)
     tasks = rule.at_most or tasks
@@ -96,7 +96,7 @@ def _simulate(rule: StoppingRule, effect: float, discordance: float, tasks: int)
 def _compute(rule: ExactMcNemar, effects: Sequence[float], discordance: float) -> list[_Outlook]:
     to_win = 0.5 + np.array(effects)[:, None] / discordance / 2
     superior, futile, tasks = np.zeros((3, len(effects)))
-    futility = None if rule.effect is None else _FutileWins(Futility(rule.effect, rule.beta))
+    futile_below = cache(partial(_futile_below, Futility(rule.effect, rule.beta))) if rule.effect is not None else None
     for differing in _patterns(rule.at_most, discordance):
         boundary = Boundary(rule.alpha, rule.at_most, rule.spend)
         going_on = np.ones((len(effects), 1))
@@ -104,7 +104,7 @@ def _compute(rule: ExactMcNemar, effects: Sequence[float], discordance: float) -
         for n, differs in enumerate(differing, 1):
             needed = boundary.needed
             boundary.advance(differs)
-            if not differs and boundary.needed == needed and futility is None:
+            if not differs and boundary.needed == needed and futile_below is None:
                 continue
             tasks += (n - last_look) * going_on.sum(axis=1)
             last_look = n
@@ -114,8 +114,8 @@ def _compute(rule: ExactMcNemar, effects: Sequence[float], discordance: float) -
             superior += going_on[:, boundary.needed :].sum(axis=1)
             going_on = going_on[:, : boundary.needed]
             going_on[:, : max(0, differed - boundary.needed + 1)] = 0
-            if futility:
-                end = futility.below(n, differed)
+            if futile_below:
+                end = futile_below(n, differed)
                 futile += going_on[:, :end].sum(axis=1)
                 going_on[:, :end] = 0
         tasks += (rule.at_most - last_look) * going_on.sum(axis=1)
@@ -123,19 +123,10 @@ def _compute(rule: ExactMcNemar, effects: Sequence[float], discordance: float) -
     return [_Outlook(*map(float, row)) for row in rows]
 
 
-class _FutileWins:
-    """Below how many wins a test is futile. Each case is computed once."""
-
-    def __init__(self, futility: Futility) -> None:
-        self._futility = futility
-        self._known: dict[tuple[int, int], int] = {}
-
-    def below(self, n: int, differed: int) -> int:
-        if (n, differed) not in self._known:
-            wins = np.arange(differed + 1)
-            futile = self._futility.evidence(wins, n - differed, differed - wins) >= self._futility.enough
-            self._known[n, differed] = int(futile.sum())
-        return self._known[n, differed]
+def _futile_below(futility: Futility, n: int, differed: int) -> int:
+    """Below how many wins a test is futile after n tasks."""
+    wins = np.arange(differed + 1)
+    return int((futility.evidence(wins, n - differed, differed - wins) >= futility.enough).sum())
 
 
 def _patterns(at_most: int, discordance: float) -> Iterator[list[bool]]:
@@ -147,8 +138,3 @@ def _patterns(at_most: int, discordance: float) -> Iterator[list[bool]]:
     places = np.random.default_rng(0)
     for count in np.searchsorted(np.cumsum(how_many), quantiles):
         yield (places.permutation(at_most) < count).tolist()
-
-
-def _check(discordance: float) -> None:
-    if not 0 < discordance <= 1:
-        raise SeedbedError(f"discordance: found {shown(discordance)}; expected a share of tasks above 0 and at most 1")

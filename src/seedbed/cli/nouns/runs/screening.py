@@ -75,7 +75,7 @@ def _view(screening: Screening) -> list[RenderableType]:
         output.facts(pairs),
     ]
     if screening.estimates:
-        rows = [(name, f"{each.value:.3f}", _between(each.interval)) for name, each in screening.estimates.items()]
+        rows = [(name, f"{each.mean:.3f}", _between(each)) for name, each in screening.estimates.items()]
         parts += ["", output.table("estimator", "score#", "95 % interval", rows=rows)]
         parts.append(line(("Use the first. dm is only as good as its model of the scores.", "dim")))
     parts += [line(("! ", "bold yellow"), each) for each in screening.notices]
