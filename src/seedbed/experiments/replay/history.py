@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.replay.sampling import draw, stratified_mean
-from seedbed.runs.run import Status
+from seedbed.runs.run import RunStatus
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 OF = "replay of "
 """The prefix of the id of a task that is a past run."""
 
-By = Literal["difficulty", "age", "outcome"]
-ALL_OF_IT: tuple[By, ...] = ("difficulty", "age", "outcome")
+Criterion = Literal["difficulty", "age", "outcome"]
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 
 DIFFICULTIES = ("easy", "medium", "hard")
 GOOD = 0.5
@@ -36,7 +36,7 @@ class PastRun:
     inputs: Json
     seed: int
     started: datetime
-    status: Status
+    status: RunStatus
     output: Any
     error: str
     tokens: int
@@ -51,32 +51,33 @@ def find_past_runs(
     playbook: Digest | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    statuses: Collection[Status] | None = None,
     metric: str | None = None,
-    scores: tuple[float | None, float | None] = (None, None),
 ) -> list[PastRun]:
-    """The live runs that have ended, the oldest first: of a playbook, of a time, with a status, with scores in a range.
+    """The live runs that have ended, the oldest first, with their scores by the metric of that name.
 
-    `metric` names the metric of the scores; with a bound in `scores`, runs without a score are left out. Neither
-    replays nor runs that other runs opened are among them.
+    Replays and runs that other runs opened are left out.
     """
-    low, high = scores
-    known = _scores(store, playbook, metric) if metric else {}
-    ends = {fact.key.partition("@")[0]: fact for fact in _ends(store, playbook, since, until)}
-    runs = []
-    for run, end in ends.items():
-        body, score = end.body, known.get(run)
-        if "replay" in body or body["parent"] or (statuses is not None and body["status"] not in statuses):
-            continue
-        if (low is not None or high is not None) and not _between(score, low, high):
-            continue
-        fields = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
-        runs.append(PastRun(run=run, playbook=end.subject, started=end.at, score=score, **fields))
+    scores = _scores(store, playbook, metric) if metric else {}
+    facts = store.facts(Query(kind="run", subject=playbook, since=since, until=until))
+    last = {fact.key.partition("@")[0]: fact for fact in facts}
+    runs = [
+        PastRun(
+            run=run,
+            playbook=end.subject,
+            inputs=end.body["inputs"],
+            seed=end.body["seed"],
+            started=end.at,
+            status=end.body["status"],
+            output=end.body["output"],
+            error=end.body["error"],
+            tokens=end.body["tokens"],
+            turns=end.body["turns"],
+            score=scores.get(run),
+        )
+        for run, end in last.items()
+        if "replay" not in end.body and not end.body["parent"]
+    ]
     return sorted(runs, key=lambda past: (past.started, past.run))
-
-
-def _ends(store: Store, playbook: Digest | None, since: datetime | None, until: datetime | None) -> Iterable[Any]:
-    return store.facts(Query(kind="run", subject=playbook, since=since, until=until))
 
 
 def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, float]:
@@ -85,10 +86,6 @@ def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, flo
         if fact.value is not None and fact.body["metric"] == metric:
             values.setdefault(fact.body["run"], []).append(fact.value)
     return {run: statistics.fmean(each) for run, each in values.items()}
-
-
-def _between(score: float | None, low: float | None, high: float | None) -> bool:
-    return score is not None and (low is None or score >= low) and (high is None or score <= high)
 
 
 @dataclass(frozen=True)
@@ -103,10 +100,10 @@ class History:
     sizes: Mapping[str, int]
     """How many runs there are of each stratum in the population."""
 
-    def mean(self, values: Mapping[str, float], confidence: float = 0.95) -> Interval:
+    def mean(self, values: Mapping[str, float]) -> Interval:
         """The unbiased mean over the population of a value of each task, by its id.
 
-        Raises DatasetError where a value is missing: the others alone are not representative.
+        Raises DatasetError if a value is missing: the others alone are not representative.
         """
         missing = [task.id for task in self.tasks if task.id not in values]
         if missing:
@@ -114,7 +111,7 @@ class History:
             remedy = "Choose a mode that misses nothing, or report the share of those that are missing."
             actual = f"none for {len(missing):,} of {len(self.past):,}, such as {shown(missing[0])}"
             raise DatasetError([Problem("values", actual, expected, remedy)])
-        return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes, confidence)
+        return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes)
 
 
 def draw_history(
@@ -122,22 +119,19 @@ def draw_history(
     n: int | None = None,
     *,
     seed: int = 0,
-    by: Sequence[By] = ALL_OF_IT,
-    allocation: Literal["proportional", "neyman"] = "proportional",
+    by: Sequence[Criterion] = CRITERIA,
     known: Iterable[Task] = (),
-    difficulty: Callable[[PastRun], float] = lambda past: past.tokens,
 ) -> History:
-    """Draw `n` of the past runs, or take all, stratified as `by` says; the same runs for the same seed.
+    """Draw `n` of the past runs, or take all, stratified by these criteria; the same runs for the same seed.
 
-    Difficulty is divided into thirds of the population, by default by tokens; age into halves; the outcome is `failed`
-    if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman` draws more where
-    scores vary more. The expected answers come from `known` tasks with the same inputs.
+    Difficulty is divided into thirds of the population by tokens, age into halves; the outcome is `failed` if the run
+    was not completed, else `good` or `poor` by its score, else `completed`. The expected answers come from `known`
+    tasks with the same inputs.
     """
     if not past:
         raise DatasetError([Problem("runs", "none", "at least one", "Choose others, or a longer time.")])
-    strata = _strata(past, by, difficulty)
-    spreads = _spreads(past, strata) if allocation == "neyman" else None
-    sample = draw(strata, len(past) if n is None else n, seed=seed, spreads=spreads)
+    strata = _strata(past, by)
+    sample = draw(strata, len(past) if n is None else n, seed=seed)
     chosen = [past[place] for place in sample.places]
     expected = {canonical(dict(task.inputs)): task.expected for task in known}
     inputs = [canonical(each.inputs) for each in chosen]
@@ -165,18 +159,18 @@ def recording_of(task: Task) -> str:
     return task.id.removeprefix(OF)
 
 
-def _strata(past: Sequence[PastRun], by: Sequence[By], difficulty: Callable[[PastRun], float]) -> list[str]:
+def _strata(past: Sequence[PastRun], by: Sequence[Criterion]) -> list[str]:
     words: list[list[str]] = []
     for what in by:
         match what:
             case "difficulty":
-                words.append(_cut([difficulty(each) for each in past], DIFFICULTIES))
+                words.append(_cut([each.tokens for each in past], DIFFICULTIES))
             case "age":
                 words.append(_cut([each.started.timestamp() for each in past], ("old", "recent")))
             case "outcome":
                 words.append([_outcome(each) for each in past])
             case _:
-                raise DatasetError([Problem("by", shown(what), f"some of: {', '.join(ALL_OF_IT)}")])
+                raise DatasetError([Problem("by", shown(what), f"some of: {', '.join(CRITERIA)}")])
     return [", ".join(each) for each in zip(*words, strict=True)] if words else [""] * len(past)
 
 
@@ -193,12 +187,3 @@ def _outcome(past: PastRun) -> str:
     if past.score is None:
         return "completed"
     return "good" if past.score >= GOOD else "poor"
-
-
-def _spreads(past: Sequence[PastRun], strata: Sequence[str]) -> dict[str, float]:
-    """The standard deviation of scores in each stratum; a run without a score counts 1 if completed, else 0."""
-    values: dict[str, list[float]] = {}
-    for each, stratum in zip(past, strata, strict=True):
-        value = float(each.status == "completed") if each.score is None else each.score
-        values.setdefault(stratum, []).append(value)
-    return {stratum: statistics.pstdev(each) for stratum, each in values.items()}

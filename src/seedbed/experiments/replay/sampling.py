@@ -17,9 +17,6 @@ from seedbed.stats.estimates import Interval, check_confidence
 ENOUGH = 2
 """How many to draw at least of each stratum, to see its spread, where the sample is large enough."""
 
-NEXT_TO_NOTHING = 1e-6
-"""A stratum whose weight is this much smaller than the largest is treated as constant."""
-
 
 @dataclass(frozen=True, slots=True)
 class StratifiedSample:
@@ -34,31 +31,9 @@ class StratifiedSample:
 def proportional(sizes: Sequence[int], n: int) -> list[int]:
     """How many of `n` to draw from each stratum: in proportion to its size, rounded by the largest remainder.
 
-    None is left out, so that every one of a population can be drawn: at least one of each, two where that is possible.
-    Raises SeedbedError for an empty stratum; DatasetError for an `n` that is too small for this, or larger than all.
+    At least one of each, or two if `n` is large enough, so that every member of the population can be drawn. Raises
+    SeedbedError for an empty stratum, DatasetError for an `n` that is too small for this or larger than all.
     """
-    return _allocated([float(size) for size in sizes], sizes, n)
-
-
-def neyman(sizes: Sequence[int], spreads: Sequence[float], n: int) -> list[int]:
-    """How many of `n` to draw from each stratum so that the mean of all is known best: by size times spread.
-
-    `spreads` are standard deviations of what is going to be measured, as far as they can be known. Bounds and errors
-    are those of `proportional`, which it is where nothing is known to vary.
-    """
-    if len(spreads) != len(sizes):
-        raise SeedbedError(f"spreads: found {len(spreads)}; expected {len(sizes)}, one for each stratum")
-    if any(not math.isfinite(spread) or spread < 0 for spread in spreads):
-        raise SeedbedError(f"spreads: found {shown(list(spreads))}; expected numbers from 0")
-    wanted = [size * spread for size, spread in zip(sizes, spreads, strict=True)]
-    most = max(wanted)
-    if most == 0:
-        return proportional(sizes, n)
-    return _allocated([each / most if each > most * NEXT_TO_NOTHING else 0.0 for each in wanted], sizes, n)
-
-
-def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[int]:
-    """Whole numbers in proportion to what is wanted, each within its bounds, that add up to n."""
     if not all(size >= 1 for size in sizes):
         raise SeedbedError(f"sizes: found {shown(list(sizes))}; expected at least one in each stratum")
     if not len(sizes) <= n <= sum(sizes):
@@ -66,7 +41,7 @@ def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[in
         raise DatasetError([Problem("n", f"{n:,}", expected, "Draw more, or stratify by less.")])
     enough = [min(size, ENOUGH) for size in sizes]
     least = enough if n >= sum(enough) else [1] * len(sizes)
-    exact = _within(wanted, least, sizes, n)
+    exact = _shares(sizes, least, n)
     takes = [math.floor(each + 1e-9) for each in exact]
     left = n - sum(takes)
     room = [place for place in range(len(sizes)) if takes[place] < sizes[place]]
@@ -75,40 +50,30 @@ def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[in
     return takes
 
 
-def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], n: int) -> list[float]:
-    """Shares of n by what is wanted; those that meet a bound stay there, and the others share the rest."""
+def _shares(sizes: Sequence[int], least: Sequence[int], n: int) -> list[float]:
+    """Shares of n in proportion to the sizes; where that is less than the least, the others share the rest."""
 
     def shares(scale: float) -> list[float]:
-        return [min(max(scale * want, low), high) for want, low, high in zip(wanted, least, most, strict=True)]
+        return [min(max(scale * size, low), size) for size, low in zip(sizes, least, strict=True)]
 
-    low, high = 0.0, max(most) / min(want for want in wanted if want > 0)
-    if sum(shares(high)) < n:  # what nobody wants has to fill up the rest
-        spare = [top - share for top, share in zip(most, shares(high), strict=True)]
-        missing = n - sum(shares(high))
-        return [share + missing * each / sum(spare) for share, each in zip(shares(high), spare, strict=True)]
+    low, high = 0.0, max(sizes) / min(sizes)
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(shares(middle)) < n else (low, middle)
     return shares(high)
 
 
-def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> StratifiedSample:
-    """Draw `n` of a population, of which `strata` names the stratum of each: the same ones for the same seed.
+def draw(strata: Sequence[str], n: int, *, seed: int) -> StratifiedSample:
+    """Draw `n` of a population in proportion to its strata: the same ones for the same seed.
 
-    In proportion to the strata or, with their `spreads`, as `neyman` says. Each one drawn stands for as many as there
-    are in its stratum for each one drawn there, so that weighted means have no bias.
+    `strata` names the stratum of each member. The weights make weighted means unbiased.
     """
     members: dict[str, list[int]] = {}
     for place, stratum in enumerate(strata):
         members.setdefault(stratum, []).append(place)
     sizes = {stratum: len(places) for stratum, places in members.items()}
-    counts = list(sizes.values())
-    if spreads is None:
-        takes = proportional(counts, n)
-    else:
-        takes = neyman(counts, [spreads.get(stratum, 0.0) for stratum in sizes], n)
     weights: dict[int, float] = {}
-    for (stratum, places), take in zip(members.items(), takes, strict=True):
+    for (stratum, places), take in zip(members.items(), proportional([*sizes.values()], n), strict=True):
         chosen = random.Random(f"{seed} {stratum}").sample(places, take)
         weights |= dict.fromkeys(chosen, len(places) / take)
     order = sorted(weights)
@@ -120,8 +85,8 @@ def stratified_mean(
 ) -> Interval:
     """The mean of the population that a stratified sample was drawn from, with Student's interval.
 
-    `sizes` are those of the strata in the population; one that was drawn completely adds no doubt. A stratum of which
-    only one was drawn is taken to vary like the others; where none shows how much, the interval is infinite.
+    `sizes` are those of the strata in the population; one that was drawn completely adds no variance. A stratum of
+    which only one was drawn gets the variance of the others; if those show none either, the interval is infinite.
     """
     check_confidence(confidence)
     if len(strata) != len(values):
