@@ -55,14 +55,16 @@ def days(past: list[PastRun]) -> list[int]:
     return [each.inputs["n"] for each in past]
 
 
-async def test_live_runs_that_have_ended_are_chosen_by_playbook_and_time_and_have_their_scores() -> None:
+async def test_live_runs_that_have_ended_are_chosen_by_playbook_time_status_and_score() -> None:
     kept = await store()
     assert days(find_past_runs(kept)) == [0, 1, 2, 5]
     assert days(find_past_runs(kept, playbook=A)) == [0, 2, 5]
     assert days(find_past_runs(kept, since=DAY + timedelta(days=1), until=DAY + timedelta(days=5))) == [1, 2]
-    assert [each.status for each in find_past_runs(kept, playbook=A)] == ["completed", "failed", "completed"]
+    assert days(find_past_runs(kept, statuses=["failed"])) == [2]
+    assert days(find_past_runs(kept, metric="f1", scores=(0.6, None))) == [5]
+    assert days(find_past_runs(kept, metric="f1", scores=(None, 0.6))) == [0]
     assert [each.score for each in find_past_runs(kept, metric="f1")] == [0.5, None, None, 1.0]
-    assert {each.score for each in find_past_runs(kept, metric="other")} == {None}
+    assert days(find_past_runs(kept, metric="other", scores=(0.0, None))) == []
 
 
 def past(n: int, **changes: Any) -> PastRun:
@@ -102,6 +104,15 @@ def test_strata_are_thirds_of_difficulty_halves_of_age_and_outcomes() -> None:
     assert set(draw_history(runs, by=[]).strata) == {""}
 
 
+def test_difficulty_may_be_measured_otherwise() -> None:
+    runs = [past(n) for n in range(3)]
+    assert draw_history(runs, by=["difficulty"], difficulty=lambda run: -run.tokens).strata == (
+        "hard",
+        "medium",
+        "easy",
+    )
+
+
 def test_runs_that_are_equally_hard_are_in_the_same_stratum() -> None:
     assert len({*draw_history([past(n, tokens=5) for n in range(9)], by=["difficulty"]).strata}) == 1
 
@@ -116,9 +127,15 @@ def test_the_same_seed_draws_the_same_runs_each_standing_for_its_stratum() -> No
     assert [each.run for each in drawn.past] == [recording_of(task) for task in drawn.tasks]
 
 
+def test_more_is_drawn_where_scores_vary_more() -> None:
+    runs = [past(n, score=1.0 if n < 50 else float(n % 2)) for n in range(100)]
+    strata = [task.tags[0] for task in draw_history(runs, 20, by=["age"], allocation="neyman").tasks]
+    assert (strata.count("old"), strata.count("recent")) == (2, 18)
+
+
 def test_the_mean_of_a_sample_is_that_of_the_population_by_its_weights() -> None:
     runs = [past(n, status="failed" if n < 10 else "completed") for n in range(100)]
-    drawn = draw_history(runs, 20, by=["outcome"])
+    drawn = draw_history(runs, 20, by=["outcome"], allocation="neyman")
     values = {task.id: float("failed" in task.tags) for task in drawn.tasks}
     assert drawn.mean(values).mean == pytest.approx(0.1)
     values.popitem()

@@ -14,7 +14,6 @@ from hypothesis import strategies as some
 from replay_samples import compare_replayed, context_of
 
 from seedbed.errors import BudgetSpent, DatasetError, NotFound, RunError
-from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
@@ -22,19 +21,20 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.certificate import certificate
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.replay.fidelity import adjust_with_live, measure_fidelity
-from seedbed.experiments.replay.history import PastRun, draw_history, find_past_runs
+from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.experiments.replay.replay import (
     SUBSTITUTED,
     ReplayCache,
     Replayer,
     ReplayKey,
     find_replayable,
+    is_invalid,
     is_replayed,
     replay_all,
     replay_context,
 )
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.cassette import MISSED, ReplayMode
+from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.history import recall, recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
@@ -109,15 +109,6 @@ def known(count: int = 10) -> list[Task]:
     return [Task(str(n), {"n": n}, "yes" if n % 2 == 0 else "no") for n in range(count)]
 
 
-def completed(space: Workspace) -> list[PastRun]:
-    return [run for run in find_past_runs(space.store) if run.status == "completed"]
-
-
-def is_invalid(cell: Cell) -> bool:
-    """Whether a cell has no value because its recording could not answer."""
-    return cell.value is None and cell.reason.startswith(MISSED)
-
-
 # On a bench
 
 
@@ -137,7 +128,7 @@ async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None
 
 async def test_what_was_replayed_is_not_replayed_again() -> None:
     space = await lived()
-    past = draw_history(completed(space), by=(), known=known())
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
     first = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))
     facts = len(list(space.store.facts(Query(kind="turn"))))
     again = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))
@@ -165,7 +156,7 @@ async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_t
 
 async def test_another_replicate_has_a_seed_that_was_not_recorded() -> None:
     space = await lived()
-    past = draw_history(completed(space), by=(), known=known())
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
     card = await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)), replicates=2)
     assert [is_invalid(cell) for cell in card.cells] == [bool(cell.replicate) for cell in card.cells]
 
@@ -253,7 +244,7 @@ async def test_words_that_a_run_opened_by_the_candidate_says_are_the_candidates_
 
 async def test_what_a_tool_found_for_another_may_stand_in() -> None:
     space = await lived()
-    past = draw_history(completed(space), by=(), known=known())
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=(), known=known())
     louder = Playbook.from_document({**BOOK, "program": f"{__name__}:loud"})
     found = await find_replayable([A, louder], past.tasks, Replayer(space.resources.runner, LENIENT))
     assert (found.missed, dict(found.steps)) == ({}, {"exact": 9, "substituted": 9})
@@ -459,6 +450,7 @@ async def test_replays_of_what_was_recorded_agree_with_it_in_every_stratum() -> 
     assert measured.population == measured.agreement.rate
     assert {name: each.rate.n for name, each in measured.strata.items()} == {"completed": 18, "failed": 2}
     assert measured.steps == {"call": {"exact": 18}, "turn": {"exact": 20}}
+    assert measured.share("exact") == measured.share("exact", "turn") == 1.0
     assert sent == []
 
 
@@ -466,13 +458,14 @@ async def test_what_is_not_the_same_any_more_is_measured_and_not_guessed() -> No
     space = await lived(10)
     changed = {"m": {"use": "scripted", "args": {"replies": {".": "no"}}}}
     later = workspace(space.store, models=changed)
-    past = draw_history(completed(space), by=[])
+    past = draw_history(find_past_runs(space.store, statuses=["completed"]), by=[])
     strict = await measure_fidelity(past, Replayer(later.resources.runner, STRICT))
     assert (strict.agreement.agreed, strict.agreement.missed) == (0, 9)
-    assert strict.steps == {"turn": {"missed": 9}}
+    assert strict.share("missed", "turn") == 1.0
     live = await measure_fidelity(past, Replayer(later.resources.runner, ReplayMode("fork", 1)))
     assert (live.agreement.agreed, live.agreement.missed) == (4, 0)  # as the odd ones said no before
-    assert live.steps == {"call": {"exact": 9}, "turn": {"live": 9}}
+    assert live.share("live", "turn") == 1.0
+    assert live.share("exact", "call") == 1.0
     assert live.population.low < 4 / 9 < live.population.high
     assert sent == []
 

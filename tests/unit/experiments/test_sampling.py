@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seedbed.errors import SeedbedError
-from seedbed.experiments.replay.sampling import draw, proportional, stratified_mean
+from seedbed.experiments.replay.sampling import draw, neyman, proportional, stratified_mean
 
 SIZES = some.lists(some.integers(1, 500), min_size=1, max_size=12)
 
@@ -30,18 +30,46 @@ def test_where_there_is_room_for_one_of_each_only_there_is_one_of_each() -> None
     assert proportional([1000, 1000, 5], 3) == [1, 1, 1]
 
 
+def test_more_is_drawn_where_more_varies() -> None:
+    # By size times spread: 100 · 0.1, 100 · 0.4.
+    assert neyman([100, 100], [0.1, 0.4], 50) == [10, 40]
+
+
+def test_what_a_small_stratum_cannot_give_the_others_do() -> None:
+    assert neyman([10, 100], [5.0, 0.1], 50) == [10, 40]
+
+
+def test_a_stratum_that_does_not_vary_still_shows_that_it_does_not() -> None:
+    assert neyman([100, 100], [0.0, 0.4], 50) == [2, 48]
+
+
+def test_where_nothing_is_known_to_vary_the_sizes_decide() -> None:
+    assert neyman([300, 100], [0.0, 0.0], 40) == proportional([300, 100], 40) == [30, 10]
+
+
+def test_what_does_not_vary_fills_up_a_sample_that_is_larger_than_all_that_varies() -> None:
+    assert neyman([100, 10], [0.0, 1.0], 60) == [50, 10]
+
+
 @given(SIZES, some.data())
 def test_every_allocation_adds_up_and_leaves_none_out(sizes: list[int], data: some.DataObject) -> None:
     n = data.draw(some.integers(len(sizes), sum(sizes)))
-    takes = proportional(sizes, n)
-    assert sum(takes) == n
-    assert all(1 <= take <= size for take, size in zip(takes, sizes, strict=True))
+    spreads = data.draw(some.lists(some.floats(0, 10), min_size=len(sizes), max_size=len(sizes)))
+    for takes in (proportional(sizes, n), neyman(sizes, spreads, n)):
+        assert sum(takes) == n
+        assert all(1 <= take <= size for take, size in zip(takes, sizes, strict=True))
 
 
 @pytest.mark.parametrize(("sizes", "n"), [([5, 5], 1), ([5, 5], 11), ([5, 0], 3)])
 def test_what_cannot_be_drawn_is_told(sizes: list[int], n: int) -> None:
     with pytest.raises(SeedbedError, match="expected"):
         proportional(sizes, n)
+
+
+@pytest.mark.parametrize("spreads", [[1.0], [1.0, -1.0], [1.0, math.nan]])
+def test_spreads_that_cannot_be_are_told(spreads: list[float]) -> None:
+    with pytest.raises(SeedbedError, match="spreads: found"):
+        neyman([5, 5], spreads, 4)
 
 
 # Draws

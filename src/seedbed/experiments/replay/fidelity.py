@@ -46,6 +46,12 @@ class Fidelity:
     population: Interval
     """The estimated rate in the population from which the runs were drawn."""
 
+    def share(self, label: str, kind: str | None = None) -> float:
+        """The share of the steps, of one kind or of all, that have a label; NaN if there were none."""
+        kinds = [self.steps.get(kind, {})] if kind else list(self.steps.values())
+        total = sum(sum(each.values()) for each in kinds)
+        return sum(each.get(label, 0) for each in kinds) / total if total else float("nan")
+
 
 async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger | None = None) -> Fidelity:
     """Replay each run under its own playbook, and check whether it has the same status, error and output.

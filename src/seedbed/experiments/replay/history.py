@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -51,13 +51,16 @@ def find_past_runs(
     playbook: Digest | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    statuses: Collection[RunStatus] | None = None,
     metric: str | None = None,
+    scores: tuple[float | None, float | None] = (None, None),
 ) -> list[PastRun]:
-    """The live runs that have ended, the oldest first, with their scores by the metric of that name.
+    """The live runs that have ended, the oldest first: by playbook, period, status, and range of scores.
 
-    Replays and runs that other runs opened are left out.
+    `metric` names the metric of the scores; with a bound in `scores`, runs without a score are left out. So are
+    replays, and runs that other runs opened.
     """
-    scores = _scores(store, playbook, metric) if metric else {}
+    known = _scores(store, playbook, metric) if metric else {}
     facts = store.facts(Query(kind="run", subject=playbook, since=since, until=until))
     last = {fact.key.partition("@")[0]: fact for fact in facts}
     runs = [
@@ -72,12 +75,14 @@ def find_past_runs(
             error=end.body["error"],
             tokens=end.body["tokens"],
             turns=end.body["turns"],
-            score=scores.get(run),
+            score=known.get(run),
         )
         for run, end in last.items()
         if "replay" not in end.body and not end.body["parent"]
     ]
-    return sorted(runs, key=lambda past: (past.started, past.run))
+    chosen = (each for each in runs if statuses is None or each.status in statuses)
+    in_range = chosen if scores == (None, None) else (each for each in chosen if _between(each.score, *scores))
+    return sorted(in_range, key=lambda past: (past.started, past.run))
 
 
 def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, float]:
@@ -86,6 +91,10 @@ def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, flo
         if fact.value is not None and fact.body["metric"] == metric:
             values.setdefault(fact.body["run"], []).append(fact.value)
     return {run: statistics.fmean(each) for run, each in values.items()}
+
+
+def _between(score: float | None, low: float | None, high: float | None) -> bool:
+    return score is not None and (low is None or score >= low) and (high is None or score <= high)
 
 
 @dataclass(frozen=True)
@@ -120,18 +129,21 @@ def draw_history(
     *,
     seed: int = 0,
     by: Sequence[Criterion] = CRITERIA,
+    allocation: Literal["proportional", "neyman"] = "proportional",
     known: Iterable[Task] = (),
+    difficulty: Callable[[PastRun], float] = lambda past: past.tokens,
 ) -> History:
     """Draw `n` of the past runs, or take all, stratified by these criteria; the same runs for the same seed.
 
-    Difficulty is divided into thirds of the population by tokens, age into halves; the outcome is `failed` if the run
-    was not completed, else `good` or `poor` by its score, else `completed`. The expected answers come from `known`
-    tasks with the same inputs.
+    Difficulty is divided into thirds of the population, by default by tokens; age into halves; the outcome is `failed`
+    if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman` draws more where
+    scores vary more. The expected answers come from `known` tasks with the same inputs.
     """
     if not past:
         raise DatasetError([Problem("runs", "none", "at least one", "Choose others, or a longer time.")])
-    strata = _strata(past, by)
-    sample = draw(strata, len(past) if n is None else n, seed=seed)
+    strata = _strata(past, by, difficulty)
+    spreads = _spreads(past, strata) if allocation == "neyman" else None
+    sample = draw(strata, len(past) if n is None else n, seed=seed, spreads=spreads)
     chosen = [past[place] for place in sample.places]
     expected = {canonical(dict(task.inputs)): task.expected for task in known}
     inputs = [canonical(each.inputs) for each in chosen]
@@ -159,12 +171,12 @@ def recording_of(task: Task) -> str:
     return task.id.removeprefix(OF)
 
 
-def _strata(past: Sequence[PastRun], by: Sequence[Criterion]) -> list[str]:
+def _strata(past: Sequence[PastRun], by: Sequence[Criterion], difficulty: Callable[[PastRun], float]) -> list[str]:
     words: list[list[str]] = []
     for what in by:
         match what:
             case "difficulty":
-                words.append(_cut([each.tokens for each in past], DIFFICULTIES))
+                words.append(_cut([difficulty(each) for each in past], DIFFICULTIES))
             case "age":
                 words.append(_cut([each.started.timestamp() for each in past], ("old", "recent")))
             case "outcome":
@@ -187,3 +199,12 @@ def _outcome(past: PastRun) -> str:
     if past.score is None:
         return "completed"
     return "good" if past.score >= GOOD else "poor"
+
+
+def _spreads(past: Sequence[PastRun], strata: Sequence[str]) -> dict[str, float]:
+    """The standard deviation of scores in each stratum; a run without a score counts 1 if completed, else 0."""
+    values: dict[str, list[float]] = {}
+    for each, stratum in zip(past, strata, strict=True):
+        value = float(each.status == "completed") if each.score is None else each.score
+        values.setdefault(stratum, []).append(value)
+    return {stratum: statistics.pstdev(each) for stratum, each in values.items()}

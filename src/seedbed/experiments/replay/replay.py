@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from seedbed.errors import NotFound, RunError, SeedbedError
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import EvaluationContext, Perform, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import budget_spent
@@ -241,6 +242,11 @@ def _source(what: Any) -> str:
         return digest("code", inspect.getsource(what))[3:35]
     except (OSError, TypeError):
         return f"{getattr(what, '__module__', '')}.{getattr(what, '__qualname__', type(what).__qualname__)}"
+
+
+def is_invalid(cell: Cell) -> bool:
+    """Whether a cell has no value because its recording could not answer: that says nothing about the playbook."""
+    return cell.value is None and cell.reason.startswith(MISSED)
 
 
 async def replay_all(

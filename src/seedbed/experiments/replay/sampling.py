@@ -17,6 +17,9 @@ from seedbed.stats.estimates import Interval, check_confidence
 ENOUGH = 2
 """How many to draw at least of each stratum, to see its spread, where the sample is large enough."""
 
+NEXT_TO_NOTHING = 1e-6
+"""A stratum whose weight is this much smaller than the largest is treated as constant."""
+
 
 @dataclass(frozen=True, slots=True)
 class StratifiedSample:
@@ -34,6 +37,28 @@ def proportional(sizes: Sequence[int], n: int) -> list[int]:
     At least one of each, or two if `n` is large enough, so that every member of the population can be drawn. Raises
     SeedbedError for an empty stratum, DatasetError for an `n` that is too small for this or larger than all.
     """
+    return _allocated([float(size) for size in sizes], sizes, n)
+
+
+def neyman(sizes: Sequence[int], spreads: Sequence[float], n: int) -> list[int]:
+    """How many of `n` to draw from each stratum for the most precise mean: in proportion to size times spread.
+
+    `spreads` are the estimated standard deviations of what will be measured. Bounds and errors are those of
+    `proportional`, which it equals if all spreads are 0.
+    """
+    if len(spreads) != len(sizes):
+        raise SeedbedError(f"spreads: found {len(spreads)}; expected {len(sizes)}, one for each stratum")
+    if any(not math.isfinite(spread) or spread < 0 for spread in spreads):
+        raise SeedbedError(f"spreads: found {shown(list(spreads))}; expected numbers from 0")
+    wanted = [size * spread for size, spread in zip(sizes, spreads, strict=True)]
+    most = max(wanted)
+    if most == 0:
+        return proportional(sizes, n)
+    return _allocated([each / most if each > most * NEXT_TO_NOTHING else 0.0 for each in wanted], sizes, n)
+
+
+def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[int]:
+    """Whole numbers in proportion to `wanted`, each within its bounds, that add up to n."""
     if not all(size >= 1 for size in sizes):
         raise SeedbedError(f"sizes: found {shown(list(sizes))}; expected at least one in each stratum")
     if not len(sizes) <= n <= sum(sizes):
@@ -41,7 +66,7 @@ def proportional(sizes: Sequence[int], n: int) -> list[int]:
         raise DatasetError([Problem("n", f"{n:,}", expected, "Draw more, or stratify by less.")])
     enough = [min(size, ENOUGH) for size in sizes]
     least = enough if n >= sum(enough) else [1] * len(sizes)
-    exact = _shares(sizes, least, n)
+    exact = _within(wanted, least, sizes, n)
     takes = [math.floor(each + 1e-9) for each in exact]
     left = n - sum(takes)
     room = [place for place in range(len(sizes)) if takes[place] < sizes[place]]
@@ -50,30 +75,39 @@ def proportional(sizes: Sequence[int], n: int) -> list[int]:
     return takes
 
 
-def _shares(sizes: Sequence[int], least: Sequence[int], n: int) -> list[float]:
-    """Shares of n in proportion to the sizes; where that is less than the least, the others share the rest."""
+def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], n: int) -> list[float]:
+    """Shares of n in proportion to `wanted`; those that meet a bound stay there, and the others share the rest."""
 
     def shares(scale: float) -> list[float]:
-        return [min(max(scale * size, low), size) for size, low in zip(sizes, least, strict=True)]
+        return [min(max(scale * want, low), high) for want, low, high in zip(wanted, least, most, strict=True)]
 
-    low, high = 0.0, max(sizes) / min(sizes)
+    low, high = 0.0, max(most) / min(want for want in wanted if want > 0)
+    if sum(shares(high)) < n:  # strata that are not wanted fill up the rest
+        spare = [top - share for top, share in zip(most, shares(high), strict=True)]
+        missing = n - sum(shares(high))
+        return [share + missing * each / sum(spare) for share, each in zip(shares(high), spare, strict=True)]
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(shares(middle)) < n else (low, middle)
     return shares(high)
 
 
-def draw(strata: Sequence[str], n: int, *, seed: int) -> StratifiedSample:
-    """Draw `n` of a population in proportion to its strata: the same ones for the same seed.
+def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> StratifiedSample:
+    """Draw `n` of a population, of which `strata` names the stratum of each: the same ones for the same seed.
 
-    `strata` names the stratum of each member. The weights make weighted means unbiased.
+    In proportion to the strata or, with their `spreads`, as in `neyman`. The weights make weighted means unbiased.
     """
     members: dict[str, list[int]] = {}
     for place, stratum in enumerate(strata):
         members.setdefault(stratum, []).append(place)
     sizes = {stratum: len(places) for stratum, places in members.items()}
+    counts = list(sizes.values())
+    if spreads is None:
+        takes = proportional(counts, n)
+    else:
+        takes = neyman(counts, [spreads.get(stratum, 0.0) for stratum in sizes], n)
     weights: dict[int, float] = {}
-    for (stratum, places), take in zip(members.items(), proportional([*sizes.values()], n), strict=True):
+    for (stratum, places), take in zip(members.items(), takes, strict=True):
         chosen = random.Random(f"{seed} {stratum}").sample(places, take)
         weights |= dict.fromkeys(chosen, len(places) / take)
     order = sorted(weights)
