@@ -85,7 +85,7 @@ contract, TASK = MetricContract(), Task("t", {"question": "Which city?"}, "Paris
 
 async def test_a_metric_that_breaks_a_promise_does_not_pass_the_contract() -> None:
     with pytest.raises(AssertionError):
-        await contract.test_whatever_was_put_out_it_gets_a_score_and_the_same_again(Moody(print, "moody"), TASK, "")
+        await contract.test_every_output_gets_a_score_and_the_same_again(Moody(print, "moody"), TASK, "")
     with pytest.raises(AssertionError, match="no reason"):
         await contract.test_a_run_gets_a_score(Silent(print, "silent"), TASK)
     with pytest.raises(AssertionError):

@@ -329,7 +329,7 @@ async def test_a_metric_that_cannot_travel_is_named(tmp_path: Path) -> None:
         return 1.0
 
     with serving() as server, opened(f"sqlite:///{tmp_path}/seedbed.db", server) as space:
-        with pytest.raises(SettingsError, match="metrics: found what no other process can be given"):
+        with pytest.raises(SettingsError, match="metrics: found a value that cannot be sent to another process"):
             await space.evaluate(ECHO, numbers(3), metric=inner, parallel=2)
         assert server.requests == []
 

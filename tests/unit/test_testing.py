@@ -52,7 +52,7 @@ PROMISES: dict[str, tuple[type[MemoryStore], Any]] = {
     "all or none": (HalfWay, lambda store: contract.test_nothing_is_added_if_the_facts_fail_to_arrive(store)),
     "compare and swap": (
         Careless,
-        lambda store: contract.test_whoever_expected_something_else_is_told_and_nothing_moves(store, lambda: store),
+        lambda store: contract.test_a_move_that_expects_another_target_is_refused(store, lambda: store),
     ),
     "a thousand generations": (
         Short,

@@ -26,36 +26,35 @@ from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStor
 EXEMPT = ("judges", "aborted", "because", "evidence", "replay")
 """Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
 
-
 CLAIMS = {
     "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
     "registered_order": (
-        "Computed again from what is recorded, in the registered order, every number is the same.",
-        "Computed again from what is recorded, in the registered order, something differs.",
+        "Every number is the same when it is computed again from the records, in the registered order.",
+        "Some number differs when it is computed again from the records, in the registered order.",
     ),
-    "all_scored": ("Every run that ended well got a score.", "Some runs ended well and got no score: failures."),
+    "all_scored": ("Every completed run got a score.", "Some completed runs got no score, and counted as failures."),
     "no_failures": ("No run failed.", "Some runs failed, and counted as failures."),
     "same_number_in_both_arms": (
         "Both playbooks were run equally often on every task.",
         "On some tasks one playbook was run more often than the other.",
     ),
     "judges_checked": (
-        "No judge took part that was not checked against people.",
-        "A judge took part that was never checked against people.",
+        "Every judge in the metric was checked against people.",
+        "A judge in the metric was never checked against people.",
     ),
     "replay_coverage": (
-        "Every past run that was asked for could be replayed for both playbooks.",
-        "Not every past run that was asked for is known to be replayed for both playbooks.",
+        "Every requested past run could be replayed for both playbooks.",
+        "Not every requested past run is known to be replayed for both playbooks.",
     ),
     "outcomes_came_after_that": (
         "Registered before any outcome was known.",
         "Some outcomes were known when it was registered.",
     ),
     "nothing_left_out": (
-        "What was read is all that arrived until then.",
-        "What was read is not all that arrived until then, as it is recorded now.",
+        "Everything that had arrived by then was read.",
+        "Some of what had arrived by then, as recorded now, was not read.",
     ),
-    "ended_by_rule": ("The registered rule ended it.", "It was not the registered rule that ended it."),
+    "ended_by_rule": ("The registered rule ended it.", "Something other than the registered rule ended it."),
 }
 """What each flag of a certificate means if it is true, and if it is not."""
 
@@ -64,8 +63,8 @@ CLAIMS = {
 class Certificate:
     """Everything that a verdict is based on.
 
-    `path` has the answers of the rule after each unit. `flags` are claims about how the verdict came about, each true
-    or false: a verdict with a false flag is worth less.
+    `path` has the answers of the rule after each unit. `flags` are claims about how the verdict was reached: one that
+    is false weakens it.
     """
 
     verdict: Verdict
@@ -73,7 +72,7 @@ class Certificate:
     path: tuple[Answer, ...]
     flags: dict[str, bool]
     problems: tuple[Problem, ...]
-    """What differs when everything is recomputed; empty if the verdict is right."""
+    """The differences when everything is recomputed; empty if the verdict is right."""
     coverage: Coverage | None = None
     """Of a verdict about replays: how many past runs could be replayed, recomputed; None if that is not known."""
 
@@ -120,7 +119,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     problems += _differences(verdict, again, exempt, "cells")
     cells = [cell for pair in read for arm in pair for cell in arm]
     if (evidence := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
-        remedy = "Some cell, its run or what that was told is not as it was when it was read."
+        remedy = "Some cell, its run or an answer in it has changed since it was read."
         problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
     flags = {
@@ -172,7 +171,7 @@ def _read(
 
 
 def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
-    """A cell as it counted: a run that failed in the experiment stays failed, even if it was repeated later."""
+    """A cell as it counted: a run that failed in the experiment stays failed, even if a later one did not."""
     if key in lapses:
         return lapses[key]
     if key not in known:
@@ -183,9 +182,9 @@ def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: lis
 
 def _differences(verdict: Verdict, again: Verdict, exempt: set[str], what: str) -> Iterator[Problem]:
     for name in sorted({field.name for field in fields(Verdict)} - exempt - {*NOT_STORED}):
-        recorded_cells, computed = getattr(verdict, name), getattr(again, name)
-        if recorded_cells != computed:
-            yield Problem(name, shown(recorded_cells, 80), f"{shown(computed, 80)}, as it follows from the {what}")
+        recorded, computed = getattr(verdict, name), getattr(again, name)
+        if recorded != computed:
+            yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as computed from the {what}")
 
 
 def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certificate:
@@ -195,9 +194,9 @@ def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certi
     if not verdict.aborted and verdict.because != read.verdict.because:
         problems.append(Problem("because", shown(verdict.because, 80), shown(read.verdict.because, 80)))
     if not verdict.aborted and read.evidence != verdict.evidence:
-        remedy = "Some exposure or feedback is not as it was when it was read."
+        remedy = "Some exposure or feedback has changed since it was read."
         problems.append(Problem("evidence", short(read.evidence), short(verdict.evidence), remedy))
-    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=verdict.experiment))), math.inf)
+    begun = _number(store, "comparison", verdict.experiment)
     flags = {
         "registered_first": _begun_before(store, verdict.experiment),
         "outcomes_came_after_that": begun < read.first_outcome,
@@ -215,7 +214,7 @@ def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Prob
     try:
         again = recorded_coverage(store, verdict.replay)
     except (SeedbedError, LookupError, TypeError, AttributeError) as wrong:
-        problems.append(Problem("replay.sample", str(wrong), "the past runs that were asked for"))
+        problems.append(Problem("replay.sample", str(wrong), "the sample of past runs"))
         return None
     problems += differences(verdict.replay, again, tasks)
     return again
@@ -223,16 +222,15 @@ def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Prob
 
 def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
     """Whether no score of the candidate was known when the experiment was registered, so that none chose it."""
-    begun = next((fact.number for fact in store.facts(Query(kind="comparison", key=experiment))), 0)
+    begun = _number(store, "comparison", experiment, missing=0)
     known = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
     return all(fact.number > begun for fact in known.values())
 
 
 def _begun_before(store: Store, experiment: Digest) -> bool:
     """Whether the experiment was registered before its verdict."""
-    begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
-    verdict = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    return begun is not None and verdict is not None and begun.number < verdict.number
+    return _number(store, "comparison", experiment) < _number(store, "verdict", experiment, missing=0)
 
 
-__all__ = ["Certificate", "certificate", "verify"]
+def _number(store: Store, kind: str, experiment: Digest, *, missing: float = math.inf) -> float:
+    return next((fact.number for fact in store.facts(Query(kind=kind, key=experiment))), missing)

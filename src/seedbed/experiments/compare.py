@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
-from seedbed.errors import BudgetSpent, NotFound, Problem, SeedbedError, SettingsError, shown
+from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
@@ -19,9 +20,9 @@ from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
 from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
-from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.experiment import Experiment, RuleChoice, budget_spent
 from seedbed.experiments.held_out import expect_unseen
-from seedbed.experiments.live import is_live, stopped_verdict
+from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
@@ -32,15 +33,15 @@ from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.spending.ledger import Ledger, dollars
+from seedbed.spending.ledger import Ledger
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest, short
 
 AnswerWatcher = Callable[[Answer], None]
 """Called with what the stopping rule says after each unit."""
 
-Arms = Sequence[tuple[Playbook, Sequence[Sequence[TaskReplicate]]]]
-"""Playbooks, and what each performs for every unit."""
+ArmPlans = Sequence[tuple[Playbook, Sequence[Sequence[TaskReplicate]]]]
+"""Each playbook with the items that it performs for every unit."""
 
 
 async def compare(
@@ -54,14 +55,13 @@ async def compare(
 ) -> Verdict:
     """Is the candidate better? On tasks that it has not seen: DatasetError names those that it has.
 
-    On past runs both playbooks are replayed, and the verdict is about the runs whose recordings can answer both: it may
-    choose what to try live, and does not prove what live runs would show. How far replays can be trusted is
-    `Verdict.replays`.
+    On past runs both playbooks are replayed, and the verdict is about the runs whose recordings can answer both: it
+    suggests what to try live, and does not prove what live runs would show. `Verdict.replays` says how far the replays
+    can be trusted.
 
-    Of several candidates each is compared with the control on the same tasks, one after the other; the runs of the
-    control are paid once. The verdict is that of the best, and `Verdict.ranking` has all. Up to ten candidates share
-    the error rate evenly while they are tested, and what the best do not need is given to the others at the end; among
-    more, the share of false winners is kept. See `run_experiment` for what each comparison does.
+    Several candidates are compared with the control one after the other, on the same tasks; the runs of the control are
+    paid once. The verdict is that of the best, and `Verdict.ranking` has all. The error rate holds for up to ten
+    candidates together; with more, it limits the share of false winners. `run_experiment` does each comparison.
     """
     chosen = [candidates] if isinstance(candidates, Playbook) else list(candidates)
     _expect_options(options, chosen, replayed=isinstance(on, PastRuns))
@@ -92,7 +92,7 @@ async def compare(
 
 
 def _expect_options(options: Comparing, candidates: Sequence[Playbook], *, replayed: bool) -> None:
-    """Refuse what cannot be, before anything is paid."""
+    """Raises SettingsError for options that do not fit, before anything is paid."""
     problems = []
     if not candidates or len({each.digest for each in candidates}) < len(candidates):
         actual = shown([short(each.digest) for each in candidates])
@@ -126,12 +126,11 @@ async def run_experiment(
     options: Comparing = DEFAULT,
     watch: AnswerWatcher | None = None,
 ) -> Verdict:
-    """Feed tasks to both arms in registered order until the stopping rule answers. Registered before the first run.
+    """Register the experiment, then run tasks in both arms, with the same seeds, until the stopping rule answers.
 
-    Both arms meet each task with the same seed. Results are read in the registered order however fast each comes, and
-    reading stops when the rule answers: that is what keeps its error rate. A run that fails counts as the experiment
-    says. A comparison that was interrupted goes on where it was; one that has been answered is not repeated: its
-    recorded verdict is returned. Raises BudgetSpent when the ledger has nothing left; with more it goes on, too.
+    The error rate holds because results are read in the registered order, whichever comes first, and only until the
+    rule answers. An interrupted comparison is resumed; the verdict of one that has ended is returned from the store.
+    Raises BudgetSpent when the ledger is empty; the comparison goes on when it is run again with more.
     """
     tasks, replay = (on.tasks, on.facts) if isinstance(on, ReplayedRuns) else (on, None)
     context = on.context if isinstance(on, ReplayedRuns) else context
@@ -142,13 +141,13 @@ async def run_experiment(
     register(context.store, plan, by=context.by, clock=context.clock)
     test = SequentialTest(plan, tasks, metric.name)
     ours, theirs = test.items()
-    # A playbook against itself is one arm, unless it is to be drawn anew: each of its cells is paid once.
+    # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
     failed = FailedRuns(context.store, plan.digest)
     coming = (_cells_by_workers if context.remote else _cells)(arms, metric, context, failed)
     async with context.present(), aclosing(coming) as units:
         async for cells in units:
-            with suppress(NotFound):  # somebody stopped it, or was quicker
+            with suppress(NotFound):  # somebody stopped it, or another process was faster
                 return Verdict.recall(context.store, plan.digest)
             _expect_paid(cells, context.ledger, test)
             answer = test.read(cells[0], cells[-1])
@@ -188,38 +187,35 @@ def _register(
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:
-    """Stop an experiment by hand. Its verdict is invalid and says why; a process at work on it finds that verdict."""
+    """Stop an experiment by hand. Its verdict is invalid and says why; a process that runs it stops at that verdict."""
     if not because.strip():
         raise SeedbedError("because: found no reason; expected why the experiment is stopped")
     plan = Experiment.from_content(store.get(experiment))
     if is_live(plan):
-        return record_verdict(store, stopped_verdict(store, plan, because.strip()), by=by, clock=clock)
-    tasks = Dataset.from_content(store.get(plan.dataset))
-    test = SequentialTest(plan, tasks, str(plan.metric.get("metric", "")))
+        test: LiveTest | SequentialTest = LiveTest(plan, LiveSource.of(store, plan))
+    else:
+        tasks = Dataset.from_content(store.get(plan.dataset))
+        test = SequentialTest(plan, tasks, str(plan.metric.get("metric", "")))
     return record_verdict(store, test.verdict(aborted=because.strip()), by=by, clock=clock)
 
 
 def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, test: SequentialTest) -> None:
-    """A run that could not be paid is no failure: there is no answer yet."""
+    """Raises BudgetSpent: a run that could not be paid does not count as a failure."""
     if ledger.is_short and any(cell.value is None for arm in cells for cell in arm):
-        raise BudgetSpent(
-            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} after "
-            f"{len(test.answers)} of {len(test.units)} tasks; expected enough to go on. "
-            "Compare again with a higher limit: what was paid is not paid twice"
-        )
+        raise budget_spent(ledger, f"after {len(test.answers)} of {len(test.units)} tasks")
 
 
 def _judges(store: Store, metric: Json) -> Json:
-    """What is known of the judges that give the scores, by the digests of their identities."""
+    """The agreement with people of the judges that give the scores, by the digests of their identities."""
     known = {digest("metric", judge): deciding(agreements(store, judge)) for judge in judges_in(metric)}
     return {name: None if each is None else {"kappa": each.kappa, "low": each.low} for name, each in known.items()}
 
 
 async def _cells(
-    arms: Arms, metric: Metric, context: EvaluationContext, failed: FailedRuns
+    arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
-    """The cells of each arm, unit by unit; all arms meet a unit at the same time."""
-    pays = [await _payer(playbook, _flat(plan), metric, context, failed) for playbook, plan in arms]
+    """The cells of each arm, unit by unit; all arms run a unit at the same time."""
+    pays = [await _payer(playbook, [*chain(*plan)], metric, context, failed) for playbook, plan in arms]
 
     async def perform(number: int) -> list[list[Cell]]:
         each_run = zip(*(plan[number] for _, plan in arms), strict=True)
@@ -242,7 +238,7 @@ async def _payer(
     context: EvaluationContext,
     failed: FailedRuns,
 ) -> Callable[[TaskReplicate], Awaitable[Cell]]:
-    """A function that returns the cell of an item as it counts: known, failed before, or by running."""
+    """A function that returns the cell of an item: a known one, an earlier failure, or that of a new run."""
     cells = await asyncio.to_thread(cells_of, playbook, plan, [metric], context)
     naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
 
@@ -257,7 +253,7 @@ async def _payer(
 
 
 async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) -> Cell:
-    """A cell as it counts: one that failed before fails again, and one that fails now is remembered."""
+    """The cell, or its earlier failure in this experiment; a new failure is recorded."""
     if cell.key in failed:
         return failed[cell.key]
     for fact in failed.new([cell], context.clock(), context.by):
@@ -266,11 +262,11 @@ async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) ->
 
 
 async def _cells_by_workers(
-    arms: Arms, metric: Metric, context: EvaluationContext, failed: FailedRuns
+    arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The same by other processes: each arm in its order, both at the same time."""
     assert context.remote
-    streams = [context.remote.cells(playbook, _flat(plan), [metric], context) for playbook, plan in arms]
+    streams = [context.remote.cells(playbook, [*chain(*plan)], [metric], context) for playbook, plan in arms]
 
     async def take(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
         cells = [(await anext(stream))[0] for _ in range(count)]
@@ -283,10 +279,3 @@ async def _cells_by_workers(
     finally:
         for stream in streams:
             await stream.aclose()
-
-
-def _flat(plan: Sequence[Sequence[TaskReplicate]]) -> list[TaskReplicate]:
-    return [item for unit in plan for item in unit]
-
-
-__all__ = ["AnswerWatcher", "abort", "compare", "run_experiment"]

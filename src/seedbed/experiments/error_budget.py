@@ -43,8 +43,8 @@ CONTROLS: Mapping[str, tuple[type[ErrorBudget], Callable[[Verdict], float]]] = {
 class BudgetTerms:
     """The promise of an error budget: of all candidates ever called better, at most a share `rate` is not.
 
-    `control` is the method: `lord` finds more, and holds for candidates that are judged on tasks of their own; `e-lond`
-    also holds for candidates that share tasks, or runs of the control.
+    `control` is the method. `lord` has more power, and holds if each candidate is judged on tasks of its own; `e-lond`
+    also holds if candidates share tasks, or runs of the control.
     """
 
     rate: float = 0.05
@@ -73,8 +73,7 @@ class BudgetTerms:
 def error_budget(store: Store, channel: str, terms: BudgetTerms | None = None) -> ErrorBudget:
     """The budget after all comparisons for a channel, in the order of their reservations.
 
-    A candidate pays when it reserves its place, and gets nothing back if it is never judged. It is computed as if the
-    terms had always been these.
+    A candidate pays when it reserves its place, even if it is never judged. These terms apply to all of them.
     """
     return _spent(*_history(store, channel), terms or BudgetTerms())
 
@@ -100,7 +99,7 @@ def reserve(
     """The experiment at the error rate of its reservation, or else at the next level of its channel's budget.
 
     `planned` returns it for an error rate and a rule. A place is reserved by a fact with a unique key: a process that
-    finds it taken tries the next place. The place is paid for from then on, whatever becomes of the experiment.
+    finds it taken tries the next place. The place stays paid even if the experiment never ends.
     """
     while True:
         places, answers = _history(store, channel)
@@ -132,7 +131,7 @@ def _level(budget: ErrorBudget) -> float:
 
 
 def _spent(places: list[Fact], answers: list[Fact], terms: BudgetTerms) -> ErrorBudget:
-    """The budget after all of this. Each reservation counts the answers known when it was made."""
+    """The budget after these reservations and answers. Each reservation counts the answers known when it was made."""
     control, value = CONTROLS[terms.control]
     budget, read = control(alpha=terms.rate), 0
     for place in places:
@@ -156,6 +155,3 @@ def _history(store: Store, channel: str) -> tuple[list[Fact], list[Fact]]:
     verdicts = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in places])
     known = [fact for fact in verdicts.values() if fact.number <= newest]
     return places, sorted(known, key=lambda fact: fact.number)
-
-
-__all__ = ["CONTROLS", "BudgetTerms", "error_budget", "next_level", "reserve"]

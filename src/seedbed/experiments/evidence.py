@@ -12,11 +12,11 @@ AT_A_TIME = 1_000
 """The most facts that one query asks for by their keys."""
 
 ENTRIES = ("turn", "call", "decision", "child", "failure")
-"""The kinds of facts that say what happened in a run: a metric may have looked at them."""
+"""The kinds of facts that say what happened in a run: a metric may have used them."""
 
 
 def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of the facts of cells, of the ends of their runs and of the answers those got, in the order of cells.
+    """The digest of the facts of cells, of the ends of their runs and of the answers in them, in the order of cells.
 
     Cells without a score have no facts.
     """
@@ -103,6 +103,3 @@ def facts_by_key(store: Store, kind: str, keys: Sequence[str]) -> dict[str, Fact
         some = list(keys[start : start + AT_A_TIME])
         facts |= {fact.key: fact for fact in store.facts(Query(kind=kind, keys=some))}
     return facts
-
-
-__all__ = ["answers", "ends", "evidence_of", "facts_by_key", "line_of"]

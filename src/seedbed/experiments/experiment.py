@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from seedbed.errors import DatasetError, Problem, SeedbedError, shown
+from seedbed.errors import BudgetSpent, DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.spending.ledger import Ledger, dollars
 from seedbed.stats.arrays import Direction
 from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.stats.sequential.betting import Betting
@@ -55,8 +56,8 @@ class Experiment:
     models: Json
     rule: Json
     order: tuple[str, ...]
-    """The tasks in the order in which results are read, whatever order they finish in. Those of one source are next to
-    each other and count as one."""
+    """The tasks in the order in which results are read, even if they finish in another. Those of one source are next
+    to each other and count as one."""
     hypothesis: str = ""
     seed: int = 0
     """What the order was drawn from."""
@@ -127,21 +128,18 @@ class Experiment:
 
 
 def units(order: Sequence[Task]) -> Iterator[Unit]:
-    """Tasks one by one, those of one source together, and those that ask the same."""
+    """Tasks one by one, but those of one source, or with the same inputs, together."""
     for _, tasks in groupby(order, key=_kin):
         yield tuple(tasks)
 
 
 def _kin(task: Task) -> str:
-    """What tasks have in common that are not independent: a source, or their inputs."""
+    """The source or the inputs of a task: tasks that share them are not independent."""
     return task.source or f"\x00{canonical(dict(task.inputs))}"
 
 
 def drawn(tasks: Dataset, seed: int) -> list[Unit]:
-    """The units in an order drawn from the seed, in which tasks of every tag are spread evenly.
-
-    So an early stop has read a fair sample: every stretch has about the same shares of tags as all tasks.
-    """
+    """The units in an order drawn from the seed. Tags are spread evenly, so that an early stop reads a fair sample."""
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
     for task in tasks:
@@ -160,7 +158,7 @@ def drawn(tasks: Dataset, seed: int) -> list[Unit]:
 
 
 def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int | None) -> None:
-    """Refuse a rule that cannot use the scores. `replicates` is None where units have several tasks."""
+    """Raises SeedbedError for a rule that cannot use the scores. `replicates` is None if units have several tasks."""
     repeats = rule.repeats if isinstance(rule, Gsprt) else 1
     if isinstance(rule, Betting) or (binary and replicates == repeats):
         return
@@ -174,7 +172,7 @@ def _expect_fit(rule: StoppingRule, metric: str, binary: bool, replicates: int |
 def _rule(choice: RuleChoice, alpha: float, at_most: int, binary: bool) -> StoppingRule:
     settings = {"rule": choice} if isinstance(choice, str) or choice is None else dict(choice)
     if taken := sorted({"alpha", "at_most", "outcomes"} & settings.keys()):
-        raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of it: the experiment sets them")
+        raise SeedbedError(f"rule: found {', '.join(taken)}; expected none of these: the experiment sets them")
     if float(settings.get("d0") or 0.0) < 0:
         raise SeedbedError(f"d0: found {shown(settings['d0'])}; expected at least 0. To allow for less, set a margin")
     name = settings.pop("rule", None) or ("exact" if binary else "betting")
@@ -183,13 +181,17 @@ def _rule(choice: RuleChoice, alpha: float, at_most: int, binary: bool) -> Stopp
     return rule_from_state({"rule": RULE_NAMES[name], "alpha": alpha, "at_most": at_most, **settings})
 
 
+def budget_spent(ledger: Ledger, progress: str) -> BudgetSpent:
+    """The error for a ledger that ran out of money at this point of a comparison."""
+    spent = f"{dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)}"
+    remedy = "Compare again with a higher limit: what was paid is not paid twice"
+    return BudgetSpent(f"found {spent} {progress}; expected enough to finish. {remedy}")
+
+
 def expect_score(metric: str, cell: Cell) -> None:
     """Raises SeedbedError for a score outside 0 to 1, which cannot be compared."""
     if cell.value is not None and not 0 <= cell.value <= 1:
         raise SeedbedError(
             f"{metric} of task {shown(cell.task)}: found {cell.value:g}; expected a score from 0 to 1. "
-            "Compare by a metric of that range, such as one that says whether a limit is kept"
+            "Compare by a metric with that range, such as one that checks a limit"
         )
-
-
-__all__ = ["RULE_NAMES", "Design", "Experiment", "RuleChoice", "Unit", "drawn", "expect_score", "units"]

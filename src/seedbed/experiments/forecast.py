@@ -1,4 +1,4 @@
-"""Forecast: what a comparison will cost and may find, before anything is spent on it."""
+"""Forecast: the expected cost and power of a comparison, before anything is spent on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USUAL_DISCORDANCE = 0.3
 """The default share of tasks on which two playbooks differ."""
 
 LOOKED_AT = 100
-"""The cost of a playbook is the mean of so many of its latest runs."""
+"""The cost of a playbook is the mean of this many of its latest runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Forecast:
     usd_per_unit: float | None
 
     def usd(self, units: float) -> float | None:
-        """The expected cost of so many units."""
+        """The expected cost of this many units."""
         return None if self.usd_per_unit is None else units * self.usd_per_unit
 
     def document(self) -> Json:
@@ -110,6 +110,3 @@ def forecast_experiment(
 def _usual_cost(store: Store, playbook: str) -> float | None:
     latest = list(islice(store.facts(Query(kind="run", subject=playbook, newest=True)), LOOKED_AT))
     return math.fsum(float(fact.body["cost_usd"]) for fact in latest) / len(latest) if latest else None
-
-
-__all__ = ["Forecast", "forecast"]

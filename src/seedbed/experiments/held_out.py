@@ -32,7 +32,7 @@ def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) ->
 
 
 def expect_unseen(library: Library, candidate: Playbook, tasks: Dataset) -> None:
-    """Raises DatasetError that names the tasks which the candidate has seen, if there are any."""
+    """Raises DatasetError if the candidate has seen some of the tasks, and names them."""
     if seen := seen_before(library, candidate, tasks):
         names = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
         actual = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {names}"
@@ -50,6 +50,3 @@ def known_tasks(store: Store, dataset: Digest) -> Dataset:
 
 def _named(inputs: Mapping[str, Any]) -> Digest:
     return digest("task", {name: text_of(value) for name, value in inputs.items()})
-
-
-__all__ = ["evolved_on", "expect_unseen", "known_tasks", "seen_before"]

@@ -1,11 +1,11 @@
 """Live experiments: which of two playbooks does better, by the feedback of the users who were served one of them.
 
 There are no tasks and no cells. The test reads exposures of units (only the first of each unit counts) and outcomes:
-the first feedback on such an exposure. Both are read in the order in which they arrived, and the next outcome of the
-candidate is paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of
-the units with an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is not
-as agreed: then assignment or logging is broken, or one arm makes users answer more often, and the verdict is invalid.
-So every reader, at any time, comes to the same verdict.
+the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the candidate is
+paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of the units with
+an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off: then assignment
+or logging is broken, or one arm makes users answer more often, and the verdict is invalid. So every reader, at any
+time, comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class LiveSource:
 
     @property
     def description(self) -> str:
-        """In words."""
         return f"{' and '.join(self.arms)} of {self.exposures} since {', '.join(self.since)}, as outcomes arrive"
 
     @classmethod
@@ -65,7 +64,7 @@ class LiveSource:
             control, candidate = content["arms"]
             return cls(content["exposures"], tuple(content["since"]), (control, candidate))
         except (StoreDamaged, LookupError, ValueError) as wrong:
-            raise NotFound(f"what experiment {short(plan.digest)} is about cannot be read: {wrong}") from None
+            raise NotFound(f"the source of experiment {short(plan.digest)} cannot be read: {wrong}") from None
 
     def span(self, store: Store) -> tuple[int, float]:
         """The numbers of the moves between which exposures count; the second one ended an arm."""
@@ -243,11 +242,6 @@ def digest_facts(facts: Iterable[Fact]) -> Digest:
     return f"b2:{whole.hexdigest()}"
 
 
-def stopped_verdict(store: Store, plan: Experiment, because: str) -> Verdict:
-    """The verdict of a live experiment that a person stops."""
-    return LiveTest(plan, LiveSource.of(store, plan)).verdict(aborted=because)
-
-
 @dataclass(frozen=True, slots=True)
 class RecomputedVerdict:
     """A live verdict, recomputed from the facts that it says were read."""
@@ -289,22 +283,10 @@ def recompute(store: Store, plan: Experiment, verdict: Verdict) -> RecomputedVer
 
 
 def _read_now(store: Store, plan: Experiment, source: LiveSource, count: int) -> list[tuple[str, str]]:
-    """The facts that would be read today, up to so many."""
+    """The first `count` facts that would be read today."""
     reading = LiveTest(plan, source)
     for fact in source.arrivals(store, reading.metric):
         if len(reading.facts) == count:
             break
         reading.take(fact)
     return [(fact.kind, fact.key) for fact in reading.facts]
-
-
-__all__ = [
-    "LiveSource",
-    "LiveTest",
-    "conclude",
-    "is_live",
-    "plan_live",
-    "recompute",
-    "register_live",
-    "stopped_verdict",
-]

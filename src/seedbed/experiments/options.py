@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import RULE_NAMES, Design, RuleChoice
 from seedbed.plugins import suggestion
-
-Goal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
-"""What a comparison is to show of the candidate."""
+from seedbed.stats.sequential.betting import Goal
 
 USUAL_ALPHA = 0.05
 USUAL_EFFECT = 0.1
@@ -29,18 +27,18 @@ class Comparing:
 
     rule: RuleChoice = None
     alpha: float | None = None
-    """The highest chance to call a candidate better that is not. Default: 0.05, or what the channel's budget leaves."""
+    """The highest chance of a false winner. Default: 0.05, or what the channel's error budget allows."""
     effect: float | None = None
-    """The gain worth having: a candidate that falls short of it ends the comparison sooner."""
+    """The gain worth having: the comparison ends sooner if the candidate falls short of it."""
     goal: Goal = "superior"
     margin: float | None = None
     """How much worse still counts as not worse."""
     replicates: int = 1
     """How often each task is run."""
     first_replicate: int | tuple[int, int] = 0
-    """With which replicate of each task both arms begin, or each of them: a replicate that is not known yet is run."""
+    """The first replicate of each task, for both arms or for each: a replicate without a result is run."""
     discordance: float | None = None
-    """On which share of the tasks scores will differ; for the rule sprt, and for a forecast."""
+    """The share of tasks on which scores will differ; for the rule sprt, and for a forecast."""
     seed: int = 0
     """Draws the order of the tasks, and the sample of past runs."""
     channel: str = ""
@@ -59,7 +57,7 @@ class Comparing:
 
     @property
     def first_replicates(self) -> tuple[int, int]:
-        """With which replicate the control and the candidate begin."""
+        """The first replicates of the control and the candidate."""
         first = self.first_replicate
         return (first, first) if isinstance(first, int) else first
 
@@ -77,7 +75,7 @@ class Comparing:
         return rule
 
     def design(self, alpha: float, rule: RuleChoice) -> Design:
-        """What an experiment registers of it, by this rule with all its settings, at this error rate."""
+        """The design that an experiment registers, with this rule at this error rate."""
         return Design(alpha, rule, self.seed, self.replicates, self.first_replicates, self.channel)
 
     def _problems(self) -> list[Problem]:
@@ -101,7 +99,7 @@ class Comparing:
         return problems or [*self._misfits()]
 
     def _misfits(self) -> list[Problem]:
-        """What is wrong with options together."""
+        """Options that do not fit together."""
         problems = []
         effect, discordance = self.effect, self.discordance
         if discordance is not None and not (effect or USUAL_EFFECT) <= discordance <= 1:
@@ -120,5 +118,3 @@ class Comparing:
 
 
 DEFAULT = Comparing()
-
-__all__ = ["DEFAULT", "Comparing", "Goal"]

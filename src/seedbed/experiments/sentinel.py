@@ -43,8 +43,8 @@ async def play_sentinel(
     alpha = USUAL_ALPHA if options.alpha is None else options.alpha
     played = sum(1 for _ in context.store.facts(Query(kind="sentinel", subject=playbook.digest)))
     for turn in range(played, played + times):
-        anew = replace(options, alpha=alpha, seed=turn, first_replicate=(2 * turn, 2 * turn + 1))
-        verdict = await run_experiment(playbook, playbook, tasks, metric, context, anew)
+        again = replace(options, alpha=alpha, seed=turn, first_replicate=(2 * turn, 2 * turn + 1))
+        verdict = await run_experiment(playbook, playbook, tasks, metric, context, again)
         body = {"finding": verdict.finding, "alpha": alpha, "dataset": tasks.digest, "metric": metric.name}
         fact = Fact(
             kind="sentinel",
@@ -70,6 +70,3 @@ def sentinel(store: Store, alpha: float = 0.05) -> Sentinel:
     findings = [fact.body["finding"] for game in games for fact in store.facts(Query(kind="verdict", key=game.key))]
     counted = [finding for finding in findings if finding != "invalid"]
     return Sentinel(alpha, exact_rate(counted.count("superior"), len(counted)))
-
-
-__all__ = ["Sentinel", "play_sentinel", "sentinel"]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import DocumentError, Problem, shown
-from seedbed.runs.imports.sessions import Session, SessionTask
+from seedbed.runs.imports.sessions import Session, SessionTask, whole_sum
 from seedbed.stats.estimates import mcnemar, paired_interval
 from seedbed.storage.store import Json
 
-NOT_REGISTERED = "not registered in advance: it can suggest, not prove, and no gate takes it"
+NOT_REGISTERED = "not registered in advance: it can suggest, not prove, and no gate accepts it"
 
 HindsightFinding: TypeAlias = Literal["superior", "inferior", "inconclusive", "invalid"]
 
@@ -81,14 +82,14 @@ def select(sessions: Sequence[Session], wanted: str) -> tuple[Session, ...]:
     if equals and setting.startswith("config."):
         keys = setting.removeprefix("config.").split(".")
         chosen = [each for each in sessions if _is(each.config, keys, value)]
-        expected = "a setting of one session at least"
+        expected = "a setting that at least one session has"
     else:
         exact = [each for each in sessions if each.id == wanted]
         chosen = exact or [each for each in sessions if wanted and each.id.startswith(wanted)]
-        expected = f"one session of: {', '.join(each.id for each in sessions) or 'none, there are none'}"
+        expected = f"one of the sessions: {', '.join(each.id for each in sessions) or 'there are none'}"
         if len(chosen) > 1:
-            ids = f"{shown(wanted)}, as {len(chosen)} ids begin"
-            raise DocumentError([Problem("session", ids, expected, "Say more of the id.")])
+            ids = f"{shown(wanted)}, with which {len(chosen)} ids begin"
+            raise DocumentError([Problem("session", ids, expected, "Give more of the id.")])
     if not chosen:
         raise DocumentError([Problem("session", shown(wanted), expected, "`seedbed sessions show` lists them.")])
     return tuple(chosen)
@@ -131,8 +132,8 @@ def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float
         p_worse=p_worse if known else None,
         p=mcnemar(counts.wins, counts.losses) if known else None,
         alpha=alpha,
-        a_tokens=_tokens(a),
-        b_tokens=_tokens(b),
+        a_tokens=whole_sum(each.tokens for each in a),
+        b_tokens=whole_sum(each.tokens for each in b),
         only_a=tuple(name for name in left if name not in right),
         only_b=tuple(name for name in right if name not in left),
         changed=tuple(changed),
@@ -188,19 +189,19 @@ def _finding(
     if not known:
         return "invalid", "no task has a score on both sides"
     if one_sided(counts.sure_wins, counts.sure_losses + counts.unsure) <= alpha:
-        return "superior", f"B did better at {counts.wins} tasks and worse at {counts.losses}"
+        return "superior", f"B did better on {counts.wins} tasks and worse on {counts.losses}"
     if one_sided(counts.sure_losses, counts.sure_wins + counts.unsure) <= alpha:
-        return "inferior", f"B did worse at {counts.losses} tasks and better at {counts.wins}"
+        return "inferior", f"B did worse on {counts.losses} tasks and better on {counts.wins}"
     unlike = counts.wins + counts.losses
     if counts.unsure and min(one_sided(counts.wins, counts.losses), one_sided(counts.losses, counts.wins)) <= alpha:
-        return "inconclusive", f"scores missing at {counts.unsure} of {len(pairs)} tasks might turn it round"
+        return "inconclusive", f"missing scores, on {counts.unsure} of {len(pairs)} tasks, might reverse it"
     least = math.ceil(-math.log2(alpha))
     if unlike < least:
         return (
             "inconclusive",
-            f"the sides differ at {unlike} of {len(known)} tasks; at fewer than {least} chance cannot be excluded",
+            f"the sides differ on {unlike} of {len(known)} tasks; with fewer than {least}, it may be chance",
         )
-    return "inconclusive", f"{counts.wins} better and {counts.losses} worse is what chance does"
+    return "inconclusive", f"{counts.wins} better and {counts.losses} worse may be due to chance"
 
 
 def _by_name(sessions: Iterable[Session]) -> dict[str, list[SessionTask]]:
@@ -217,13 +218,7 @@ def _pair(name: str, a: Sequence[SessionTask], b: Sequence[SessionTask]) -> Task
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def _tokens(sessions: Sequence[Session]) -> int | None:
-    """The tokens of all sessions together; None where one does not have them."""
-    counts = [each.tokens for each in sessions if each.tokens is not None]
-    return sum(counts) if counts and len(counts) == len(sessions) else None
+    return statistics.fmean(values) if values else None
 
 
 def _is(config: Mapping[str, Any], keys: Sequence[str], wanted: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from operator import eq, ge, gt, le, lt, ne
 
@@ -19,17 +19,17 @@ _NUMBERS = ("score", "tokens", "turns")
 _TEXTS = ("status", "error")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PastRuns:
-    """Past runs of the control, replayed by both playbooks; nothing in the world is done.
+    """Past runs of the control, replayed by both playbooks; no tool changes anything.
 
-    `where` chooses among them, as in `score >= 0.2 and status = 'completed'`, the score being that of the metric of
-    the comparison; `since` and `until` bound when they ended. `sample` of them are drawn so that they stand for all;
-    default: all. `mode` is strict, lenient, or fork:K, which asks live from step K on. `expected` has tasks with the
-    expected answers of the same inputs.
+    `compare(a, b, on=past_runs("score >= 0.2 and status = 'completed'", sample=200))` chooses by the score of its
+    metric and draws a representative sample; default: all runs. `since` and `until` limit when they ended. `mode` is
+    strict, lenient, or fork:K, which is live from step K on. `expected` has tasks with the expected answers.
     """
 
     where: str = ""
+    _: KW_ONLY
     sample: int | None = None
     mode: str = "strict"
     since: datetime | None = None
@@ -58,9 +58,9 @@ class PastRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTraffic:
-    """What people thought of what channels served them: the canary of one, or several channels beside the first.
+    """The feedback of people on what channels served them: on the canary of one, or on several channels.
 
-    The metric of the comparison names the feedback that counts. `conclude` asks for the verdict now, decided or not.
+    The metric of the comparison names the feedback that counts. `conclude` ends the comparison, decided or not.
     """
 
     channels: tuple[str, ...]
@@ -71,21 +71,11 @@ class LiveTraffic:
             raise SettingsError([Problem("channels", "none", "the name of a channel")])
 
 
-def past_runs(
-    where: str = "",
-    *,
-    sample: int | None = None,
-    mode: str = "strict",
-    since: datetime | None = None,
-    until: datetime | None = None,
-    expected: Dataset | None = None,
-) -> PastRuns:
-    """Compare on past runs of the control, replayed: `compare(a, b, on=past_runs("score >= 0.2", sample=200))`."""
-    return PastRuns(where=where, sample=sample, mode=mode, since=since, until=until, expected=expected)
+past_runs = PastRuns
 
 
 def live(channel: str, *others: str, conclude: bool = False) -> LiveTraffic:
-    """Compare by the feedback of people: the canary of a channel, or what other channels serve beside the first."""
+    """Compare by the feedback of people: on the canary of a channel, or on other channels against the first."""
     return LiveTraffic(channels=(channel, *others), conclude=conclude)
 
 
@@ -107,9 +97,6 @@ def _conditions(where: str) -> list[tuple[str, str, float | str]]:
 
 
 def _holds(run: PastRun, name: str, sign: str, value: float | str) -> bool:
-    """Whether a condition holds of a run; none does of a score that nobody gave."""
+    """Whether a condition holds for a run; none holds for a score that is missing."""
     own = getattr(run, name)
     return own is not None and bool(_SIGNS[sign](own, value))
-
-
-__all__ = ["LiveTraffic", "PastRuns", "live", "past_runs"]

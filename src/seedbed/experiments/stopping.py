@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Sequence
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
@@ -24,8 +25,7 @@ UNSCORED = 0.05
 class SequentialTest:
     """The sequential test of an experiment: takes results unit by unit, and answers after each.
 
-    The same results always give the same verdict: in the comparison itself, when it is resumed after a crash, or when
-    the verdict is checked years later.
+    The same results always give the same verdict: in the comparison, after a crash, and when the verdict is checked.
     """
 
     def __init__(self, plan: Experiment, tasks: Dataset, metric: str) -> None:
@@ -41,7 +41,7 @@ class SequentialTest:
         self._gains: list[float] = []
 
     def items(self) -> tuple[list[list[TaskReplicate]], list[list[TaskReplicate]]]:
-        """What each arm performs for each unit."""
+        """The tasks and replicates of each unit, for each arm."""
         arms = []
         for first in self.plan.first_replicates:
             replicates = range(first, first + self.plan.replicates)
@@ -65,7 +65,7 @@ class SequentialTest:
 
     def _mean(self, cells: Sequence[Cell]) -> float:
         failure = self.plan.failure_counts_as
-        return math.fsum(failure if cell.value is None else cell.value for cell in cells) / len(cells)
+        return statistics.fmean(failure if cell.value is None else cell.value for cell in cells)
 
     def verdict(
         self, *, evidence: Digest = "", judges: Json | None = None, replay: Json | None = None, aborted: str = ""
@@ -95,8 +95,8 @@ class SequentialTest:
             wins=answer.wins,
             ties=answer.ties,
             losses=answer.losses,
-            control_mean=_mean(controls),
-            candidate_mean=_mean(candidates),
+            control_mean=statistics.fmean(controls or [0.0]),
+            candidate_mean=statistics.fmean(candidates or [0.0]),
             difference=plain[0] or 0.0,
             low=plain[1],
             high=plain[2],
@@ -130,10 +130,10 @@ class SequentialTest:
             return after_stopping(self._gains, [answer.boundary for answer in self.answers], self._give_up(rule))
         if isinstance(rule, Betting):
             low, high = rule.interval()
-            return Interval(_mean(self._gains), low, high, 0.95, len(self._gains))
+            return Interval(statistics.fmean(self._gains), low, high, 0.95, len(self._gains))
         if isinstance(rule, Gsprt | Sprt) and last.low is not None and last.high is not None:
-            bounds = {"ratio": last.evidence, "low": last.low, "high": last.high}
-            return after_ratio_test(self._gains, d0=rule.d0, effect=rule.effect, **bounds)
+            low, high, ratio = last.low, last.high, last.evidence
+            return after_ratio_test(self._gains, d0=rule.d0, effect=rule.effect, ratio=ratio, low=low, high=high)
         return None
 
     def _give_up(self, rule: ExactMcNemar) -> list[int | None] | None:
@@ -150,17 +150,9 @@ class SequentialTest:
         return most
 
 
-def _mean(values: Iterable[float]) -> float:
-    every = list(values)
-    return math.fsum(every) / len(every) if every else 0.0
-
-
 def _shown(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
     """A mean and its interval; no interval where the differences show no spread, which does not prove there is none."""
     if interval is None or math.isnan(interval.mean):
         return None, None, None
     known = math.isfinite(interval.low) and interval.low < interval.high
     return (interval.mean, interval.low, interval.high) if known else (interval.mean, None, None)
-
-
-__all__ = ["SequentialTest"]

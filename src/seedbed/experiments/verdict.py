@@ -25,12 +25,11 @@ Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior
 
 ExperimentState: TypeAlias = Literal["running", "completed", "aborted"]
 
-
 NOT_STORED = ("is_final", "ranking", "replays")
-"""Fields of a verdict that go with it and are no part of the recorded fact."""
+"""Fields of a verdict that are not part of the recorded fact."""
 
 FEW_CANDIDATES = 10
-"""Up to so many candidates the chance of any false winner is limited; for more, the share of false winners."""
+"""Up to this many candidates, the chance of any false winner is limited; for more, the share of false winners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Verdict:
     """Candidate minus control, whether higher or lower is better."""
     low: float | None
     high: float | None
-    """The interval of the plain mean, which is too far from 0 after an early stop."""
+    """The interval of the plain mean, which is biased away from 0 after an early stop."""
     p: float | None
     alpha: float
     outcomes: str
@@ -78,7 +77,7 @@ class Verdict:
     unscored: tuple[str, ...] = ()
     """Those of them whose run was completed and got no score."""
     evidence: Digest = ""
-    """The digest of all cells that were read, of their runs and of the answers those got, in registered order."""
+    """The digest of all cells that were read, of their runs and of the answers in them, in registered order."""
     e: float | None = None
     """The e-value that the candidate is better, where the rule is betting: by what factor its wealth has grown."""
     better: Direction = "higher"
@@ -141,8 +140,8 @@ class Verdict:
     def export(
         self, to: str | Path, *, store: Store | None = None, names: tuple[str, str] | None = None
     ) -> str | bytes | Path:
-        """The verdict as `json`, `md` or `html`; or the path of the file that it was written to, if `to` is one that
-        ends so. Its store adds everything that it rests on. `names` are those of the control and the candidate."""
+        """The verdict as `json`, `md` or `html`; or, if `to` is a path with such an ending, the file it was written to.
+        Its store adds everything that it is based on. `names` are those of the control and the candidate."""
         write = load("seedbed.reports.experiment.report:export", "export")
         report: str | bytes | Path = write(self, to, store=store, names=names)
         return report
@@ -281,9 +280,9 @@ class ExperimentStatus:
     verdict: Verdict | None
 
 
-def experiments(store: Store, *, newest: bool = True) -> Iterator[ExperimentStatus]:
+def experiments(store: Store) -> Iterator[ExperimentStatus]:
     """All experiments that were begun, newest first, with their state."""
-    for begun in store.facts(Query(kind="comparison", newest=newest)):
+    for begun in store.facts(Query(kind="comparison", newest=True)):
         yield experiment_status(store, begun.key)
 
 
@@ -303,24 +302,6 @@ def find_experiment(store: Store, beginning: str) -> Digest:
     start = beginning if beginning.startswith("b2:") else f"b2:{beginning}"
     keys = [fact.key for fact in store.facts(Query(kind="comparison", key_from=start, limit=2))]
     if len(keys) != 1:
-        problem = "begins several experiments" if keys else "is no experiment of this store"
+        problem = "begins several experiments" if keys else "is not an experiment in this store"
         raise SeedbedError(f"{shown(beginning)} {problem}; expected one. `seedbed experiment list` shows them")
     return keys[0]
-
-
-__all__ = [
-    "ExperimentState",
-    "ExperimentStatus",
-    "Finding",
-    "RankedCandidate",
-    "Ranking",
-    "Verdict",
-    "experiment_status",
-    "experiments",
-    "find_experiment",
-    "in_words",
-    "rank",
-    "record_verdict",
-    "register",
-    "verdicts",
-]

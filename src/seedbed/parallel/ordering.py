@@ -1,4 +1,4 @@
-"""Results in the order of what was asked for: one by one, or in chunks that suit other processes."""
+"""Results in the order of the items: one by one, or in chunks that suit other processes."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 TRIES = 4
-"""So many workers may be lost with the same chunk before it is given up."""
+"""A chunk fails when this many workers were lost with it."""
 
 AHEAD = 2
-"""Chunks that a worker has at the same time, so that it is busy while the slowest of one are still under way."""
+"""Chunks that a worker has at the same time, so that it stays busy while it waits for the slowest items of one."""
 
 WINDOW = 4
-"""Chunks for each worker that may be under way or wait for an earlier one to end."""
+"""Chunks for each worker that may be running or waiting for an earlier one to end."""
 
 CHUNK_SECONDS = 1.5
-"""How long a chunk should take: long against its way there and back, short against what a lost worker costs."""
+"""How long a chunk should take: much longer than its transfer, and short enough to lose with a worker."""
 
 FIRST, MOST = 8, 2_000
-"""How many items are in the first chunks, and how many at most."""
+"""How many items the first chunks have, and the most that any has."""
 
 
 async def in_order(
     items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], *, at_once: int
 ) -> AsyncGenerator[Result, None]:
-    """The results of `work` in the order of `items`, with at most `at_once` under way.
+    """The results of `work` in the order of `items`, with at most `at_once` running.
 
-    An error in the work, closing the generator or cancelling who reads it cancels all that is still under way, at once,
-    and waits until it has stopped.
-    Who may leave the loop early closes it with `contextlib.aclosing`: a mere `break` does so only some time later.
+    An error in the work, closing the generator or cancelling its reader cancels everything that is still running, and
+    waits until it has stopped. Wrap it in `contextlib.aclosing` if you may leave the loop early.
     """
     waiting = iter(items)
     running: deque[asyncio.Future[Result]] = deque()
@@ -54,7 +53,7 @@ async def in_order(
     try:
         start()
         while running:
-            # Unshielded, one that is slow to stop would keep the others going after a cancellation.
+            # Without the shield, one that is slow to stop would let the others go on after a cancellation.
             result = running[0].result() if running[0].done() else await asyncio.shield(running[0])
             running.popleft()
             yield result
@@ -71,12 +70,12 @@ async def in_chunks(
     *,
     workers: int,
 ) -> AsyncGenerator[Result, None]:
-    """The results of `work` in the order of `items`, of which it gets some at a time, about as many as take a second.
+    """The results of `work` in the order of `items`; it gets a chunk of them at a time, about as many as take a second.
 
-    It gives their results, and how many seconds they took. Chunks whose worker was lost are tried again. Raises
-    RunError for one that loses its worker time after time.
+    `work` returns the results of a chunk and the seconds they took. A chunk whose worker was lost is tried again, and
+    raises RunError if that happens every time.
     """
-    pace = _Pace(workers)
+    size = _ChunkSize(workers)
     room = asyncio.Semaphore(AHEAD * workers)
 
     async def done(chunk: Sequence[Item]) -> Sequence[Result]:
@@ -85,25 +84,25 @@ async def in_chunks(
                 try:
                     results, seconds = await work(chunk)
                 except WorkerLost as lost:
-                    _log.warning("%s: its worker was lost, %s; %d more may be", _span(chunk), lost, left)
+                    _log.warning("%s: its worker was lost, %s; %d tries left", _span(chunk), lost, left)
                     if not left:
                         raise RunError(
                             f"{_span(chunk)}: found that {TRIES} workers were lost with it, the last one as {lost}; "
                             "expected one to come back. What is in it may end the process: try it in this loop"
                         ) from lost
                 else:
-                    pace.learn(len(chunk), seconds)
+                    size.learn(len(chunk), seconds)
                     return results
         raise AssertionError("unreachable")
 
-    async with aclosing(in_order(pace.cut(items), done, at_once=WINDOW * workers)) as chunks:
+    async with aclosing(in_order(size.cut(items), done, at_once=WINDOW * workers)) as chunks:
         async for results in chunks:
             for result in results:
                 yield result
 
 
-class _Pace:
-    """How large the next chunk is: as many items as fill its time, and fewer when the last ones are shared out."""
+class _ChunkSize:
+    """How large the next chunk is: as many items as fill its time, and fewer towards the end."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -111,7 +110,7 @@ class _Pace:
 
     def learn(self, items: int, seconds: float) -> None:
         wanted = CHUNK_SECONDS * items / max(seconds, 1e-6)
-        self._size = min(max(wanted, self._size / 4, 1.0), self._size * 4, MOST)  # one odd chunk is no rule
+        self._size = min(max(wanted, self._size / 4, 1.0), self._size * 4, MOST)  # one odd chunk changes little
 
     def cut(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         done = 0

@@ -1,4 +1,4 @@
-"""Processes: work is done by processes of this machine."""
+"""Processes: an executor whose workers are processes of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seedbed.parallel.worker_pool import GRACE_SECONDS, Worker, WorkerLost, Work
 
 
 class Processes(WorkerPool):
-    """Work is done by processes of this machine, as many as it has cores unless told otherwise."""
+    """An executor whose workers are processes of this machine, by default one for each core."""
 
     def __init__(self, workers: int | None = None) -> None:
         super().__init__()
@@ -30,14 +30,14 @@ class Processes(WorkerPool):
     async def ready(self) -> int:
         return self._size
 
-    def hired(self) -> Worker:
+    def start_worker(self) -> Worker:
         return _Process()
 
 
 class _Process:
-    """A Python that is told jobs on its standard input and answers on its standard output.
+    """A Python process that reads jobs from its standard input and writes answers to its standard output.
 
-    It is no child of `multiprocessing`, which would run the user's script again. When its input ends, so does it.
+    `multiprocessing` is not used, as it would run the user's script again. The process ends when its input ends.
     """
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the one who asked; he tells his workers
+            start_new_session=True,  # Ctrl-C goes to the parent alone, which ends its workers
         )
         self._numbers = itertools.count()
         self._jobs: dict[int, Future[bytes]] = {}
-        self._told: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._is_gone = False
-        for talk in (self._tell, self._listen):
-            threading.Thread(target=talk, daemon=True).start()
+        for loop in (self._send, self._receive):
+            threading.Thread(target=loop, daemon=True).start()
 
     def start(self, job: bytes) -> Future[bytes]:
         answer: Future[bytes] = Future()
@@ -66,37 +66,37 @@ class _Process:
             else:
                 number = next(self._numbers)
                 self._jobs[number] = answer
-                self._told.put((number, job))
+                self._outbox.put((number, job))
         return answer
 
-    def call_off(self, job: Future[bytes]) -> None:
+    def cancel(self, job: Future[bytes]) -> None:
         with self._lock:
             number = next((number for number, each in self._jobs.items() if each is job), None)
         if number is not None:
-            self._told.put((number, b""))
+            self._outbox.put((number, b""))
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         assert self._process.stdin
         with suppress(OSError), self._process.stdin as pipe:
-            while message := self._told.get():
+            while message := self._outbox.get():
                 _write(pipe, *message)
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         assert self._process.stdout
         with self._process.stdout as pipe:
             for number, answer in _messages(pipe):
                 with self._lock:
                     job = self._jobs.pop(number)
                 job.set_result(answer)
-        self.end()  # it may have closed its output only; and nobody may take it to be alive from here on
+        self.end()  # it may only have closed its output
         with self._lock:
             self._is_gone = True
             jobs = [*self._jobs.values()]
-        self._told.put(None)
+        self._outbox.put(None)
         for job in jobs:
             job.set_exception(self._loss())
 
@@ -106,14 +106,14 @@ class _Process:
 
 def serve() -> None:
     """Do the jobs that come on the standard input until it ends."""
-    told, tell = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever the work prints is no answer
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the work prints must not mix with the answers
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    asyncio.run(_served(told, tell))
+    asyncio.run(_serve(source, sink))
 
 
-async def _served(told: IO[bytes], tell: IO[bytes]) -> None:
+async def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     jobs: dict[int, asyncio.Task[bytes]] = {}
 
@@ -127,14 +127,14 @@ async def _served(told: IO[bytes], tell: IO[bytes]) -> None:
     def ended(number: int, job: asyncio.Task[bytes]) -> None:
         del jobs[number]
         with suppress(BrokenPipeError):
-            _write(tell, number, b"" if job.cancelled() else job.result())
+            _write(sink, number, b"" if job.cancelled() else job.result())
 
     def listen() -> None:
-        for message in _messages(told):
+        for message in _messages(source):
             loop.call_soon_threadsafe(take, *message)
         loop.call_soon_threadsafe(over.set)
         time.sleep(GRACE_SECONDS)
-        os._exit(1)  # something does not let go
+        os._exit(1)  # some work does not stop
 
     threading.Thread(target=listen, daemon=True).start()
     await over.wait()
@@ -153,7 +153,7 @@ def _write(pipe: IO[bytes], number: int, text: bytes) -> None:
 
 
 def _messages(pipe: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each number with its text, until the pipe ends, be it in the middle of one."""
+    """Each number with its text, until the pipe ends, possibly in the middle of a message."""
     while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
         number, size = _HEAD.unpack(head)
         text = pipe.read(size)

@@ -1,4 +1,4 @@
-"""Ray: work is done on a cluster, or by the Ray of this machine."""
+"""Ray: an executor whose workers are actors of a Ray cluster, or of a Ray on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import sys
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from seedbed.errors import Problem, SettingsError
@@ -16,10 +17,10 @@ from seedbed.parallel.worker_pool import Worker, WorkerLost, WorkerPool, answer,
 
 
 class Ray(WorkerPool):
-    """Work is done by actors of a Ray cluster, one for each of its cores unless told otherwise.
+    """An executor whose workers are actors of a Ray cluster, by default one for each of its cores.
 
-    The address is one that `ray.init` takes. Without one it is that of RAY_ADDRESS, or a Ray of our own is started on
-    this machine, which ends when it is closed.
+    The address is one that `ray.init` takes; default: RAY_ADDRESS, or else a Ray that is started on this machine and
+    ended by `close`.
     """
 
     def __init__(self, address: str = "", workers: int | None = None) -> None:
@@ -36,21 +37,21 @@ class Ray(WorkerPool):
     def _connected(self) -> int:
         ray = _ray()
         if not ray.is_initialized():
-            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            init = partial(ray.init, log_to_driver=False, logging_level=logging.ERROR)
             if self._address:
-                ray.init(self._address, **quiet)
+                init(self._address)
             else:
-                ray.init("local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+                init("local", include_dashboard=False, _node_ip_address="127.0.0.1")
             self._is_ours = True
         return self._size or max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def packed(self, value: object, name: str) -> bytes:
         try:
-            return bytes(_ray().cloudpickle.dumps(value))  # also what is defined in the script itself
+            return bytes(_ray().cloudpickle.dumps(value))  # which also takes what the script itself defines
         except Exception as wrong:
             raise unsendable(name, wrong) from wrong
 
-    def hired(self) -> Worker:
+    def start_worker(self) -> Worker:
         return _Actor()
 
     def close(self) -> None:
@@ -61,32 +62,33 @@ class Ray(WorkerPool):
 
 
 class _Actor:
-    """A worker of the cluster. Its claim is small, so that one that is lost with its node finds a place elsewhere."""
+    """A worker of the cluster. It reserves little CPU, so that another node has room for it if its own is lost."""
 
     def __init__(self) -> None:
-        how = {"num_cpus": 0.1, "scheduling_strategy": "SPREAD", "max_restarts": 0, "max_concurrency": 1_000}
-        self._actor = _ray().remote(_Remote).options(**how).remote([each for each in sys.path if each])
+        actor = _ray().remote(_Remote)
+        actor = actor.options(num_cpus=0.1, scheduling_strategy="SPREAD", max_restarts=0, max_concurrency=1_000)
+        self._actor = actor.remote([each for each in sys.path if each])
         self._numbers = itertools.count()
         self._jobs: dict[Future[bytes], int] = {}
 
     def start(self, job: bytes) -> Future[bytes]:
-        told: Future[bytes] = Future()
-        self._jobs[told] = number = next(self._numbers)
-        self._actor.do.remote(number, job).future().add_done_callback(lambda done: self._ended(told, done))
-        return told
+        answer: Future[bytes] = Future()
+        self._jobs[answer] = number = next(self._numbers)
+        self._actor.do.remote(number, job).future().add_done_callback(lambda done: self._ended(answer, done))
+        return answer
 
-    def _ended(self, told: Future[bytes], done: Future[bytes]) -> None:
-        self._jobs.pop(told, None)
+    def _ended(self, answer: Future[bytes], done: Future[bytes]) -> None:
+        self._jobs.pop(answer, None)
         wrong = done.exception()
         if wrong is None:
-            told.set_result(done.result())
-        else:  # the actor itself answers errors, so that it is the way there which failed
-            told.set_exception(WorkerLost(f"a Ray actor: {str(wrong).partition(chr(10))[0]}"))
+            answer.set_result(done.result())
+        else:  # the actor returns errors of the work as answers, so this one is Ray's
+            answer.set_exception(WorkerLost(f"a Ray actor: {str(wrong).partition(chr(10))[0]}"))
 
-    def call_off(self, job: Future[bytes]) -> None:
-        # Not by ray.cancel, after which the work may still be going on.
+    def cancel(self, job: Future[bytes]) -> None:
+        # After ray.cancel the work might still go on.
         if (number := self._jobs.get(job)) is not None:
-            self._actor.call_off.remote(number)
+            self._actor.cancel.remote(number)
 
     def end(self) -> None:
         with suppress(Exception):  # a cluster that is gone has no actors either
@@ -94,16 +96,16 @@ class _Actor:
 
 
 class _Remote:
-    """What an actor is, there."""
+    """The actor's own code, which runs on the cluster."""
 
     def __init__(self, path: list[str]) -> None:
         sys.path += [each for each in path if each not in sys.path]
         self._jobs: dict[int, asyncio.Task[bytes]] = {}
-        self._called_off: set[int] = set()
+        self._cancelled: set[int] = set()
 
     async def do(self, number: int, job: bytes) -> bytes:
-        """The answer; nothing if it was called off, when it has stopped."""
-        if number in self._called_off:
+        """The answer; empty if the job was cancelled."""
+        if number in self._cancelled:
             return b""
         self._jobs[number] = asyncio.ensure_future(answer(job))
         try:
@@ -113,8 +115,8 @@ class _Remote:
         finally:
             del self._jobs[number]
 
-    async def call_off(self, number: int) -> None:
-        self._called_off.add(number)  # it may come before what it calls off
+    async def cancel(self, number: int) -> None:
+        self._cancelled.add(number)  # this may arrive before the job does
         if number in self._jobs:
             self._jobs[number].cancel()
 
@@ -124,5 +126,5 @@ def _ray() -> Any:
         import ray
     except ImportError:
         remedy = "Run: pip install 'seedbed[ray]'"
-        raise SettingsError([Problem("parallel", "no Ray", "it to be installed", remedy)]) from None
+        raise SettingsError([Problem("parallel", "no package ray", "it to be installed", remedy)]) from None
     return ray

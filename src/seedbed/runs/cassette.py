@@ -9,23 +9,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from seedbed.errors import Problem, RunError, SettingsError, shown
 from seedbed.runs.history import ends_of, start_of
 from seedbed.storage.store import Fact, Json, Query, Store
 
-Label = Literal["exact", "substituted", "live", "missed"]
+ReplayLabel = Literal["exact", "substituted", "live", "missed"]
 """How a step of a replay was answered: as recorded for the same request; by the nearest recording of its kind and name;
 live, by today's models and tools; or not at all."""
 
-LABELS: tuple[Label, ...] = ("exact", "substituted", "live", "missed")
+LABELS: tuple[ReplayLabel, ...] = get_args(ReplayLabel)
 
 StepParameters = Callable[[str, str], Json]
 """The parameters with which a step of the recorded playbook asks a role; empty if the playbook is gone."""
 
 ANSWERS = ("turn", "routing", "call", "decision", "child", "reading")
-"""The kinds of entries that something outside of the program answered."""
+"""The kinds of entries with an answer from outside of the program."""
 
 MISSED = "not replayable: "
 """The beginning of the reason why an item of a replay is invalid."""
@@ -35,7 +35,7 @@ _NEAR = 30
 
 
 class Missed(RunError):
-    """A replay needs an answer that its recording does not have, and that may not be asked for again."""
+    """A replay needs an answer that its recording does not have, and must not ask for it live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Cassette:
         kind, name, request, time = match["kind"], match["name"], match["request"], int(match["time"])
         others = self._of.setdefault((kind, name), [])
         known = self._entries.get((kind, name, request, time))
-        if known is not None:  # it was tried again, and the run went on with the last answer
+        if known is not None:  # it was repeated, and the run went on with the last answer
             entry = replace(known, body=fact.body)
             others[known.place - 1] = entry
         else:
@@ -258,7 +258,7 @@ def _around(text: str, at: int) -> str:
 
 
 def _distance(now: Any, recorded: Any) -> float:
-    """How unlike two JSON values are: 0 to 1 for each leaf, for texts the share of words that they do not share."""
+    """How different two JSON values are: 0 to 1 for each leaf, for texts the share of words not in common."""
     ours, theirs = dict(_leaves(now)), dict(_leaves(recorded))
     return sum(_leaf_distance(ours.get(path), theirs.get(path)) for path in {**ours, **theirs})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ START_FIELDS = ("inputs", "seed", "models", "parent", "max_cost_usd")
 """The conditions of a run, stored when it starts."""
 
 LATEST_TURNS = 2_000
-"""How many turns the speed of models is measured by: older ones say little about today."""
+"""How many of the latest turns the speed of models is measured by."""
 
 
 def recall(store: Store, run: str) -> Run:
@@ -42,21 +42,17 @@ def recall(store: Store, run: str) -> Run:
     )
 
 
-def recent(
-    store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True, replays: bool = False
-) -> Iterator[Run]:
-    """The newest runs without their turns; `children` and `replays` say whether to include those."""
+def recent(store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True) -> Iterator[Run]:
+    """The newest runs without their turns, and without replays; `children` includes runs that others opened."""
     starts = store.facts(Query(kind="start", subject=playbook, newest=True))
-    wanted = (
-        each for each in starts if (children or not each.body["parent"]) and (replays or "replay" not in each.body)
-    )
-    for start in islice(wanted, limit):
+    live = (each for each in starts if (children or not each.body["parent"]) and "replay" not in each.body)
+    for start in islice(live, limit):
         ends = ends_of(store, start.key)
         yield _read_run(ends[-1] if ends else start)
 
 
 def worker_at(store: Store, run: str) -> str | None:
-    """The worker that began or took over a run and has neither ended nor left it. Raises NotFound."""
+    """The worker that currently performs a run, if any. Raises NotFound."""
     claims = claims_of(store, run)
     if any(end.body["claim"] == len(claims) for end in ends_of(store, run)):
         return None
@@ -106,15 +102,10 @@ def total_cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children:
 
 
 def model_speeds(store: Store) -> dict[str, Json]:
-    """Each model's median latency, the one that 95 of 100 turns stay within, and the tokens it wrote a second."""
-    return speeds(fact.body for fact in store.facts(Query(kind="turn", newest=True, limit=LATEST_TURNS)))
-
-
-def speeds(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
-    """The same for the bodies of turns."""
+    """Each model's median and 95th percentile of latency, and the tokens it wrote a second."""
     by_model: dict[str, list[Mapping[str, Any]]] = {}
-    for turn in turns:
-        by_model.setdefault(turn["model"], []).append(turn)
+    for fact in store.facts(Query(kind="turn", newest=True, limit=LATEST_TURNS)):
+        by_model.setdefault(fact.body["model"], []).append(fact.body)
     return {name: _speed(own) for name, own in by_model.items()}
 
 

@@ -28,7 +28,7 @@ from seedbed.runs.history import (
     worker_at,
 )
 from seedbed.runs.journal import Journal
-from seedbed.runs.run import Call, Child, Decision, Failure, Run, Status, Turn
+from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
@@ -79,6 +79,9 @@ class Recorder:
     ) -> None:
         self.id = run or uuid.uuid4().hex
         self.playbook = start.playbook
+        self.seed = start.seed
+        self.parent = start.parent
+        self.max_cost_usd = start.max_cost_usd
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -103,7 +106,7 @@ class Recorder:
         """The recorder of a run that was interrupted or failed. Raises NotFound or RunError."""
         start = start_of(journal.store, run)
         if "replay" in start.body:  # a replay must not change the world, which a live run may
-            raise RunError(f"run {run[:10]}: found a replay; expected a run that was live. Replay it again")
+            raise RunError(f"run {run[:10]}: found a replay; expected a live run. Replay it again")
         recorder = cls(journal, conditions(start), by=by, run=run)
         recorder._restore(start)
         return recorder
@@ -113,7 +116,7 @@ class Recorder:
         store, run = self._journal.store, self.id
         ends = ends_of(store, run)
         if ends and ends[-1].body["status"] == "completed":
-            raise RunError(f"run {run[:10]} is complete: found its output; expected one that was interrupted or failed")
+            raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
         self._started, self._ends, self._claims = start.at, len(ends), len(claims_of(store, run))
         self.resumed = True
         for kind in (*ENTRIES, "intent"):
@@ -123,21 +126,6 @@ class Recorder:
     @property
     def inputs(self) -> Json:
         return dict(self._start["inputs"])
-
-    @property
-    def seed(self) -> int:
-        return int(self._start["seed"])
-
-    @property
-    def parent(self) -> str:
-        """The run that opened this one, if one did."""
-        return str(self._start["parent"])
-
-    @property
-    def max_cost_usd(self) -> float | None:
-        """The limit on costs that the run started with."""
-        limit: float | None = self._start["max_cost_usd"]
-        return limit
 
     @property
     def cost_usd(self) -> float:
@@ -165,7 +153,7 @@ class Recorder:
             body = {**self._start, "seedbed": _version(), "worker": worker}
             mine = await self._add("start", self.id, self.playbook, body)
         if not mine:
-            raise RunTaken(f"run {self.id[:10]}: found that another worker has just begun with it; expected it free")
+            raise RunTaken(f"run {self.id[:10]}: found that another worker has just begun it; expected it to be free")
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
     async def record(
@@ -206,8 +194,8 @@ class Recorder:
         intent = f"intent {key}"
         if intent in self._known:
             raise RunError(
-                f"run {self.id[:10]}: found {name} begun and not ended, so it may have happened; expected to know. "
-                "Check the outside world, then start a new run"
+                f"run {self.id[:10]}: found {name} begun and not ended, so it may have happened; expected its end. "
+                "Check whether it has happened, then start a new run"
             )
         await self._add("intent", intent, self.id, {"what": name})
 
@@ -221,7 +209,7 @@ class Recorder:
     async def record_child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
         """Another run opened by this one. `work` receives its id, which is the same whenever this run is resumed.
 
-        A child that fails is stored too, with its cost; one that was not completed goes on when this run does.
+        A child that fails is stored too, with its cost; one that was not completed is resumed with this run.
         """
         key = first = self._key("child", step, request)
         tries = count(2)
@@ -247,7 +235,7 @@ class Recorder:
             raise
         return await store(done)
 
-    async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
+    async def end(self, status: RunStatus, output: Any = None, error: str = "") -> Run:
         """Record the outcome and return the whole run, equal to what `recall` returns."""
         run = Run(
             id=self.id,
@@ -268,7 +256,7 @@ class Recorder:
         )
         fields = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
         outcome = {name: getattr(run, name) for name in fields}
-        claim = self._claims + self.resumed  # which of its workers this is the end of
+        claim = self._claims + self.resumed  # the number of the worker that ends it
         body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": claim}
         # A resumed run ends again; the fact of its earlier end has what was paid before.
         key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
@@ -277,7 +265,7 @@ class Recorder:
         return run
 
     def leave(self) -> None:
-        """Record that this worker has left the run, so that others need not wait, if it was the one at it."""
+        """Record that this worker has left the run, if it performed it, so that others need not wait."""
         body, store = {"worker": NO_WORKER}, self._journal.store
         try:
             mine = worker_at(store, self.id) == self._journal.worker
@@ -288,7 +276,7 @@ class Recorder:
         key = f"{self.id}@{len(claims_of(store, self.id)) + 1}"
         store.append([Fact(kind="claim", key=key, subject=self.id, at=self._clock(), by=self._by, body=body)])
 
-    def emit_end(self, status: Status | Literal["interrupted"]) -> None:
+    def emit_end(self, status: RunStatus | Literal["interrupted"]) -> None:
         """Emit how the run ended, and what was paid since it was last resumed."""
         if listeners:
             seconds = self._seconds()
@@ -296,25 +284,16 @@ class Recorder:
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self.paid_usd, latency_seconds=seconds))
 
     def check(self) -> None:
-        """Raise what makes the run invalid although its program went on. A live run is always valid."""
+        """Raise the error that makes the run invalid, even if its program caught it. A live run is always valid."""
 
     def _seconds(self) -> float:
         return time.perf_counter() - self._began
 
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
-        return await self._journal.add(
-            Fact(
-                kind=kind,
-                key=key,
-                subject=subject,
-                at=at,
-                by=self._by,
-                body=body,
-                value=value,
-                tags=self._tags(kind, key),
-            )
-        )
+        tags = self._tags(kind, key)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
         return ()

@@ -7,21 +7,21 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import Any, NamedTuple, Self
 
-from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Label, Missed, ReplayMode
+from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
-from seedbed.runs.run import Child, Run, Status
+from seedbed.runs.run import Child, Run, RunStatus
 from seedbed.storage.store import Json, Query, Store, digest
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """What a replay answers from and how closely; `above` is the replay that opened it, if one did."""
+    """The recording that answers a replay, and how closely; `above` is the replay that opened it, if any."""
 
     cassette: Cassette
     mode: ReplayMode
@@ -36,7 +36,7 @@ class ChildSource(NamedTuple):
 
 
 class _ReplayAnswer(NamedTuple):
-    label: Label
+    label: ReplayLabel
     entry: CassetteEntry | None = None
     body: Json | None = None
 
@@ -48,31 +48,22 @@ class ReplayRecord(Recorder):
     its model, its parameters and the seed are those of the recording. Clock and chance come from the recording and
     continue from it by the seed. A program's own decisions and remarks need no answer.
 
-    A missed step makes the whole run invalid, whatever the program makes of it: `check` raises it again.
+    A missed step makes the whole run invalid, even if the program catches the error: `check` raises it again.
     """
 
     _paid_tag = "live"
 
-    def __init__(
-        self,
-        journal: Journal,
-        start: RunStart,
-        source: ReplaySource,
-        *,
-        by: str,
-        run: str = "",
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        super().__init__(journal, start, by=by, run=run, clock=clock)
+    def __init__(self, journal: Journal, start: RunStart, source: ReplaySource, *, by: str, run: str = "") -> None:
+        super().__init__(journal, start, by=by, run=run)
         self.cassette = source.cassette
         self.mode = source.mode
-        self.labels: dict[str, Counter[Label]] = {}
+        self.labels: dict[str, Counter[ReplayLabel]] = {}
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}
         """What answers each run that this one opens, by its id."""
         self._steps = count(1)
         self._clock_ran = 0.0
-        self._label_of: dict[str, Label] = {}
+        self._label_of: dict[str, ReplayLabel] = {}
         self._start["replay"] = {"of": self.cassette.run, "mode": str(self.mode)}
 
     @classmethod
@@ -94,7 +85,7 @@ class ReplayRecord(Recorder):
         person: bool = False,
         details: Details | None = None,
     ) -> Json:
-        """As a Recorder does it, with the answer of the cassette in place of the work. Raises Missed."""
+        """As in Recorder, but the cassette answers instead of the work. Raises Missed."""
         if kind == "remark" or (kind == "decision" and not person):
             return await super().record(kind, name, request, work)
         key, words, time = self._next(kind, name, request)
@@ -130,7 +121,7 @@ class ReplayRecord(Recorder):
         self.child_sources[uuid.uuid5(uuid.UUID(self.id), key).hex] = ChildSource(recording, mode)
         return await super().record_child(step, request, work)
 
-    async def end(self, status: Status, output: Any = None, error: str = "") -> Run:
+    async def end(self, status: RunStatus, output: Any = None, error: str = "") -> Run:
         labels = {kind: dict(sorted(labels.items())) for kind, labels in sorted(self.labels.items())}
         self._start["replay"] = {**self._start["replay"], "labels": labels}
         return await super().end(status, output, error)
@@ -162,13 +153,8 @@ class ReplayRecord(Recorder):
         assert details is not None
         document: Json = json_copy(details())
         model = document.pop("model")
-        document = {
-            "role": document.pop("role"),
-            "messages": document.pop("messages"),
-            "model": None,
-            **document,
-            "seed": self.seed,
-        }
+        first = {"role": document.pop("role"), "messages": document.pop("messages"), "model": None}
+        document = {**first, **document, "seed": self.seed}
         if document["wish"] is not None:  # the same requirements lead to the model that they led to then
             entry = self.cassette.find(kind, name, words, time)
             model = self.cassette.routed_model(entry) if entry else None
@@ -177,8 +163,7 @@ class ReplayRecord(Recorder):
 
     def _answer(self, kind: str, name: str, words: str, request: Json, *, closed: bool) -> _ReplayAnswer:
         """The answer to a step; a `closed` one may not be done again. Raises Missed."""
-        live = self.mode.is_live(next(self._steps)) and not closed
-        if live:
+        if self.mode.is_live(next(self._steps)) and not closed:
             return _ReplayAnswer("live")
         cassette = self.cassette
         entry = cassette.find(kind, name, words, request["time"])
@@ -205,7 +190,7 @@ class ReplayRecord(Recorder):
         read = self.cassette.latest + timedelta(seconds=self._clock_ran)
         return _ReplayAnswer("substituted", body={"name": name, "value": read.isoformat()})
 
-    def _count(self, kind: str, label: Label, key: str = "") -> None:
+    def _count(self, kind: str, label: ReplayLabel, key: str = "") -> None:
         self.labels.setdefault(kind, Counter())[label] += 1
         if key:
             self._label_of[key] = label
@@ -225,7 +210,7 @@ def replays(run: str) -> str:
 
 
 def replay_of(store: Store, run: str) -> Json | None:
-    """The `of` (run) and `mode` of a replay; None if the run is no replay, or not recorded."""
+    """The `of` (run) and `mode` of a replay; None if the run is not a replay, or not recorded."""
     for fact in store.facts(Query(kind="start", key=run)):
         replay: Json | None = fact.body.get("replay")
         return replay
@@ -233,7 +218,7 @@ def replay_of(store: Store, run: str) -> Json | None:
 
 
 def _substitute(entry: CassetteEntry, request: Json, difference: Difference | None, cassette: Cassette) -> Json:
-    """The recorded answer to another request, as the answer to this one; a turn has a notice of it."""
+    """The recorded answer to another request, as the answer to this one; a turn gets a notice that says so."""
     body = dict(entry.body)
     if entry.kind == "call":
         body["arguments"] = request["arguments"]

@@ -1,4 +1,4 @@
-"""Run and its parts: turns, failures, calls of tools, decisions, child runs."""
+"""Run and its entries: turns, failures, calls of tools, decisions, child runs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from seedbed.storage.store import Digest, Json, Store, canonical, short
 if TYPE_CHECKING:
     import pandas as pd
 
-Status = Literal["running", "completed", "cost_limited", "failed"]
+RunStatus = Literal["running", "completed", "cost_limited", "failed"]
 """A run that was killed stays `running`: nothing recorded its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """Something that a run did, stored as a fact with this body."""
+
+    def body(self) -> Json:
+        return asdict(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(RunEntry):
     """One answer of a role: its step, its messages, its model, and what it cost.
 
-    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` tell
-    the user what was not as planned, such as another model answering. `uncounted_tokens` is the most that was used
-    beside the reported tokens: by attempts that failed, or where the provider reports none.
+    `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` say what
+    was not as planned, such as another model answering. `uncounted_tokens` is the most that was used besides the
+    reported tokens: by attempts that failed, or where the provider reports none.
     """
 
     step: str
@@ -58,7 +66,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(RunEntry):
     """A turn without an answer: its step and role, why it failed, and what the attempts cost."""
 
     step: str
@@ -67,12 +75,9 @@ class Failure:
     cost_usd: float
     tokens: int = 0
 
-    def body(self) -> Json:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(RunEntry):
     """One use of a tool. One that `changes` the world is never repeated in a replay."""
 
     tool: str
@@ -82,12 +87,9 @@ class Call:
     changes: bool
     latency_seconds: float
 
-    def body(self) -> Json:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(RunEntry):
     """A decision at a point, its reason, and the chance with which it was made.
 
     `answered` is for questions to a person: who answered, or why nobody did.
@@ -100,24 +102,18 @@ class Decision:
     confidence: float | None = None
     answered: str = ""
 
-    def body(self) -> Json:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class Child(RunEntry):
     """A run that another opened: its step, how it ended, and what it cost with all runs below it."""
 
     run: str
     step: str
-    status: Status
+    status: RunStatus
     output: Any
     error: str
     tokens: int
     cost_usd: float
-
-    def body(self) -> Json:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +128,7 @@ class Run:
     inputs: Json
     seed: int
     started: datetime
-    status: Status
+    status: RunStatus
     output: Any
     error: str
     turns: tuple[Turn, ...]
@@ -166,8 +162,8 @@ class Run:
         return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
 
     def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
-        """The run as `json`, `md`, `html` or `pdf`; or the path of the file that it was written to, if `to` is one that
-        ends so. Its store adds how its models were chosen."""
+        """The run as `json`, `md`, `html` or `pdf`; or, if `to` is a path with such an ending, the file it was written
+        to. Its store adds how its models were chosen."""
         report: str | bytes | Path = load("seedbed.reports.run:export", "export")(self, to, store=store)
         return report
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
-from seedbed.runs.run import Run, Status
+from seedbed.runs.run import Run, RunStatus
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
@@ -71,7 +71,7 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             recorder.check()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            status: Status = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
+            status: RunStatus = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
             await recorder.end(status, error=text.encode(errors="replace").decode())
             raise
         except BaseException:

@@ -1,4 +1,4 @@
-"""Contract suites: what anything plugged into seedbed must keep to. Needs pytest."""
+"""Contract suites: the tests that every plug-in must pass. Needs pytest."""
 
 from __future__ import annotations
 

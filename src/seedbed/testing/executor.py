@@ -1,9 +1,8 @@
-"""What an executor must keep to.
+"""The contract of an executor. To test yours, inherit ExecutorContract and add one fixture:
 
-An executor proves itself by a class that inherits ExecutorContract and gives it one fixture:
-    class TestMyExecutor(ExecutorContract):
-        @pytest.fixture
-        def executor(self): ...
+class TestMyExecutor(ExecutorContract):
+    @pytest.fixture
+    def executor(self): ...
 """
 
 from __future__ import annotations
@@ -24,14 +23,12 @@ import pytest
 from seedbed.errors import ModelUnavailable, Problem, RunError, SettingsError
 from seedbed.parallel import Executor, WorkerLost, in_chunks, in_order
 
-__all__ = ["ExecutorContract", "until"]
-
-Told = tuple[str, int]
+NumberedFolder = tuple[str, int]
 """A folder that the test and the worker both see, and a number."""
 
 
 class ExecutorContract:
-    """The tests. Work that is done in this process cannot be lost: `may_lose = False`."""
+    """The promises of an executor, one test each. One without worker processes sets `may_lose = False`."""
 
     may_lose = True
 
@@ -63,8 +60,8 @@ class ExecutorContract:
         assert (caught.value.args, str(caught.value)) == (wrong.args, str(wrong))
         assert await executor.do(_same, 1) == 1
 
-    async def test_an_error_that_cannot_travel_is_told(self, executor: Executor) -> None:
-        with pytest.raises(Exception, match="cannot travel"):
+    async def test_an_error_that_cannot_be_pickled_is_reported(self, executor: Executor) -> None:
+        with pytest.raises(Exception, match="not pickled"):
             await executor.do(_raised_odd, None)
 
     async def test_an_error_ends_the_work_on_the_others(self, executor: Executor, tmp_path: Path) -> None:
@@ -83,8 +80,8 @@ class ExecutorContract:
         assert (tmp_path / "stopped-1").exists()
         assert await executor.do(_same, 1) == 1
 
-    async def test_what_no_worker_can_be_given_is_named(self, executor: Executor) -> None:
-        with pytest.raises(SettingsError, match=r"metrics: found what no other process can be given .*pickle"):
+    async def test_a_value_that_cannot_be_sent_to_a_worker_is_named(self, executor: Executor) -> None:
+        with pytest.raises(SettingsError, match=r"metrics: found a value that cannot be sent .*pickle"):
             executor.packed(threading.Lock(), "metrics")
 
     async def test_one_that_was_closed_starts_again(self, executor: Executor) -> None:
@@ -97,7 +94,7 @@ class ExecutorContract:
         for number in range(3):
             assert asyncio.run(executor.do(_same, number)) == number
 
-    async def test_a_worker_that_is_lost_is_told(self, executor: Executor, tmp_path: Path) -> None:
+    async def test_a_worker_that_is_lost_is_reported(self, executor: Executor, tmp_path: Path) -> None:
         self._expect_workers()
         with pytest.raises(WorkerLost, match=r"."):
             await executor.do(_dies, (str(tmp_path), 1))
@@ -121,7 +118,7 @@ class ExecutorContract:
 
 
 async def until(true: Any) -> None:
-    """Wait for something that another process brings about."""
+    """Wait until something is true that another process does."""
     async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.01)
@@ -139,11 +136,11 @@ def _names(folder: Path, beginning: str) -> set[str]:
     return {path.name.partition("-")[2] for path in folder.glob(f"{beginning}-*")}
 
 
-# What workers are given to do
+# The work of the tests
 
 
-async def _each(told: tuple[Any, list[Any]]) -> tuple[list[Any], float]:
-    work, items = told
+async def _each(chunk: tuple[Any, list[Any]]) -> tuple[list[Any], float]:
+    work, items = chunk
     began = time.perf_counter()
     async with aclosing(in_order(items, work, at_once=len(items))) as coming:
         results = [result async for result in coming]
@@ -154,8 +151,8 @@ async def _same(value: object) -> object:
     return value
 
 
-async def _slept(told: tuple[int, float]) -> int:
-    number, seconds = told
+async def _slept(item: tuple[int, float]) -> int:
+    number, seconds = item
     await asyncio.sleep(seconds)
     return number
 
@@ -170,11 +167,11 @@ class _Odd(Exception):
 
 
 async def _raised_odd(_: object) -> None:
-    raise _Odd("cannot travel")
+    raise _Odd("not pickled")
 
 
-async def _waits(told: Told) -> None:
-    folder, number = Path(told[0]), told[1]
+async def _waits(item: NumberedFolder) -> None:
+    folder, number = Path(item[0]), item[1]
     (folder / f"began-{number}").touch()
     try:
         await asyncio.Event().wait()
@@ -182,24 +179,24 @@ async def _waits(told: Told) -> None:
         (folder / f"stopped-{number}").touch()
 
 
-async def _fails_or_waits(told: Told) -> None:
-    if told[1] == 0:  # an error is heard when it is its turn
+async def _fails_or_waits(item: NumberedFolder) -> None:
+    if item[1] == 0:  # an error is raised when it is its turn
         await asyncio.sleep(0.2)
         raise LookupError("the first")
-    await _waits(told)
+    await _waits(item)
 
 
-async def _dies(told: Told) -> None:
+async def _dies(_: NumberedFolder) -> None:
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-async def _dies_the_first_time(told: Told) -> int:
-    folder, number = told
+async def _dies_the_first_time(item: NumberedFolder) -> int:
+    folder, number = item
     if number == 30:
         try:
             (Path(folder) / "died").touch(exist_ok=False)
         except FileExistsError:
             return number
-        await _dies(told)
+        await _dies(item)
     await asyncio.sleep(0.005)
     return number

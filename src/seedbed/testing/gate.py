@@ -1,13 +1,12 @@
-"""What a gate must keep to.
+"""The contract of a gate. To test yours, inherit GateContract and add three fixtures:
 
-A gate proves itself by a class that inherits GateContract and gives it three fixtures:
-    class TestMyGate(GateContract):
-        @pytest.fixture
-        def gate(self): return my_gate
-        @pytest.fixture
-        def passing(self): return a_change(...)
-        @pytest.fixture
-        def refused(self): return a_change(...)
+class TestMyGate(GateContract):
+    @pytest.fixture
+    def gate(self): return my_gate
+    @pytest.fixture
+    def passing(self): return a_change(...)
+    @pytest.fixture
+    def refused(self): return a_change(...)
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from seedbed.release.gates.gate import Gate, ReleaseRequest
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing.store import everything
 
-__all__ = ["INCUMBENT", "GateContract", "a_change"]
-
 INCUMBENT: dict[str, Any] = {
     "roles": {"writer": {"model": "fast", "system": "Answer in one line."}},
     "parameters": {"caution": {"value": 0.5, "low": 0, "high": 1}},
@@ -34,31 +31,31 @@ INCUMBENT: dict[str, Any] = {
 
 
 def a_change(candidate: dict[str, Any], incumbent: dict[str, Any] | None = None, **more: Any) -> ReleaseRequest:
-    """A change from INCUMBENT, or from another document, to the candidate, in a store of its own, without a verdict."""
+    """A change from INCUMBENT, or another document, to the candidate, in a new store and without a verdict."""
     library = Library(MemoryStore(), "ann")
     before = library.keep(Playbook.from_document(incumbent or INCUMBENT), because="start")
     after = library.keep(Playbook.from_document(candidate), because="try", parents=[before])
-    told: dict[str, Any] = {"channel": "production", "candidate": after, "incumbent": before, "verdict": None}
-    return ReleaseRequest(**{**told, "library": library, **more})
+    request = ReleaseRequest(channel="production", candidate=after, incumbent=before, verdict=None, library=library)
+    return replace(request, **more)
 
 
 class GateContract:
-    """Asks a gate about changes and looks at what it says."""
+    """The promises of a gate, one test each."""
 
     needs_verdict = False
-    """Whether it judges a verdict: then it lets nothing pass without one, but for a first release."""
+    """Whether it judges a verdict: then only a first release passes without one."""
 
     @pytest.fixture
     def gate(self) -> Gate:
-        raise NotImplementedError("a class that inherits GateContract gives a fixture called gate")
+        raise NotImplementedError("add a fixture called gate to the class that inherits GateContract")
 
     @pytest.fixture
     def passing(self) -> ReleaseRequest:
-        raise NotImplementedError("a class that inherits GateContract gives a change that the gate lets pass")
+        raise NotImplementedError("add a fixture called passing: a change that the gate lets pass")
 
     @pytest.fixture
     def refused(self) -> ReleaseRequest:
-        raise NotImplementedError("a class that inherits GateContract gives a change that the gate refuses")
+        raise NotImplementedError("add a fixture called refused: a change that the gate refuses")
 
     async def test_it_lets_pass_what_it_should(self, gate: Gate, passing: ReleaseRequest) -> None:
         assert await gate(passing) is None

@@ -1,9 +1,8 @@
-"""What a metric must keep to.
+"""The contract of a metric. To test yours, inherit MetricContract and add one fixture:
 
-A metric proves itself by a class that inherits MetricContract and gives it one fixture:
-    class TestMyMetric(MetricContract):
-        @pytest.fixture
-        def metric(self): return my_metric
+class TestMyMetric(MetricContract):
+    @pytest.fixture
+    def metric(self): return my_metric
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.runs.run import Call, Decision, Run, Turn
 from seedbed.storage.store import canonical
-
-__all__ = ["ODD_EXPECTATIONS", "ODD_OUTPUTS", "MetricContract", "a_run"]
 
 ODD_OUTPUTS: dict[str, Any] = {
     "empty": "",
@@ -62,7 +59,7 @@ ODD_EXPECTATIONS: dict[str, Any] = {
 
 
 def a_run(output: Any = "Paris", **changes: Any) -> Run:
-    """A run of two turns, a call and a decision that put out this."""
+    """A run of two turns, a call and a decision, with this output."""
     turn = Turn(
         step="answer",
         role="writer",
@@ -77,45 +74,43 @@ def a_run(output: Any = "Paris", **changes: Any) -> Run:
         seed=1,
         confidence=0.9,
     )
-    told: dict[str, Any] = {
-        "id": "r",
-        "playbook": "b2:0",
-        "inputs": {"question": "Which city?"},
-        "seed": 1,
-        "started": datetime(2026, 1, 1, tzinfo=UTC),
-        "status": "completed",
-        "output": output,
-        "error": "",
-        "turns": (turn, turn),
-        "tokens": 24,
-        "cost_usd": 0.002,
-        "latency_seconds": 0.5,
-        "models": {},
-        "calls": (Call(tool="look", arguments={}, result=1, error="", changes=False, latency_seconds=0.1),),
-        "decisions": (Decision(point="way", action="left", because="x", propensity=0.5, confidence=None),),
-    }
-    return Run(**told | changes)
+    run = Run(
+        id="r",
+        playbook="b2:0",
+        inputs={"question": "Which city?"},
+        seed=1,
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        status="completed",
+        output=output,
+        error="",
+        turns=(turn, turn),
+        tokens=24,
+        cost_usd=0.002,
+        latency_seconds=0.5,
+        models={},
+        calls=(Call(tool="look", arguments={}, result=1, error="", changes=False, latency_seconds=0.1),),
+        decisions=(Decision(point="way", action="left", because="x", propensity=0.5, confidence=None),),
+    )
+    return replace(run, **changes)
 
 
 class MetricContract:
-    """The promises of a metric."""
+    """The promises of a metric, one test each."""
 
     @pytest.fixture
     def metric(self) -> Metric:
-        raise NotImplementedError("a class that inherits MetricContract gives a fixture called metric")
+        raise NotImplementedError("add a fixture called metric to the class that inherits MetricContract")
 
     @pytest.fixture
     def task(self) -> Task:
-        """A task that it can score, better yet one of its own kind."""
+        """A task that it can score; override it with one that suits your metric."""
         return Task("t", {"question": "Which city?"}, "Paris")
 
     async def test_a_run_gets_a_score(self, metric: Metric, task: Task) -> None:
         _check(await metric(a_run(), task))
 
     @pytest.mark.parametrize("output", ODD_OUTPUTS.values(), ids=ODD_OUTPUTS)
-    async def test_whatever_was_put_out_it_gets_a_score_and_the_same_again(
-        self, metric: Metric, task: Task, output: Any
-    ) -> None:
+    async def test_every_output_gets_a_score_and_the_same_again(self, metric: Metric, task: Task, output: Any) -> None:
         first = await metric(a_run(output), task)
         _check(first)
         assert await metric(a_run(output), task) == first
@@ -146,23 +141,23 @@ class MetricContract:
         assert _elsewhere(metric) == here
 
 
-_TELL = """
+_PRINT_IDENTITIES = """
 import pickle, sys, traceback
 from seedbed.storage.store import canonical
 while True:
     try:
-        told = canonical(pickle.load(sys.stdin.buffer).identity)
+        answer = canonical(pickle.load(sys.stdin.buffer).identity)
     except EOFError:
         break
     except Exception:
-        told = traceback.format_exc()
-    sys.stdout.buffer.write(pickle.dumps(told))
+        answer = traceback.format_exc()
+    sys.stdout.buffer.write(pickle.dumps(answer))
     sys.stdout.flush()
 """
 
 
 def _elsewhere(metric: Metric) -> str:
-    """Its identity in another process, or what went wrong there."""
+    """Its identity in another process, or the error there."""
     process = _other_process()
     assert process.stdin is not None
     assert process.stdout is not None
@@ -173,10 +168,10 @@ def _elsewhere(metric: Metric) -> str:
 
 @cache
 def _other_process() -> subprocess.Popen[bytes]:
-    # Another seed of hashes, so that whatever depends on their order shows.
+    # With another hash seed, so that an identity that depends on the order of sets differs.
     path = os.pathsep.join(each for each in sys.path if each)
     process = subprocess.Popen(
-        [sys.executable, "-c", _TELL],
+        [sys.executable, "-c", _PRINT_IDENTITIES],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": path},
@@ -190,7 +185,7 @@ def _check(score: Score) -> None:
     assert isinstance(score.reason, str)
     assert isinstance(score.answer, str)
     if score.value is None:
-        assert score.reason, "found no value and no reason; expected a word on why it is unscored"
+        assert score.reason, "found no value and no reason; expected why it is not scored"
     else:
         assert isinstance(score.value, int | float)
         assert math.isfinite(score.value)

@@ -1,15 +1,15 @@
-"""What an optimizer must keep to.
+"""The contract of an optimizer. To test yours, inherit OptimizerContract and add one fixture:
 
-An optimizer proves itself by a class that inherits OptimizerContract and gives it one fixture:
-    class TestMyOptimizer(OptimizerContract):
-        @pytest.fixture
-        def make(self): return lambda inputs: MyOptimizer()
+class TestMyOptimizer(OptimizerContract):
+    @pytest.fixture
+    def make(self): return lambda inputs: MyOptimizer()
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -32,8 +32,6 @@ from seedbed.spending.account import Budget
 from seedbed.stats.arrays import Direction
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query, canonical
-
-__all__ = ["BANK", "START", "Make", "OptimizerContract", "World"]
 
 Make = Callable[[SearchInputs], Optimizer]
 
@@ -63,7 +61,7 @@ DECIDING = Dataset(tuple(Task(f"s{n}", {"question": f"Decide {n}?"}, f"{n}") for
 
 
 class World:
-    """Scores playbooks by their texts, deterministically. It records its `calls`, and may die after some of them.
+    """Scores playbooks by their genes, always the same, and records its `calls`. It dies after `dies_after` of them.
 
     The instructions of BANK, bold numbers and a warm tone are good; long texts are not. A third of the tasks are
     impossible. If it `fails`, one in `share` calls does.
@@ -76,7 +74,7 @@ class World:
     def __call__(self, playbook: Playbook, task: Task, replicate: int) -> float:
         self.calls.append((playbook.digest, task.id, replicate))
         if self._dies_after is not None and len(self.calls) > self._dies_after:
-            raise asyncio.CancelledError  # as if the process had ended: nothing in here may mistake it for a failure
+            raise asyncio.CancelledError  # as if the process had ended, which must not count as a failed run
         luck = blake2b(f"{playbook.digest}/{task.id}".encode(), digest_size=2).digest()
         if self._fails and luck[1] % self._share == 0:
             raise RunError("it broke down")
@@ -88,7 +86,7 @@ class World:
 
 
 class Watched:
-    """Another optimizer, and what is wrong with what it offers."""
+    """Wraps an optimizer and collects what is wrong with its offers."""
 
     def __init__(self, inner: Optimizer) -> None:
         self.inner, self.offered, self.wrong = inner, 0, list[str]()
@@ -112,7 +110,7 @@ class Watched:
             if not {*(offer.tasks or ())} <= {*self._pool.select, *self._pool.reflect}:
                 self.wrong.append(f"{offer.how}: on tasks that are not there")
             if not offer.how.strip():
-                self.wrong.append("offered without a word of how it was made")
+                self.wrong.append("offered without saying how it was made")
         return offers
 
     async def tell(self, cells: Sequence[Cell]) -> None:
@@ -120,7 +118,7 @@ class Watched:
 
 
 class OptimizerContract:
-    """Runs small searches by the optimizer and looks at what happens."""
+    """The promises of an optimizer, each tested by small searches."""
 
     runs = 150
     """The budget of a search."""
@@ -136,14 +134,12 @@ class OptimizerContract:
         **more: Any,
     ) -> Evolution:
         inputs = SearchInputs(start, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
-        held = store if store is not None else MemoryStore()
+        store = MemoryStore() if store is None else store
         plan = Plan(
-            start=start,
-            optimizer=make(inputs),
-            **{"select": DECIDING, "reflect": READ, "budget": Budget(runs=self.runs), "seed": 7, **more},
+            start=start, optimizer=make(inputs), select=DECIDING, reflect=READ, budget=Budget(runs=self.runs), seed=7
         )
-        arena = FunctionEvaluator(world, held, "ann", [Measure(better=better)])
-        return await evolve(plan, arena, Library(held, "ann"), because="contract")
+        evaluator = FunctionEvaluator(world, store, "ann", [Measure(better=better)])
+        return await evolve(replace(plan, **more), evaluator, Library(store, "ann"), because="contract")
 
     def test_its_identity_is_json_and_the_same_for_the_same_settings(self, make: Make) -> None:
         inputs = SearchInputs(START, instructions=BANK, gene="roles.writer.system", tasks=READ.tasks)
@@ -256,7 +252,7 @@ class OptimizerContract:
 
 
 def outcome_of(evolution: Evolution) -> tuple[Any, ...]:
-    """All that makes a search the same as another."""
+    """What two equal searches have in common."""
     pool = evolution.pool
     steps = [(step.offered, step.runs, step.best) for step in evolution.steps]
     tables = [pool.table(reflect=reflect).round(9).tolist() for reflect in (False, True)]

@@ -1,12 +1,10 @@
-"""What a store must keep to.
+"""The contract of a store. To test yours, inherit StoreContract and add two fixtures:
 
-A store proves itself by a class that inherits StoreContract and gives it two fixtures:
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        def store(self, tmp_path): return MyStore(tmp_path)
-
-        @pytest.fixture
-        def reopen(self, tmp_path): return lambda: MyStore(tmp_path)
+class TestMyStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path): return MyStore(tmp_path)
+    @pytest.fixture
+    def reopen(self, tmp_path): return lambda: MyStore(tmp_path)
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import product
+from functools import reduce
+from itertools import chain, combinations, product
 from typing import Any
 
 import pytest
@@ -26,8 +26,6 @@ from seedbed.errors import NotFound, RefMoved, StoreDamaged, StoreError
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, in_brief, link
 from seedbed.storage.upkeep import copy, verify
-
-__all__ = ["StoreContract"]
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -45,12 +43,12 @@ CIRCLE: dict[str, Any] = {}
 CIRCLE["itself"] = CIRCLE
 UNFIT: list[Any] = [{"nan": math.nan}, {"inf": [math.inf]}, {"bytes": b""}, {"surrogate": "\ud800"}, {1: "key"}, CIRCLE]
 WRONG: Any = {"value": math.nan, "by": b"", "key": "\0", "tags": ("\0",), "subject": "\ud800", "kind": "move"}
+CELLS = Query(kind="cell")
 UNMOVED: Any = [{"name": ""}, {"because": " \n"}, {"because": "n\0"}, {"by": ""}, {"by": "\0"}, {"to": ""}, {"to": {}}]
 
 
 def fact(key: str, kind: str = "cell", **changes: Any) -> Fact:
-    told: dict[str, Any] = {"subject": "thing", "at": NOON, "by": "ann"} | changes
-    return Fact(kind=kind, key=key, **told)
+    return replace(Fact(kind=kind, key=key, subject="thing", at=NOON, by="ann"), **changes)
 
 
 def keys(facts: Iterable[Fact]) -> list[str]:
@@ -62,28 +60,28 @@ def move(store: UpkeptStore, name: str, to: Any, expected: Ref | None = None, by
 
 
 def everything(store: UpkeptStore) -> tuple[list[Content], list[Fact], list[Ref]]:
-    """All a store holds, for comparison: contents and facts in order, whatever their numbers, and refs."""
+    """The contents, facts in order without their numbers, and refs of a store, to compare it with another."""
     facts = sorted((fact for kind in store.kinds() for fact in store.facts(Query(kind=kind))), key=lambda f: f.number)
     return list(store.contents()), [replace(fact, number=0) for fact in facts], store.refs()
 
 
 class StoreContract:
-    """Every promise of Store and Upkeep, one test each.
+    """The promises of Store and Upkeep, one test each.
 
-    A subclass gives a `store` fixture, an empty one, and a `reopen` fixture that opens the same data a second
-    time; or says `shared = False` if that cannot be.
+    A subclass adds two fixtures: `store`, an empty one, and `reopen`, which opens the same data a second time. It sets
+    `shared = False` instead where that is impossible.
     """
 
     shared = True
 
     @pytest.fixture
     def store(self) -> UpkeptStore:
-        raise NotImplementedError("give a store fixture: an empty store")
+        raise NotImplementedError("add a fixture called store: an empty store")
 
     @pytest.fixture
     def reopen(self, store: UpkeptStore) -> Callable[[], UpkeptStore]:
         if self.shared:
-            raise NotImplementedError("give a reopen fixture, or say shared = False")
+            raise NotImplementedError("add a fixture called reopen, or set shared = False")
         return lambda: store
 
     # Content
@@ -145,8 +143,8 @@ class StoreContract:
 
     def test_a_fact_comes_back_as_it_was_added(self, store: UpkeptStore, reopen: Any) -> None:
         tokyo = datetime(1969, 1, 1, 3, 4, 5, 678901, timezone(timedelta(hours=9)))
-        names: Any = {"subject": "ü '%_ 🚪", "by": "зоя", "parents": ("p 1", "p,2"), "tags": ("a b", "ß", "")}
-        full = fact("ключ", at=tokyo, body=BODIES["emoji"] | BODIES["control"], value=-0.1, **names)
+        full = fact("ключ", at=tokyo, body=BODIES["emoji"] | BODIES["control"], value=-0.1, tags=("a b", "ß", ""))
+        full = replace(full, subject="ü '%_ 🚪", by="зоя", parents=("p 1", "p,2"))
         bare = fact("bare", subject="", by="")
         assert store.append([full, bare]) == 2
         assert list(reopen().facts(Query(kind="cell"))) == [replace(full, number=1), replace(bare, number=2)]
@@ -196,9 +194,9 @@ class StoreContract:
         last = GENESIS
         chained = [fact for fact in everything(store)[1] if fact.kind != "cell"]
         assert keys(chained) == ["a", "k", "main@1", "b"]
-        for told in chained:
-            last = link(last, told)
-            assert told.link == last
+        for each in chained:
+            last = link(last, each)
+            assert each.link == last
 
     # Queries
 
@@ -206,40 +204,45 @@ class StoreContract:
     def filled(self, store: UpkeptStore) -> list[Fact]:
         """48 cells in all combinations of subject, author, tags and times, as they were added."""
         subjects = [store.put("note", {"text": text}) for text in ("Red fox", "red hen", "blue fox")]
-        told = product(subjects, ("ann", "bob"), ((), ("x",), ("x", "y"), ("xy",)), range(2))
+        combinations = product(subjects, ("ann", "bob"), ((), ("x",), ("x", "y"), ("xy",)), range(2))
         cells = [
             fact(f"k{n}", subject=subject, by=by, tags=tags, at=NOON + timedelta(hours=n % 5, microseconds=later))
-            for n, (subject, by, tags, later) in enumerate(told)
+            for n, (subject, by, tags, later) in enumerate(combinations)
         ]
         store.append(cells)
         store.append(replace(cell, kind="turn") for cell in cells)
         return cells
 
-    def test_everything_given_must_hold(self, store: UpkeptStore, filled: list[Fact]) -> None:
-        noon, red_fox, red_hen = NOON + timedelta(hours=1), filled[0].subject, filled[16].subject
-        fields: dict[str, tuple[list[Any], Callable[[Fact, Any], bool]]] = {
-            "key": (["k3"], lambda fact, key: fact.key == key),
-            "keys": ([["k9", "k3", "k1", "no"]], lambda fact, keys: fact.key in keys),
-            "subject": ([red_fox], lambda fact, subject: fact.subject == subject),
-            "by": (["bob"], lambda fact, by: fact.by == by),
-            "tag": (["x", "y"], lambda fact, tag: tag in fact.tags),
-            "text": (["RED", "fox, red"], lambda fact, text: fact.subject in (red_fox, red_hen)[: 2 - ("fox" in text)]),
-            "since": ([noon], lambda fact, since: fact.at >= since),
-            "until": ([noon + timedelta(hours=2)], lambda fact, until: fact.at < until),
-        }
-        for values in product(*([None, *values] for values, _ in fields.values())):
-            given = {name: value for name, value in zip(fields, values, strict=True) if value is not None}
-            expected = [cell.key for cell in filled if all(fields[name][1](cell, given[name]) for name in given)]
-            assert keys(store.facts(Query(kind="cell", **given))) == expected, given
-            assert [key for key, *_ in in_brief(store, Query(kind="cell", **given))] == expected, given
-            assert keys(store.facts(Query(kind="cell", newest=True, limit=5, **given))) == expected[::-1][:5], given
+    def test_every_filter_of_a_query_must_hold(self, store: UpkeptStore, filled: list[Fact]) -> None:
+        early, late = NOON + timedelta(hours=1), NOON + timedelta(hours=3)
+        red_fox, red_hen = filled[0].subject, filled[16].subject
+        filters: list[tuple[str, Callable[[Query], Query], Callable[[Fact], bool]]] = [
+            ("key", lambda query: replace(query, key="k3"), lambda fact: fact.key == "k3"),
+            ("keys", lambda query: replace(query, keys=["k9", "k3", "no"]), lambda fact: fact.key in ("k3", "k9")),
+            ("subject", lambda query: replace(query, subject=red_fox), lambda fact: fact.subject == red_fox),
+            ("by", lambda query: replace(query, by="bob"), lambda fact: fact.by == "bob"),
+            ("tag", lambda query: replace(query, tag="x"), lambda fact: "x" in fact.tags),
+            ("tag", lambda query: replace(query, tag="y"), lambda fact: "y" in fact.tags),
+            ("text", lambda query: replace(query, text="RED"), lambda fact: fact.subject in (red_fox, red_hen)),
+            ("text", lambda query: replace(query, text="fox, red"), lambda fact: fact.subject == red_fox),
+            ("since", lambda query: replace(query, since=early), lambda fact: fact.at >= early),
+            ("until", lambda query: replace(query, until=late), lambda fact: fact.at < late),
+        ]
+        for chosen in chain.from_iterable(combinations(filters, size) for size in range(9)):
+            if len({name for name, *_ in chosen}) < len(chosen):
+                continue
+            query = reduce(lambda query, each: each[1](query), chosen, CELLS)
+            expected = [cell.key for cell in filled if all(holds(cell) for *_, holds in chosen)]
+            assert keys(store.facts(query)) == expected, query
+            assert [key for key, *_ in in_brief(store, query)] == expected, query
+            assert keys(store.facts(replace(query, newest=True, limit=5))) == expected[::-1][:5], query
 
-    def test_nothing_asked_for_is_nothing_found(self, store: UpkeptStore, filled: list[Fact]) -> None:
-        asked: Any = {"keys": [], "limit": 0, "subject": "", "tag": "", "text": "!", "key": ""}
-        for given in ({name: value} for name, value in asked.items()):
-            assert filled != list(store.facts(Query(kind="cell", **given))) == [], given
+    def test_an_empty_filter_matches_nothing(self, store: UpkeptStore, filled: list[Fact]) -> None:
+        empty = [replace(CELLS, keys=[]), replace(CELLS, limit=0), replace(CELLS, subject=""), replace(CELLS, key="")]
+        for each in (*empty, replace(CELLS, tag=""), replace(CELLS, text="!")):
+            assert filled != list(store.facts(each)) == [], each
 
-    def test_many_keys_can_be_asked_for_at_once(self, store: UpkeptStore) -> None:
+    def test_a_query_may_have_many_keys(self, store: UpkeptStore) -> None:
         store.append(fact(f"{n}") for n in range(3000))
         wanted = [f"{n}" for n in range(0, 40_000, 2)]
         assert keys(store.facts(Query(kind="cell", keys=wanted[::-1]))) == wanted[:1500]
@@ -247,8 +250,9 @@ class StoreContract:
     def test_in_brief_they_are_the_same_facts(self, store: UpkeptStore) -> None:
         store.append(fact(f"body {name}", value=1 / 3, body=body) for name, body in BODIES.items())
         store.append(fact(f"{n}", parents=(f"{n - 1}",), body={"n": n}) for n in range(2500))
-        asked: list[Any] = [{}, {"limit": 1500}, {"newest": True, "limit": 3}, {"key": "70", "follow": True}]
-        for query in (Query(kind="cell", **given) for given in [*asked, {"keys": ["9", "no", "\0"]}, {"key": "\0"}]):
+        queries = [CELLS, replace(CELLS, limit=1500), replace(CELLS, newest=True, limit=3), replace(CELLS, key="\0")]
+        queries += [replace(CELLS, key="70", follow=True), replace(CELLS, keys=["9", "no", "\0"])]
+        for query in queries:
             briefly = [(key, value, json.loads(body)) for key, value, body in in_brief(store, query)]
             assert briefly == [(fact.key, fact.value, fact.body) for fact in store.facts(query)], query
 
@@ -300,15 +304,13 @@ class StoreContract:
         assert (store.ref("main"), store.refs()) == (None, [])
         first = store.move("main", "one", expected=None, because="first", by="ann")
         second = reopen().move("main", {"stable": "two", "share": 0.5}, expected=first, because="second", by="bob")
-        assert [(ref.target, ref.version) for ref in (first, second)] == [
-            ("one", 1),
-            ({"stable": "two", "share": 0.5}, 2),
-        ]
+        assert (first.target, first.version) == ("one", 1)
+        assert (second.target, second.version) == ({"stable": "two", "share": 0.5}, 2)
         assert (second.name, second.by, second.because, second.at.tzinfo) == ("main", "bob", "second", UTC)
         assert store.ref("main") == second
         assert store.refs() == reopen().refs() == [second]
 
-    def test_whoever_expected_something_else_is_told_and_nothing_moves(self, store: UpkeptStore, reopen: Any) -> None:
+    def test_a_move_that_expects_another_target_is_refused(self, store: UpkeptStore, reopen: Any) -> None:
         first = move(store, "main", "one")
         second = move(reopen(), "main", "two", first, by="bob")
         before = everything(store)
@@ -330,10 +332,10 @@ class StoreContract:
     def test_each_move_is_a_fact(self, store: UpkeptStore) -> None:
         first = store.move("main", "one", expected=None, because="start", by="ann")
         second = store.move("main", {"stable": "two"}, expected=first, because="better", by="bob")
-        told = list(store.facts(Query(kind="move", subject="main")))
-        began, went_on = ({"to": "one", "because": "start"}, {"to": {"stable": "two"}, "because": "better"})
-        assert [fact.body for fact in told] == [{"from": None, **began}, {"from": "one", **went_on}]
-        assert [(fact.by, fact.at) for fact in told] == [("ann", first.at), ("bob", second.at)]
+        moves = list(store.facts(Query(kind="move", subject="main")))
+        assert moves[0].body == {"from": None, "to": "one", "because": "start"}
+        assert moves[1].body == {"from": "one", "to": {"stable": "two"}, "because": "better"}
+        assert [(fact.by, fact.at) for fact in moves] == [("ann", first.at), ("bob", second.at)]
 
     def test_refs_are_listed_by_name_under_a_prefix(self, store: UpkeptStore) -> None:
         names = ["a", "a/b", "a/c_d/e", "a/cxd/e", "a%b", "B", "Z/1", "versions/debate/2.0.0", "é", "日本/語"]
@@ -354,10 +356,8 @@ class StoreContract:
             won = []
             for n in range(10):
                 store.append([fact(f"{worker}-{n}"), fact(f"{worker}-{n}", kind="approval")])
-                try:
+                with suppress(RefMoved):
                     won.append(move(store, "main", f"{worker}", store.ref("main")).version)
-                except RefMoved:
-                    continue
             return won
 
         with ThreadPoolExecutor(8) as pool:
@@ -391,10 +391,10 @@ class StoreContract:
         assert verify(reopen()).problems == ()
 
     def test_discarded_content_is_gone_and_can_be_put_again(self, store: UpkeptStore, reopen: Any) -> None:
-        name, kept = store.put("note", {"text": "one"}), store.put("note", {"text": "two"})
+        name, other = store.put("note", {"text": "one"}), store.put("note", {"text": "two"})
         store.append([fact("a", subject=name)])
         assert [store.discard(names) for names in ([name, "b2:" + "0" * 64, "nonsense"], [name])] == [1, 0]
-        assert [content.digest for content in reopen().contents()] == [kept]
+        assert [content.digest for content in reopen().contents()] == [other]
         assert keys(store.facts(Query(kind="cell", text="one"))) == []
         assert store.put("note", {"text": "one"}) == name
         assert keys(store.facts(Query(kind="cell", text="one"))) == ["a"]

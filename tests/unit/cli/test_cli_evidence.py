@@ -85,7 +85,7 @@ def test_where_there_is_no_verdict_nothing_is_wrong(space: Path, seedbed: Seedbe
 def test_an_experiment_that_nobody_knows_is_told(command: str, verdict: Any, seedbed: Seedbed) -> None:
     done = seedbed("evidence", command, "0123456789")
     assert (done.code, done.out) == (1, "")
-    assert "is no experiment of this store" in done.err
+    assert "is not an experiment in this store" in done.err
 
 
 # The error budget

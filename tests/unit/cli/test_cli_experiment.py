@@ -97,7 +97,7 @@ def test_whoever_stops_one_says_why(because: tuple[str, ...], running: str, seed
 def test_what_was_never_begun_is_told(command: tuple[str, ...], verdict: Any, seedbed: Seedbed) -> None:
     done = seedbed("experiment", command[0], "0123456789", *command[1:])
     assert (done.code, done.out) == (1, "")
-    assert "is no experiment of this store" in done.err
+    assert "is not an experiment in this store" in done.err
     assert "seedbed experiment list" in done.err
 
 

@@ -77,7 +77,7 @@ def test_a_log_that_cannot_carry_it_is_refused_with_reasons_and_no_estimate(cler
     done = seedbed("runs", "screen", "way", "--policy", "typo.json", "--json")
     assert done.code == 2
     assert (done.json["finding"], done.json["estimates"], done.json["coverage"]) == ("refused", [], 0.0)
-    assert done.json["refusals"][0].startswith('policy: found "aks", never done at "way"; expected one of: ask, go')
+    assert done.json["refusals"][0].startswith('policy: found "aks", never taken at "way"; expected one of: ask, go')
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_log_that_cannot_carry_it_is_refused_with_reasons_and_no_estimate(cler
         (("wya", "--policy", "eager.json"), 1, 'no run decided at "wya". Points with recorded chances: "way"'),
         (("tone", "--policy", "eager.json"), 1, "found no chance in 200 runs"),
         (("way", "--policy", "eager.json", "--since", "2999-01-01"), 1, "no run since then is recorded here"),
-        (("way", "--policy", "eager.json", "--metric", "outcome"), 1, "a score by outcome for none"),
+        (("way", "--policy", "eager.json", "--metric", "outcome"), 1, "without a score by outcome"),
         (("way", "--policy", "none.json"), 1, "No such file"),
         (("way", "--policy", "eager"), 1, "a file.json, a file.jsonl or module:function"),
         (("way", "--policy", "eager.json", "--since", "soon"), 64, "expected a date or time"),

@@ -27,7 +27,7 @@ def past(tmp_path: Path) -> Path:
 def test_show_tells_of_every_session(past: Path, seedbed: Seedbed) -> None:
     done = seedbed("sessions", "show", FILE)
     assert done.code == 0
-    for told in ("s-a", "2026-01-31 09:30", "0.250", "12.5", "model_id [red]large[/red]", "its record says"):
+    for told in ("s-a", "2026-01-31 09:30", "0.250", "12.5", "model_id [red]large[/red]", "its record has"):
         assert told in done.out
     (old,) = [line for line in done.out.splitlines() if line.startswith("old")]
     assert "–" in old, "no score is not a score of 0"

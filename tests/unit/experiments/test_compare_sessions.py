@@ -172,7 +172,12 @@ def test_sessions_are_found_by_id_by_its_beginning_and_by_setting(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("wanted", "told"),
-    [("a", "as 2 ids begin"), ("c", "one session of: ab, ac"), ("", "one session"), ("config.n=9", "config.n=9")],
+    [
+        ("a", "with which 2 ids begin"),
+        ("c", "one of the sessions: ab, ac"),
+        ("", "one of the"),
+        ("config.n=9", "config.n=9"),
+    ],
 )
 def test_what_names_no_session_is_refused(wanted: str, told: str) -> None:
     with pytest.raises(DocumentError, match="session: found") as refused:

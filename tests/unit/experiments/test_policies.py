@@ -47,11 +47,11 @@ def test_a_function_is_called_with_the_situation(tmp_path: Path, monkeypatch: py
     [
         ("p.json", '{"ask": 0.5}', r"p\.json: file: found .*sum to 0\.5; expected chances that sum to 1"),
         ("p.json", "[1]", "found .*; expected chances"),
-        ("p.json", "{", "found no JSON"),
+        ("p.json", "{", "found text that is not JSON"),
         ("p.jsonl", '{"chances": {"ask": 1}}', "line 1: found .*; expected an object with chances, and run or inputs"),
         ("p.jsonl", '{"run": "a", "chances": {"ask": 2}}', 'line 1: found "ask": 2; expected chances from 0 to 1'),
-        ("p.jsonl", '{"run": "a", "chances": {"ask": 1}}\n' * 2, "line 2: found chances for the same as before"),
-        ("p.jsonl", "x\n{}\n", "(?s)2 problems.*line 1: found no JSON.*line 2: found {}"),
+        ("p.jsonl", '{"run": "a", "chances": {"ask": 1}}\n' * 2, "line 2: found a run or inputs of an earlier line"),
+        ("p.jsonl", "x\n{}\n", "(?s)2 problems.*line 1: found text that is not JSON.*line 2: found {}"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_place(name: str, text: str, message: str, tmp_path: Path) -> None:
@@ -65,5 +65,5 @@ def test_what_is_no_policy_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r'found "eager"; expected a file\.json, a file\.jsonl or module:function'):
         load_policy("eager")
     (tmp_path / "p.json").write_bytes(b"\xff")
-    with pytest.raises(DocumentError, match="no UTF-8"):
+    with pytest.raises(DocumentError, match="not UTF-8"):
         load_policy(str(tmp_path / "p.json"))

@@ -18,7 +18,7 @@ from seedbed.experiments.screening.policies import Situation
 from seedbed.experiments.screening.screening import DecisionLog, read_decisions, screen_policy
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
-from seedbed.runs.run import Decision, Status
+from seedbed.runs.run import Decision, RunStatus
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Store, digest
 
@@ -39,7 +39,7 @@ async def recorded(
     store: Store,
     number: int,
     *made: Made,
-    status: Status = "completed",
+    status: RunStatus = "completed",
     playbook: str = A,
     score: float | None = None,
     point: str = WAY,
@@ -285,9 +285,9 @@ async def test_errors_say_what_is_missing() -> None:
         await read_decisions(store, "wya", EXACT)
     with pytest.raises(NotFound, match="no run of this playbook since then is recorded"):
         await read_decisions(store, WAY, EXACT, playbook=B, since=DAY)
-    with pytest.raises(SeedbedError, match="found 1 runs, and a score by exact_match for none"):
+    with pytest.raises(SeedbedError, match="found 1 runs without a score by exact_match"):
         await read_decisions(store, "other", EXACT)
-    with pytest.raises(NotFound, match='no run at these tasks decided at "way"'):
+    with pytest.raises(NotFound, match='no run on these tasks decided at "way"'):
         await read_decisions(store, WAY, EXACT, tasks=[Task("t", {"n": 77}, "1")])
     await recorded(store, 3, ("ask", 0.0), score=1.0)
     with pytest.raises(SeedbedError, match="found a chance of 0; expected one above 0 and at most 1"):

@@ -112,7 +112,7 @@ def test_tasks_that_ask_the_same_count_as_one() -> None:
 
 @pytest.mark.parametrize("taken", [{"alpha": 0.4}, {"at_most": 3}, {"rule": "betting", "d0": -0.5}])
 def test_a_rule_cannot_take_back_what_the_experiment_says(taken: dict[str, object]) -> None:
-    with pytest.raises(SeedbedError, match=r"expected none of it|expected at least 0"):
+    with pytest.raises(SeedbedError, match=r"expected none of these|expected at least 0"):
         reading(numbers(20), rule=taken)
 
 

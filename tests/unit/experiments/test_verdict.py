@@ -53,7 +53,7 @@ def test_an_experiment_is_found_by_how_it_begins(begun: MemoryStore) -> None:
     assert (
         find_experiment(begun, newest.begun.key[3:13]) == find_experiment(begun, newest.begun.key) == newest.begun.key
     )
-    with pytest.raises(SeedbedError, match="is no experiment of this store"):
+    with pytest.raises(SeedbedError, match="is not an experiment in this store"):
         find_experiment(begun, "zz")
     with pytest.raises(SeedbedError, match="begins several experiments"):
         find_experiment(begun, "b2:")

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.parallel import Loop, executor
-from seedbed.parallel import worker_pool as crew
+from seedbed.parallel import Loop, executor, worker_pool
 from seedbed.parallel.processes import Processes
 from seedbed.parallel.ray import Ray
 from seedbed.testing.executor import until
@@ -91,7 +90,7 @@ async def test_what_the_work_prints_is_no_answer(processes: Processes) -> None:
 async def test_work_that_does_not_let_go_is_ended_with_its_worker(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(worker_pool, "GRACE_SECONDS", 0.2)
     doing = asyncio.ensure_future(processes.do(stubborn, str(tmp_path)))
     await until(lambda: [*tmp_path.iterdir()])
     doing.cancel()
@@ -119,10 +118,10 @@ class OutOfTouch:
 
     def start(self, job: bytes) -> Future[bytes]:
         told: Future[bytes] = Future()
-        told.set_exception(crew.WorkerLost("no way there"))
+        told.set_exception(worker_pool.WorkerLost("no way there"))
         return told
 
-    def call_off(self, job: Future[bytes]) -> None: ...
+    def cancel(self, job: Future[bytes]) -> None: ...
 
     def end(self) -> None:
         self.is_ended = True
@@ -131,21 +130,21 @@ class OutOfTouch:
 async def test_a_worker_that_we_lost_touch_with_is_ended_before_others_do_its_work() -> None:
     worker = OutOfTouch()
 
-    class OneMan(crew.WorkerPool):
+    class OneWorker(worker_pool.WorkerPool):
         async def ready(self) -> int:
             return 1
 
-        def hired(self) -> crew.Worker:
+        def start_worker(self) -> worker_pool.Worker:
             return worker
 
-    with pytest.raises(crew.WorkerLost):
-        await OneMan().do(pid, None)
+    with pytest.raises(worker_pool.WorkerLost):
+        await OneWorker().do(pid, None)
     assert worker.is_ended
 
 
 def test_what_stands_in_the_script_itself_is_refused() -> None:
     done = subprocess.run([sys.executable, "-c", MINE], capture_output=True, text=True)
-    assert "metrics: found what no other process can be given" in done.stderr
+    assert "metrics: found a value that cannot be sent to another process" in done.stderr
     assert "Mine is in the script itself" in done.stderr
     assert "Define it at the top of a module" in done.stderr
 

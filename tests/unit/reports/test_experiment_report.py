@@ -137,7 +137,7 @@ async def test_what_was_stopped_by_hand_says_nothing_but_why() -> None:
     text = to_markdown(ExperimentView.of(await stopped(), tasks(), NAMES))
     assert "**Nothing can be said: stopped by hand: looked &lt;b&gt;bad&lt;/b&gt;.**" in text
     assert "difference" not in text
-    assert "| ✗ no | It was not the registered rule that ended it. |" in text
+    assert "| ✗ no | Something other than the registered rule ended it. |" in text
 
 
 async def test_one_line_tells_evidence_bounds_tasks_and_difference() -> None:

@@ -64,7 +64,7 @@ async def test_a_store_adds_names_and_what_a_verdict_rests_on() -> None:
         library.keep(each, because="a test")
         library.name(name, each.digest, because="a test")
     assert str(verdict.export("md", store=store)).startswith("# better against sorter\n")
-    assert "Every run that ended well got a score." in str(verdict.export("html", store=store))
+    assert "Every completed run got a score." in str(verdict.export("html", store=store))
     found = await searched(store)
     library.name("mail", START.digest, because="a test")
     assert str(found.export("md", store=store)).startswith("# Search from mail\n")

@@ -533,7 +533,7 @@ async def test_a_replay_that_was_interrupted_goes_on_as_a_replay() -> None:
     await asyncio.gather(going, return_exceptions=True)
     stalls.clear()
     assert recall(space.store, interrupted).status == "running"
-    with pytest.raises(RunError, match="found a replay; expected a run that was live"):
+    with pytest.raises(RunError, match="found a replay; expected a live run"):
         Recorder.resume(space.resources.runner.journal, interrupted, by="ada")
     sent.clear()
     again = await space.runs.resume(interrupted)

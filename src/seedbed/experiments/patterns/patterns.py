@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 from seedbed.errors import SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.patterns.slices import (
-    Bools,
     Figures,
     Half,
     Level,
@@ -25,7 +24,7 @@ from seedbed.experiments.patterns.slices import (
     test_slice,
 )
 from seedbed.experiments.patterns.traits import ScoredRun, conditions
-from seedbed.stats.arrays import Direction
+from seedbed.stats.arrays import Bools, Direction
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
 from seedbed.stats.sequential.rule import check_rate
 from seedbed.storage.store import Json
@@ -34,7 +33,7 @@ FEWEST = 20
 """The fewest tasks, or sources where tasks share them, to search for patterns: ten in each half."""
 
 HOLM = 10
-"""Up to so many tests are corrected by Holm, more by Benjamini and Hochberg."""
+"""Up to this many tests are corrected by Holm, more by Benjamini and Hochberg."""
 
 SHOWN = 5
 """How many runs are named for and against a finding."""
@@ -77,9 +76,10 @@ class PatternFinding:
     def __str__(self) -> str:
         size, word = abs(self.tested.effect), "lower" if self.tested.effect < 0 else "higher"
         beyond = ", beyond what the findings above explain" if self.beyond else ""
+        p = "below 0.001" if self.p < 0.001 else f"{self.p:.2g}"
         return (
             f"Runs {self.condition} score {size:.2f} {word} ({self.tested.inside:.2f} against "
-            f"{self.tested.outside:.2f}, {self.tested.tasks} tasks, adjusted p {_p(self.p)}){beyond}"
+            f"{self.tested.outside:.2f}, {self.tested.tasks} tasks, adjusted p {p}){beyond}"
         )
 
     def document(self) -> Json:
@@ -88,8 +88,8 @@ class PatternFinding:
             "text": str(self),
             "condition": self.condition,
             "slice": [asdict(each) for each in self.slice],
-            "found": _figures(self.suggested),
-            "tested": _figures(self.tested),
+            "found": {**asdict(self.suggested), "effect": self.suggested.effect},
+            "tested": {**asdict(self.tested), "effect": self.tested.effect},
             **{name: getattr(self, name) for name in names},
             "beyond": [_text_of(each) for each in self.beyond],
             "weak_found": [task.id for task in self.weak_found],
@@ -97,16 +97,8 @@ class PatternFinding:
         }
 
 
-def _figures(figures: Figures) -> Json:
-    return {**asdict(figures), "effect": figures.effect}
-
-
 def _text_of(slice_: RunSlice) -> str:
     return " and ".join(map(str, slice_))
-
-
-def _p(p: float) -> str:
-    return "below 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +137,9 @@ class Patterns:
     def document(self) -> Json:
         names = ("metric", "runs", "failed", "tasks", "units", "conditions", "alpha", "correction", "because")
         body = {name: getattr(self, name) for name in names}
-        return {**body, "promise": self.promise, "findings": [each.document() for each in self.findings]} | {
-            "not_confirmed": [each.document() for each in self.tested if not each.holds]
-        }
+        findings = [each.document() for each in self.findings]
+        not_confirmed = [each.document() for each in self.tested if not each.holds]
+        return {**body, "promise": self.promise, "findings": findings, "not_confirmed": not_confirmed}
 
 
 def find_patterns(
@@ -192,15 +184,16 @@ def find_patterns(
         return replace(result, conditions=len(looked))
     tests = [test_slice(slices, place, seen, unseen) for place in range(len(slices))]
     corrected = (holm if result.correction == "Holm" else benjamini_hochberg)([p for p, _ in tests], alpha)
-    findings = [
-        _finding(slices, place, seen, unseen, _Test(level, corrected.p[place], corrected.rejected[place]), better)
-        for place, (_, level) in enumerate(tests)
+    corrected_tests = [
+        _Test(level, p, rejected)
+        for (_, level), p, rejected in zip(tests, corrected.p, corrected.rejected, strict=True)
     ]
+    findings = [_finding(slices, place, seen, unseen, test, better) for place, test in enumerate(corrected_tests)]
     return replace(result, conditions=len(looked), tested=tuple(findings))
 
 
 def _first_half(scored: Sequence[ScoredRun]) -> set[str]:
-    """The units of the first half. They follow from their names, so that few change sides when runs are added."""
+    """The units of the first half, chosen by their names, so that few change sides when runs are added."""
     tasks: dict[str, set[str]] = {}
     for each in scored:
         tasks.setdefault(each.unit, set()).add(each.inputs_digest)
@@ -268,6 +261,3 @@ def _telling(scored: Sequence[ScoredRun], *, lowest: bool) -> tuple[str, ...]:
     for each in ordered:
         chosen.setdefault(each.inputs_digest, each.run.id)
     return tuple(chosen.values())[:SHOWN]
-
-
-__all__ = ["Figures", "PatternFinding", "Patterns", "find_patterns"]

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from seedbed.experiments.patterns.traits import RunCondition, ScoredRun
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Indices: TypeAlias = NDArray[np.intp]
+from seedbed.stats.arrays import Bools, Floats, Indexes
 
 RunSlice: TypeAlias = tuple[RunCondition, ...]
-"""The runs for which all of these hold."""
+"""The runs for which all of these conditions hold."""
 
 Level: TypeAlias = Literal["run", "task", "source"]
 """What was compared: runs of the same task, tasks of the same source, or tasks (sources, where tasks share some)."""
@@ -27,12 +23,13 @@ LEAST = 5
 """The fewest tasks or sources within a slice, and outside of it, in the half that suggests it."""
 
 WORTH = 2.0
-"""A slice is tested if its effect has at least so many standard errors."""
+"""A slice is tested if its effect is at least this many standard errors."""
 
 PAIRED = 40
 """How many of the best conditions are combined with others."""
 
 DRAWS = 9_999
+"""How many permutations a p-value is computed from, where it is not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ def mean(values: Floats, weights: Floats) -> float:
     return float((values * weights).sum() / total) if total else math.nan
 
 
-def _numbers(names: Sequence[str]) -> tuple[Indices, Indices]:
+def _numbers(names: Sequence[str]) -> tuple[Indexes, Indexes]:
     """The number of each name, and where each number is met first."""
     _, first, numbers = np.unique(names, return_index=True, return_inverse=True)
     return numbers, first
@@ -155,8 +152,8 @@ def _best(half: Half, looked: Sequence[RunCondition], columns: Bools, scores: Fl
 def _errors(half: Half, columns: Bools, scores: Floats) -> Floats:
     """For each column, how many standard errors the scores within differ from those outside.
 
-    Runs of one unit are alike to some degree, which is taken from the scores; so a condition that tells runs of the
-    same unit apart needs fewer of them than one that tells units apart.
+    It takes into account how similar the scores of runs of one unit are: a condition that separates runs of the same
+    unit needs fewer of them than one that separates units.
     """
     weights, total = half.weights, half.weights.sum()
     apart = scores - mean(scores, weights)
@@ -166,7 +163,7 @@ def _errors(half: Half, columns: Bools, scores: Floats) -> Floats:
     alike = _alike(half, apart) / spread
     shares = weights @ columns / total
     excess = np.abs((weights * apart) @ columns)
-    # Sums of squares of what each run, and each unit, adds to the excess: as if no runs were alike, or all of a unit.
+    # The sums of squares of what each run and each unit adds to the excess: the extremes of no and full similarity.
     runs = (weights**2) @ columns * (1 - 2 * shares) + shares**2 * (weights**2).sum()
     own = np.add.reduceat(weights[:, None] * columns, half.starts, axis=0)
     each = np.add.reduceat(weights, half.starts)
@@ -218,11 +215,11 @@ def _likeness(first: Bools, second: Bools, weights: Floats) -> float:
     return (both - one * other) / math.sqrt(max(one * (1 - one) * other * (1 - other), 1e-12))
 
 
-def permutation(inside: Floats, scores: Floats, strata: Indices, *, draws: int = DRAWS, seed: int = 0) -> float:
-    """How often scores dealt out anew within each stratum would be as high inside as they are.
+def permutation(inside: Floats, scores: Floats, strata: Indexes, *, draws: int = DRAWS, seed: int = 0) -> float:
+    """The p-value of scores that are this high inside, if scores are permuted within each stratum.
 
-    Exact where both have two values; otherwise from draws, the outcome seen counted among them, so that the p-value is
-    never 0 and errs to the safe side.
+    Exact if both have two values; otherwise from draws, among which the observed outcome counts, so that the p-value
+    is never 0 and is conservative.
     """
     low, high = scores.min(), scores.max()
     if {*inside.tolist()} <= {0.0, 1.0} and {*scores.tolist()} <= {low, high}:
@@ -237,8 +234,8 @@ def permutation(inside: Floats, scores: Floats, strata: Indices, *, draws: int =
     return (beyond + 1) / (draws + 1)
 
 
-def _hypergeometric(inside: Bools, good: Bools, strata: Indices) -> float:
-    """The chance of as many good ones inside: in each stratum as many are drawn as there are, without putting back."""
+def _hypergeometric(inside: Bools, good: Bools, strata: Indexes) -> float:
+    """The chance of at least as many good ones inside, if those inside were drawn from each stratum at random."""
     chances = np.ones(1)
     for stratum in np.unique(strata):
         own = strata == stratum
@@ -249,11 +246,8 @@ def _hypergeometric(inside: Bools, good: Bools, strata: Indices) -> float:
     return min(1.0, float(chances[int((inside & good).sum()) :].sum()))
 
 
-def _log_ways(n: int, k: Indices) -> Floats:
+def _log_ways(n: int, k: Indexes) -> Floats:
     inner = (k >= 0) & (k <= n)
     some = np.clip(k, 0, n)
     ways = special.gammaln(n + 1) - special.gammaln(some + 1) - special.gammaln(n - some + 1)
     return np.where(inner, ways, -np.inf)
-
-
-__all__ = ["Figures", "Half", "Level", "RunSlice", "beyond", "permutation", "suggest_slices", "test_slice"]

@@ -1,4 +1,4 @@
-"""A finding as the next hypothesis: an experiment file for people to edit, and the tasks that it is about."""
+"""Suggestion: a finding as the next hypothesis, in an experiment file for people to edit, and its tasks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seedbed.experiments.patterns.patterns import PatternFinding
 from seedbed.storage.store import Digest, short
 
 CANDIDATE = "candidate.yaml"
-"""What stands for the playbook that is still to be written."""
+"""The name of the playbook that is still to be written."""
 
-FOUND, TESTED = "found", "tested"
+SUGGESTING, CONFIRMING = "found", "tested"
 """The splits of the tasks: those that suggested the pattern, and those that confirmed it."""
 
 
@@ -37,7 +37,7 @@ class Suggestion:
     """The gain worth having: half of what the weak side is behind."""
     seed: int = 0
     first_replicate: int = 1
-    """The runs that are known suggested the pattern, in part by bad luck: both sides run the tasks anew."""
+    """The known runs suggested the pattern, in part by bad luck: so both sides run the tasks again."""
 
     @property
     def command(self) -> str:
@@ -51,13 +51,10 @@ class Suggestion:
 def suggest(
     finding: PatternFinding, file: Path, *, control: Digest, metric: str, binary: bool = False, alpha: float = 0.05
 ) -> Suggestion:
-    """Write the next hypothesis to a new file, and its tasks to another one beside it, called FILE.tasks.jsonl.
-
-    Raises SettingsError if either is there already: nothing is overwritten.
-    """
+    """Write the hypothesis to a new file, and its tasks to FILE.tasks.jsonl. Raises SettingsError if one exists."""
     beside = file.with_name(f"{file.stem}.tasks.jsonl")
     tasks = _tasks(finding)
-    confirming = tasks.only(split=TESTED)
+    confirming = tasks.only(split=CONFIRMING)
     shared = any(times > 1 for source, times in Counter(task.source for task in confirming).items() if source)
     where = "" if finding.worse else "other than those "
     made = Suggestion(
@@ -66,13 +63,13 @@ def suggest(
         because=str(finding),
         control=control,
         candidate=CANDIDATE,
-        tasks=f"{beside}:{TESTED}",
+        tasks=f"{beside}:{CONFIRMING}",
         metric=metric,
         rule="exact" if binary and not shared else "betting",
         alpha=alpha,
         effect=min(0.95, max(0.05, round(abs(finding.tested.effect) / 2, 2))),
     )
-    _write(beside, "".join(f"{row}\n" for row in _lines(tasks)))
+    _write(beside, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in tasks.rows()))
     try:
         _write(file, _text(made, len(confirming)))
     except BaseException:
@@ -89,27 +86,23 @@ def _tasks(finding: PatternFinding) -> Dataset:
     def own(task: Task) -> Task:
         return task if often[task.id] == 1 else replace(task, id=f"{task.id} {task.digest[3:11]}")
 
-    splits = {FOUND: finding.weak_found, TESTED: finding.weak_tested}
+    splits = {SUGGESTING: finding.weak_found, CONFIRMING: finding.weak_tested}
     named = {name: tuple(own(task).id for task in some) for name, some in splits.items() if some}
     return Dataset(tuple(map(own, both)), named)
-
-
-def _lines(tasks: Dataset) -> list[str]:
-    return [json.dumps(row, ensure_ascii=False) for row in tasks.rows()]
 
 
 def _text(made: Suggestion, tasks: int) -> str:
     return f"""\
 # The next hypothesis, from a pattern in past runs. Edit it as you like.
 #
-# 1. Write {made.candidate}, a playbook that does better where {short(made.control)} is weak, without the tasks in it.
-# 2. See what {tasks} tasks can tell, which costs nothing, by adding --plan. Then run:
+# 1. Write {made.candidate}, a playbook that does better where {short(made.control)} is weak. Leave the tasks out of it.
+# 2. Run this with --plan to see what {tasks} tasks can show, which costs nothing; then without:
 #
 #      {made.command}
 #
-# The tasks are those of the half that confirmed the pattern; those that suggested it are in the split "{FOUND}".
-# The control did badly at both, in part by bad luck. So both run them anew (--first-replicate), which leaves the luck
-# of single runs behind, not that of which tasks they were: new tasks of the kind are a fairer test.
+# The tasks are those of the half that confirmed the pattern; those that suggested it are in the split "{SUGGESTING}".
+# The control did badly on both, in part by bad luck. So both playbooks run them again (--first-replicate), which
+# removes the luck of single runs, but not that of these tasks: new tasks of the same kind are a fairer test.
 {to_yaml(asdict(made))}"""
 
 
@@ -120,6 +113,3 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError:
         remedy = "Remove it or choose another."
         raise SettingsError([Problem(str(path), "a file that exists", "a new one", remedy)]) from None
-
-
-__all__ = ["Suggestion", "suggest"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +53,7 @@ WORDS = {
     "finish": "with a turn that ended because of {}",
     "input": "whose input mentions {}",
 }
-"""What is true or false of a run, and how it is described. Of equivalent conditions the first is reported."""
+"""What is true or false for a run, and how it is described. Of equivalent conditions the first is reported."""
 
 PER_TRAIT = 1_000
 """How many words of inputs are tried, the most common first."""
@@ -231,9 +232,8 @@ def gather_runs(
 ) -> ScoredRuns:
     """The live runs of a playbook, or of all, with scores by the metric, or by users if there is no metric.
 
-    Only runs at these `tasks`, if there are any; otherwise tasks come from the stored datasets. A run that failed at
-    one of the tasks, or at another task of a dataset with scored runs, has the score of a failure, where scores are
-    from 0 to 1.
+    Only runs on these `tasks`; by default, tasks come from the stored datasets. A run that failed on one of the tasks,
+    or on another task of a dataset with scored runs, has the score of a failure, if scores are from 0 to 1.
     """
     datasets = _stored_datasets(store) if tasks is None else [_by_inputs(tasks)]
     known = _by_inputs(task for each in datasets for task in each.values())
@@ -267,7 +267,7 @@ def _cells(store: Store, metric: Metric, playbook: Digest | None) -> dict[str, f
     for fact in store.facts(Query(kind="cell", subject=playbook)):
         if fact.value is not None and own in fact.key:
             values.setdefault(fact.body["run"], []).append(fact.value)
-    return _means(values)
+    return {run: statistics.fmean(each) for run, each in values.items()}
 
 
 def _outcomes(store: Store) -> dict[str, float]:
@@ -275,18 +275,13 @@ def _outcomes(store: Store) -> dict[str, float]:
     for fact in store.facts(Query(kind="outcome")):
         if fact.value is not None:
             values.setdefault(fact.subject, []).append(fact.value)
-    return _means(values)
-
-
-def _means(values: dict[str, list[float]]) -> dict[str, float]:
-    return {run: math.fsum(each) / len(each) for run, each in values.items()}
+    return {run: statistics.fmean(each) for run, each in values.items()}
 
 
 def _stored_datasets(store: Store) -> list[dict[str, Task]]:
     if not isinstance(store, Upkeep):
         return []
-    digests = [content.digest for content in store.contents("dataset")]
-    return [_by_inputs(Dataset.from_content(store.get(each))) for each in digests]
+    return [_by_inputs(Dataset.from_content(store.get(each.digest))) for each in store.contents("dataset")]
 
 
 def _by_inputs(tasks: Iterable[Task]) -> dict[str, Task]:
@@ -298,6 +293,3 @@ def _by_inputs(tasks: Iterable[Task]) -> dict[str, Task]:
             tags = tuple(dict.fromkeys((*before.tags, *task.tags)))
             by_inputs[canonical(dict(task.inputs))] = replace(before, tags=tags, source=before.source or task.source)
     return by_inputs
-
-
-__all__ = ["RunCondition", "ScoredRun", "ScoredRuns", "conditions", "gather_runs"]

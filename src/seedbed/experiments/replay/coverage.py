@@ -11,7 +11,7 @@ from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.context import EvaluationContext, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.remote import RemoteWorkers
-from seedbed.experiments.evidence import answers, ends, facts_by_key
+from seedbed.experiments.evidence import answers, ends, facts_by_key, line_of
 from seedbed.experiments.replay.fidelity import (
     Fidelity,
     ReplayAgreement,
@@ -88,15 +88,15 @@ def measure_coverage(store: Store, sample: Json) -> Coverage:
     items = sample["items"]
     last = facts_by_key(store, "run", [item[name] for item in items for name in ENDS])
     # A run that was not completed may have been resumed since.
-    completed = [_run(end.key) for end in map(last.get, (item["run"] for item in items)) if end and _is_complete(end)]
+    then_ends = [end for item in items if (end := last.get(item["run"]))]
+    completed = [_run(end.key) for end in then_ends if end.body["status"] == "completed"]
     entries, whole = answers(store, completed), hashlib.blake2b(digest_size=32)
     steps: dict[str, dict[str, Counter[str]]] = {arm: {} for arm in ARMS}
     answered, results = [], []
     for item in items:
         then, own, *replays = (last.get(item[name]) for name in ENDS)
         for end in (then, own, *replays):
-            fields = end and [end.key, end.subject, end.at.isoformat(), end.by, end.value, end.body]
-            whole.update(f"{canonical(fields)}\n".encode())
+            whole.update(line_of(end))
         whole.update(entries.get(_run(item["run"]), b""))
         results.append(_came_out(then, own))
         labels = [_labels(store, end) for end in replays]
@@ -134,10 +134,6 @@ def _is_replay(end: Fact | None, run: str, playbook: Digest) -> bool:
     return end is not None and end.subject == playbook and (end.body.get("replay") or {}).get("of") == run
 
 
-def _is_complete(end: Fact) -> bool:
-    return bool(end.body["status"] == "completed")
-
-
 def _run(key: str) -> str:
     """The id of the run whose end has that key."""
     return key.partition("@")[0]
@@ -173,26 +169,20 @@ def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Probl
     for name in [*computed, *sorted({*replay} - {*computed, "sample"})]:
         if replay.get(name) != computed.get(name):
             actual, expected = shown(replay.get(name), 80), shown(computed.get(name), 80)
-            yield Problem(f"replay.{name}", actual, f"{expected}, as it follows from the replays")
+            yield Problem(f"replay.{name}", actual, f"{expected}, as computed from the replays")
     if {task.id for task in tasks} != {f"{OF}{run}" for run in again.answered}:
         actual = f"{len(tasks)} tasks, not those that the recordings can answer"
         yield Problem("replay.tasks", actual, f"the {len(again.answered)} past runs that they can")
-
-
-# To read
 
 
 def summary(coverage: Coverage) -> list[tuple[str, str]]:
     rate = coverage.agreement.rate
     return [
         ("mode", coverage.mode),
+        ("past runs", f"{len(coverage.answered):,} of {coverage.requested:,} can be replayed for both playbooks"),
         (
-            "past runs",
-            f"{len(coverage.answered):,} of {coverage.requested:,} that were asked for could be answered for both",
-        ),
-        (
-            "came out as they had",
-            f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] under the playbook that they had; "
+            "same result",
+            f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] under their own playbook; "
             f"{coverage.agreement.missed:,} missed something",
         ),
     ]
@@ -210,9 +200,6 @@ def rows(coverage: Coverage) -> list[tuple[str, ...]]:
         for arm, steps in coverage.steps.items()
         for kind, counts in steps.items()
     ]
-
-
-# Before a comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +221,9 @@ class ReplayedRuns:
 async def replay_past_runs(
     control: Playbook, candidate: Playbook, past: History, mode: ReplayMode, context: EvaluationContext
 ) -> ReplayedRuns:
-    """Replay all past runs, under the playbooks that they had and under both that are compared.
+    """Replay all past runs, under their own playbooks and under both that are compared.
 
-    Raises DatasetError if none can be answered for both, and BudgetSpent.
+    Raises DatasetError if no recording can answer both, and BudgetSpent.
     """
     cache = ReplayCache(context.store)
     replays, perform = replay_context(context, mode, cache), Replayer(runner_of(context), mode, cache)
@@ -273,6 +260,3 @@ async def replay_past_runs(
     sample = {**about, "items": items, "strata": list(past.strata), "sizes": dict(past.sizes)}
     name = store.put("sample", sample)
     return ReplayedRuns(replays, fidelity, replayable, {"sample": name, **measure_coverage(store, sample).document()})
-
-
-__all__ = ["Coverage", "ReplayedRuns", "differences", "measure_coverage", "recorded_coverage", "replay_past_runs"]

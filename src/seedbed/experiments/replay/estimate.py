@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from seedbed.errors import BudgetSpent
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.evaluate import all_cells
 from seedbed.evaluation.metrics.metric import Metric, better
-from seedbed.experiments.experiment import Unit, drawn, expect_score
+from seedbed.experiments.experiment import Unit, budget_spent, drawn, expect_score
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.fidelity import adjust_with_live
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.ledger import dollars
 from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, mean_interval
 from seedbed.storage.store import Digest, Json
@@ -79,10 +77,10 @@ async def estimate_difference(
     live_runs: int,
     seed: int = 0,
 ) -> Estimate:
-    """Score all replays of both playbooks, and run `live_runs` of their tasks live, drawn by chance (PPI++).
+    """Score all replays of both playbooks, and run `live_runs` of their tasks live, drawn at random (PPI++).
 
-    Tasks of one source are drawn together and count as one. Live runs do in the world what their tools do. Raises
-    BudgetSpent if the ledger has not enough: with more it goes on, and what was paid is not paid twice.
+    Tasks of one source are drawn together and count as one. Tools of live runs may change the world. Raises
+    BudgetSpent; run it again with more, and what was paid is not paid twice.
     """
     units = drawn(replays.tasks, seed)
     some = units[: min(live_runs, len(units))]
@@ -125,10 +123,7 @@ async def _scores(playbook: Playbook, units: Sequence[Unit], metric: Metric, con
     worst = float(better(metric) == "lower")
     values = {task.id: cell.value for task, cell in zip(tasks, cells, strict=True)}
     if ledger.is_short and None in values.values():
-        raise BudgetSpent(
-            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd or 0.0)} before all was scored; "
-            "expected enough to go on. Give a higher limit: what was paid is not paid twice"
-        )
+        raise budget_spent(ledger, "before all runs were scored")
 
     def score(task: Task) -> float:
         value = values[task.id]
@@ -145,6 +140,3 @@ def _differences(control: _Scored, candidate: _Scored) -> dict[str, float]:
 def _spread(interval: Interval) -> Interval:
     """The interval; infinite where the differences show no spread, which does not prove there is none."""
     return interval if interval.low < interval.high else replace(interval, low=-math.inf, high=math.inf)
-
-
-__all__ = ["Estimate", "estimate_difference"]

@@ -53,13 +53,10 @@ class Fidelity:
         return sum(each.get(label, 0) for each in kinds) / total if total else float("nan")
 
 
-async def measure_fidelity(
-    past: History, perform: Replayer, *, at_once: int = 8, ledger: Ledger | None = None
-) -> Fidelity:
-    """Replay each run under its own playbook, and check whether it has the same result.
+async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger | None = None) -> Fidelity:
+    """Replay each run under its own playbook, and check whether it has the same status, error and output.
 
-    The result is the status, and the output, or the error if the run failed. Raises BudgetSpent if the ledger has not
-    enough for all of them.
+    Raises BudgetSpent.
     """
     runner = perform.runner
     playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
@@ -82,7 +79,7 @@ async def measure_fidelity(
         return same and not missed, missed
 
     items = list(zip(past.past, past.tasks, strict=True))
-    async with aclosing(in_order(items, one, at_once=at_once)) as results:
+    async with aclosing(in_order(items, one, at_once=8)) as results:
         outcomes = [result async for result in results]
     by_stratum: dict[str, list[tuple[bool, bool]]] = {}
     for stratum, result in zip(past.strata, outcomes, strict=True):

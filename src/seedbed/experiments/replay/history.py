@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.replay.sampling import draw, stratified_mean
-from seedbed.runs.run import Status
+from seedbed.runs.run import RunStatus
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
 
 OF = "replay of "
 """The prefix of the id of a task that is a past run."""
 
-By = Literal["difficulty", "age", "outcome"]
-ALL_OF_IT: tuple[By, ...] = ("difficulty", "age", "outcome")
+Criterion = Literal["difficulty", "age", "outcome"]
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 
 DIFFICULTIES = ("easy", "medium", "hard")
 GOOD = 0.5
@@ -36,7 +36,7 @@ class PastRun:
     inputs: Json
     seed: int
     started: datetime
-    status: Status
+    status: RunStatus
     output: Any
     error: str
     tokens: int
@@ -51,32 +51,38 @@ def find_past_runs(
     playbook: Digest | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    statuses: Collection[Status] | None = None,
+    statuses: Collection[RunStatus] | None = None,
     metric: str | None = None,
     scores: tuple[float | None, float | None] = (None, None),
 ) -> list[PastRun]:
-    """The live runs that have ended, the oldest first: of a playbook, of a time, with a status, with scores in a range.
+    """The live runs that have ended, the oldest first: by playbook, period, status, and range of scores.
 
-    `metric` names the metric of the scores; with a bound in `scores`, runs without a score are left out. Neither
-    replays nor runs that other runs opened are among them.
+    `metric` names the metric of the scores; with a bound in `scores`, runs without a score are left out. So are
+    replays, and runs that other runs opened.
     """
-    low, high = scores
     known = _scores(store, playbook, metric) if metric else {}
-    ends = {fact.key.partition("@")[0]: fact for fact in _ends(store, playbook, since, until)}
-    runs = []
-    for run, end in ends.items():
-        body, score = end.body, known.get(run)
-        if "replay" in body or body["parent"] or (statuses is not None and body["status"] not in statuses):
-            continue
-        if (low is not None or high is not None) and not _between(score, low, high):
-            continue
-        fields = {name: body[name] for name in ("inputs", "seed", "status", "output", "error", "tokens", "turns")}
-        runs.append(PastRun(run=run, playbook=end.subject, started=end.at, score=score, **fields))
-    return sorted(runs, key=lambda past: (past.started, past.run))
-
-
-def _ends(store: Store, playbook: Digest | None, since: datetime | None, until: datetime | None) -> Iterable[Any]:
-    return store.facts(Query(kind="run", subject=playbook, since=since, until=until))
+    facts = store.facts(Query(kind="run", subject=playbook, since=since, until=until))
+    last = {fact.key.partition("@")[0]: fact for fact in facts}
+    runs = [
+        PastRun(
+            run=run,
+            playbook=end.subject,
+            inputs=end.body["inputs"],
+            seed=end.body["seed"],
+            started=end.at,
+            status=end.body["status"],
+            output=end.body["output"],
+            error=end.body["error"],
+            tokens=end.body["tokens"],
+            turns=end.body["turns"],
+            score=known.get(run),
+        )
+        for run, end in last.items()
+        if "replay" not in end.body and not end.body["parent"]
+    ]
+    chosen = (each for each in runs if statuses is None or each.status in statuses)
+    in_range = chosen if scores == (None, None) else (each for each in chosen if _between(each.score, *scores))
+    return sorted(in_range, key=lambda past: (past.started, past.run))
 
 
 def _scores(store: Store, playbook: Digest | None, metric: str) -> dict[str, float]:
@@ -103,10 +109,10 @@ class History:
     sizes: Mapping[str, int]
     """How many runs there are of each stratum in the population."""
 
-    def mean(self, values: Mapping[str, float], confidence: float = 0.95) -> Interval:
+    def mean(self, values: Mapping[str, float]) -> Interval:
         """The unbiased mean over the population of a value of each task, by its id.
 
-        Raises DatasetError where a value is missing: the others alone are not representative.
+        Raises DatasetError if a value is missing: the others alone are not representative.
         """
         missing = [task.id for task in self.tasks if task.id not in values]
         if missing:
@@ -114,7 +120,7 @@ class History:
             remedy = "Choose a mode that misses nothing, or report the share of those that are missing."
             actual = f"none for {len(missing):,} of {len(self.past):,}, such as {shown(missing[0])}"
             raise DatasetError([Problem("values", actual, expected, remedy)])
-        return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes, confidence)
+        return stratified_mean([values[task.id] for task in self.tasks], self.strata, self.sizes)
 
 
 def draw_history(
@@ -122,12 +128,12 @@ def draw_history(
     n: int | None = None,
     *,
     seed: int = 0,
-    by: Sequence[By] = ALL_OF_IT,
+    by: Sequence[Criterion] = CRITERIA,
     allocation: Literal["proportional", "neyman"] = "proportional",
     known: Iterable[Task] = (),
     difficulty: Callable[[PastRun], float] = lambda past: past.tokens,
 ) -> History:
-    """Draw `n` of the past runs, or take all, stratified as `by` says; the same runs for the same seed.
+    """Draw `n` of the past runs, or take all, stratified by these criteria; the same runs for the same seed.
 
     Difficulty is divided into thirds of the population, by default by tokens; age into halves; the outcome is `failed`
     if the run was not completed, else `good` or `poor` by its score, else `completed`. `neyman` draws more where
@@ -165,7 +171,7 @@ def recording_of(task: Task) -> str:
     return task.id.removeprefix(OF)
 
 
-def _strata(past: Sequence[PastRun], by: Sequence[By], difficulty: Callable[[PastRun], float]) -> list[str]:
+def _strata(past: Sequence[PastRun], by: Sequence[Criterion], difficulty: Callable[[PastRun], float]) -> list[str]:
     words: list[list[str]] = []
     for what in by:
         match what:
@@ -176,7 +182,7 @@ def _strata(past: Sequence[PastRun], by: Sequence[By], difficulty: Callable[[Pas
             case "outcome":
                 words.append([_outcome(each) for each in past])
             case _:
-                raise DatasetError([Problem("by", shown(what), f"some of: {', '.join(ALL_OF_IT)}")])
+                raise DatasetError([Problem("by", shown(what), f"some of: {', '.join(CRITERIA)}")])
     return [", ".join(each) for each in zip(*words, strict=True)] if words else [""] * len(past)
 
 

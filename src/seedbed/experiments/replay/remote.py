@@ -1,4 +1,4 @@
-"""Past runs replayed by other processes."""
+"""Remote replays: past runs that other processes replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PlaybookTask = tuple[Playbook, Task]
 
 @dataclass(frozen=True)
 class ReplayWorkspace:
-    """The workspace of a worker in which nothing is live but what a mode of replay allows."""
+    """The workspace of a worker, in which only what the mode of replay allows is live."""
 
     context: EvaluationContext
 
@@ -68,7 +68,7 @@ async def replay_chunk(chunk: ReplayChunk) -> ChunkResult[list[RunError | None]]
         try:
             await context.perform("", playbooks[number], task, seed_of(task, 0), own)
         except QuotaSpent:
-            raise  # the recording is not at fault
+            raise  # this says nothing about the recording
         except RunError as wrong:
             return wrong if type(wrong) is Missed else RunError(str(wrong))
         return None
@@ -103,6 +103,3 @@ def remote_replays(workers: RemoteWorkers, at_once: int) -> RemoteReplays:
                 yield wrong
 
     return replays
-
-
-__all__ = ["remote_replays", "replay_workers"]

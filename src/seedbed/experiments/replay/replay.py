@@ -13,21 +13,22 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
-from seedbed.errors import BudgetSpent, NotFound, RunError, SeedbedError, shown
+from seedbed.errors import NotFound, RunError, SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import EvaluationContext, Perform, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.experiments.experiment import budget_spent
 from seedbed.experiments.replay.history import recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import MISSED, Missed, ReplayMode
-from seedbed.runs.history import recall
+from seedbed.runs.history import recall, start_of
 from seedbed.runs.run import Run
-from seedbed.spending.ledger import Ledger, dollars
+from seedbed.spending.ledger import Ledger
 from seedbed.stage.program import program_of
 from seedbed.stage.runner import Runner
 from seedbed.stage.tools import Tool, toolbox
-from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
+from seedbed.storage.store import Digest, Json, Store, canonical, digest
 
 STRICT = ReplayMode("strict")
 
@@ -35,10 +36,10 @@ MISSED_ERROR = f"{Missed.__name__}: "
 """The prefix of the error of a run that missed something."""
 
 SUBSTITUTED = (
-    f"{MISSED}the words of the candidate were answered by what the recorded run was told. "
-    "Ask them live from the first step on: --mode fork:1"
+    f"{MISSED}the candidate asked something else, and got the answer of the recorded run. "
+    "Replay it live from the first step on: --mode fork:1"
 )
-"""Why a task is left out whose candidate got answers that were meant for another playbook."""
+"""Why a task is left out if the candidate got answers that were meant for another playbook."""
 
 MEMORY_BYTES = 64 * 1024 * 1024
 """How many bytes of replays stay in memory."""
@@ -66,7 +67,7 @@ class ReplayKey:
 
 
 class ReplayCache:
-    """Replays by their id: the most recently used in memory, up to so many bytes, the others from the store.
+    """Replays by their id: the most recently used are in memory, up to a number of bytes, the others in the store.
 
     It has replays that were completed, and strict ones that missed something, since a recording does not change.
     """
@@ -74,17 +75,17 @@ class ReplayCache:
     def __init__(self, store: Store, at_most_bytes: int = MEMORY_BYTES) -> None:
         self._store = store
         self._at_most = at_most_bytes
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._in_memory: OrderedDict[str, bytes] = OrderedDict()
         self.bytes = 0
 
     def __contains__(self, run: object) -> bool:
         """Whether a replay is in memory."""
-        return run in self._kept
+        return run in self._in_memory
 
     def get(self, run: str) -> Run | None:
         """The replay with that id, if it need not be performed again."""
-        if (known := self._kept.get(run)) is not None:
-            self._kept.move_to_end(run)
+        if (known := self._in_memory.get(run)) is not None:
+            self._in_memory.move_to_end(run)
             replay: Run = pickle.loads(known)  # noqa: S301 - we pickled it ourselves
             return replay
         try:
@@ -99,13 +100,13 @@ class ReplayCache:
     def keep(self, run: Run) -> None:
         """Put a replay in memory; the least recently used make room. One that is too large is not added."""
         packed = pickle.dumps(run, pickle.HIGHEST_PROTOCOL)
-        self.bytes -= _size(run.id, self._kept.pop(run.id, None))
+        self.bytes -= _size(run.id, self._in_memory.pop(run.id, None))
         if _size(run.id, packed) > self._at_most:
             return
-        self._kept[run.id] = packed
+        self._in_memory[run.id] = packed
         self.bytes += _size(run.id, packed)
         while self.bytes > self._at_most:
-            self.bytes -= _size(*self._kept.popitem(last=False))
+            self.bytes -= _size(*self._in_memory.popitem(last=False))
 
 
 def _has_missed(run: Run) -> bool:
@@ -122,10 +123,10 @@ RemoteReplays = Callable[[Sequence[tuple[Playbook, Task]], Ledger], AsyncGenerat
 
 
 class Replayer:
-    """Performs a replay where a live run would be performed: the id of the task names the recorded run.
+    """Replays the run that the id of a task names, where an evaluation would perform a live run.
 
     The first replicate has the seed of its recording; others have their own, so that their turns are not exact. The
-    id of the replay comes from its `ReplayKey`; one that was completed is not performed again.
+    id of a replay comes from its `ReplayKey`; one that was completed is not performed again.
     """
 
     def __init__(self, runner: Runner, mode: ReplayMode, cache: ReplayCache | None = None) -> None:
@@ -149,10 +150,7 @@ class Replayer:
     async def perform_remotely(
         self, items: Sequence[tuple[Playbook, Task]], remote: RemoteReplays, ledger: Ledger | None = None
     ) -> None:
-        """Replay first replicates in other processes. What fails there is not tried again here.
-
-        Raises BudgetSpent if the ledger has not enough for all of them.
-        """
+        """Replay first replicates in other processes. What fails there is not tried again here. Raises BudgetSpent."""
         async with aclosing(remote(items, ledger or Ledger())) as coming:
             for playbook, task in items:
                 if (wrong := await anext(coming)) is not None:
@@ -176,7 +174,7 @@ class Replayer:
         return ReplayKey(
             playbook=playbook.digest,
             inputs=dict(task.inputs),
-            seed=_seed(self.runner.store, recording) if seed == seed_of(task, 0) else seed,
+            seed=start_of(self.runner.store, recording).body["seed"] if seed == seed_of(task, 0) else seed,
             replicate=seed,
             mode=str(self.mode),
             recording=recording,
@@ -184,18 +182,12 @@ class Replayer:
         )
 
 
-def _seed(store: Store, run: str) -> int:
-    for fact in store.facts(Query(kind="start", key=run)):
-        return int(fact.body["seed"])
-    raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
-
-
 def replay_context(
     context: EvaluationContext, mode: ReplayMode = STRICT, cache: ReplayCache | None = None
 ) -> EvaluationContext:
-    """A context whose tasks are past runs, as `draw_history` makes them: nothing is live but what the mode allows.
+    """A context whose tasks are past runs, as `draw_history` makes them; only what the mode allows is live.
 
-    Its cells are not those of live runs: their names say that they were replayed, and how. Judges are asked live.
+    Its cells are not those of live runs: their keys say that they were replayed, and how. Judges are live.
     """
     runner = runner_of(context)
 
@@ -210,12 +202,12 @@ def replay_context(
 def runner_of(context: EvaluationContext) -> Runner:
     """The runner that replays. Raises SeedbedError if the context has none."""
     if context.runner is None:
-        raise SeedbedError("runner: found none; expected one, which replays past runs. Evaluate in a workspace")
+        raise SeedbedError("runner: found none; expected one that replays past runs. Evaluate in a workspace")
     return context.runner
 
 
 def is_replayed(models: Json) -> bool:
-    """Whether an arm was registered on a bench of replays, by what its experiment says of its models."""
+    """Whether an arm of an experiment was replayed, by the models that it registered."""
     how = models.get("replay")
     return isinstance(how, Mapping) and {"mode", "models", "code"} <= how.keys()  # a model may have that name
 
@@ -257,38 +249,22 @@ def is_invalid(cell: Cell) -> bool:
     return cell.value is None and cell.reason.startswith(MISSED)
 
 
-# Batches
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOutcome:
-    """The result of one replay: its run, or why there is none."""
-
-    run: Run | None
-    reason: str = ""
-
-    @property
-    def is_invalid(self) -> bool:
-        return self.reason.startswith(MISSED)
-
-
 async def replay_all(
     playbooks: Sequence[Playbook],
     tasks: Iterable[Task],
     perform: Perform,
     *,
     at_once: int = 8,
-    replicate: int = 0,
     ledger: Ledger | None = None,
-) -> AsyncGenerator[tuple[Task, tuple[ReplayOutcome, ...]], None]:
-    """Each task with its replays by all playbooks, in the order of the tasks; several are performed at once."""
+) -> AsyncGenerator[tuple[Task, tuple[Run | RunError, ...]], None]:
+    """Each task with its replays by all playbooks, or their errors, in the order of the tasks."""
 
-    async def one(item: tuple[Playbook, Task]) -> ReplayOutcome:
+    async def one(item: tuple[Playbook, Task]) -> Run | RunError:
         playbook, task = item
         try:
-            return ReplayOutcome(await perform("", playbook, task, seed_of(task, replicate), ledger or Ledger()))
+            return await perform("", playbook, task, seed_of(task, 0), ledger or Ledger())
         except RunError as wrong:
-            return ReplayOutcome(None, str(wrong))
+            return wrong
 
     listed = list(tasks)
     items = [(playbook, task) for task in listed for playbook in playbooks]
@@ -299,7 +275,7 @@ async def replay_all(
 
 @dataclass(frozen=True, slots=True)
 class ReplayableTasks:
-    """The tasks whose recordings answer all playbooks, and by id why the others do not.
+    """The tasks whose recordings answer all playbooks, and why each of the others does not, by its id.
 
     `steps` counts the labels of the steps of the last playbook, the candidate; none of its turns is substituted.
     """
@@ -310,27 +286,21 @@ class ReplayableTasks:
 
 
 async def find_replayable(
-    playbooks: Sequence[Playbook],
-    tasks: Dataset,
-    perform: Replayer,
-    *,
-    at_once: int = 8,
-    ledger: Ledger | None = None,
+    playbooks: Sequence[Playbook], tasks: Dataset, perform: Replayer, *, ledger: Ledger | None = None
 ) -> ReplayableTasks:
-    """Replay all tasks by all playbooks, and return those that can be compared.
+    """Replay all tasks by all playbooks, and return those that can be compared. Raises BudgetSpent.
 
-    These replays are not repeated in the comparison. A task where a turn of the last playbook is substituted is left
-    out: an answer to another prompt is not an answer to its own. Raises BudgetSpent if the ledger has not enough for
-    all of them.
+    These replays are not repeated in the comparison. A task is left out if a turn of the last playbook is substituted:
+    the answer to another prompt says nothing about its own.
     """
     missed: dict[str, str] = {}
     steps: Counter[str] = Counter()
-    replays = replay_all(playbooks, tasks, perform, at_once=at_once, ledger=ledger)
-    async with aclosing(replays):
+    async with aclosing(replay_all(playbooks, tasks, perform, ledger=ledger)) as replays:
         async for task, outcomes in replays:
-            if any(each.run is None for each in outcomes):
+            errors = [str(each) for each in outcomes if isinstance(each, RunError)]
+            if errors:
                 expect_paid(ledger)
-            if wrong := next((each.reason for each in outcomes if each.is_invalid), ""):
+            if wrong := next((error for error in errors if error.startswith(MISSED)), ""):
                 missed[task.id] = wrong
                 continue
             labels = perform.labels(playbooks[-1], task)
@@ -343,12 +313,9 @@ async def find_replayable(
 
 
 def expect_paid(ledger: Ledger | None) -> None:
-    """Raises BudgetSpent: a replay that could not be paid for says nothing about its recording."""
+    """Raises BudgetSpent if the ledger is short: a replay that was not paid for says nothing about its recording."""
     if ledger and ledger.is_short and ledger.limit_usd is not None:
-        raise BudgetSpent(
-            f"found {dollars(ledger.spent_usd)} spent of {dollars(ledger.limit_usd)} before all runs were replayed; "
-            "expected enough to go on. Compare again with a higher limit: what was paid is not paid twice"
-        )
+        raise budget_spent(ledger, "before all runs were replayed")
 
 
 def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None:

@@ -34,17 +34,17 @@ class StratifiedSample:
 def proportional(sizes: Sequence[int], n: int) -> list[int]:
     """How many of `n` to draw from each stratum: in proportion to its size, rounded by the largest remainder.
 
-    None is left out, so that every one of a population can be drawn: at least one of each, two where that is possible.
-    Raises SeedbedError for an empty stratum; DatasetError for an `n` that is too small for this, or larger than all.
+    At least one of each, or two if `n` is large enough, so that every member of the population can be drawn. Raises
+    SeedbedError for an empty stratum, DatasetError for an `n` that is too small for this or larger than all.
     """
     return _allocated([float(size) for size in sizes], sizes, n)
 
 
 def neyman(sizes: Sequence[int], spreads: Sequence[float], n: int) -> list[int]:
-    """How many of `n` to draw from each stratum so that the mean of all is known best: by size times spread.
+    """How many of `n` to draw from each stratum for the most precise mean: in proportion to size times spread.
 
-    `spreads` are standard deviations of what is going to be measured, as far as they can be known. Bounds and errors
-    are those of `proportional`, which it is where nothing is known to vary.
+    `spreads` are the estimated standard deviations of what will be measured. Bounds and errors are those of
+    `proportional`, which it equals if all spreads are 0.
     """
     if len(spreads) != len(sizes):
         raise SeedbedError(f"spreads: found {len(spreads)}; expected {len(sizes)}, one for each stratum")
@@ -58,7 +58,7 @@ def neyman(sizes: Sequence[int], spreads: Sequence[float], n: int) -> list[int]:
 
 
 def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[int]:
-    """Whole numbers in proportion to what is wanted, each within its bounds, that add up to n."""
+    """Whole numbers in proportion to `wanted`, each within its bounds, that add up to n."""
     if not all(size >= 1 for size in sizes):
         raise SeedbedError(f"sizes: found {shown(list(sizes))}; expected at least one in each stratum")
     if not len(sizes) <= n <= sum(sizes):
@@ -76,13 +76,13 @@ def _allocated(wanted: Sequence[float], sizes: Sequence[int], n: int) -> list[in
 
 
 def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], n: int) -> list[float]:
-    """Shares of n by what is wanted; those that meet a bound stay there, and the others share the rest."""
+    """Shares of n in proportion to `wanted`; those that meet a bound stay there, and the others share the rest."""
 
     def shares(scale: float) -> list[float]:
         return [min(max(scale * want, low), high) for want, low, high in zip(wanted, least, most, strict=True)]
 
     low, high = 0.0, max(most) / min(want for want in wanted if want > 0)
-    if sum(shares(high)) < n:  # what nobody wants has to fill up the rest
+    if sum(shares(high)) < n:  # strata that are not wanted fill up the rest
         spare = [top - share for top, share in zip(most, shares(high), strict=True)]
         missing = n - sum(shares(high))
         return [share + missing * each / sum(spare) for share, each in zip(shares(high), spare, strict=True)]
@@ -95,8 +95,7 @@ def _within(wanted: Sequence[float], least: Sequence[int], most: Sequence[int], 
 def draw(strata: Sequence[str], n: int, *, seed: int, spreads: Mapping[str, float] | None = None) -> StratifiedSample:
     """Draw `n` of a population, of which `strata` names the stratum of each: the same ones for the same seed.
 
-    In proportion to the strata or, with their `spreads`, as `neyman` says. Each one drawn stands for as many as there
-    are in its stratum for each one drawn there, so that weighted means have no bias.
+    In proportion to the strata or, with their `spreads`, as in `neyman`. The weights make weighted means unbiased.
     """
     members: dict[str, list[int]] = {}
     for place, stratum in enumerate(strata):
@@ -120,8 +119,8 @@ def stratified_mean(
 ) -> Interval:
     """The mean of the population that a stratified sample was drawn from, with Student's interval.
 
-    `sizes` are those of the strata in the population; one that was drawn completely adds no doubt. A stratum of which
-    only one was drawn is taken to vary like the others; where none shows how much, the interval is infinite.
+    `sizes` are those of the strata in the population; one that was drawn completely adds no variance. A stratum of
+    which only one was drawn gets the variance of the others; if those show none either, the interval is infinite.
     """
     check_confidence(confidence)
     if len(strata) != len(values):

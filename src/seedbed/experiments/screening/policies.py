@@ -27,15 +27,15 @@ class Situation:
     """All actions ever taken at this point."""
 
 
-Policy: TypeAlias = Callable[[Situation], Mapping[str, float]]
+DecisionPolicy: TypeAlias = Callable[[Situation], Mapping[str, float]]
 """The probability that a candidate gives to each action; actions that it does not name have none."""
 
 
-def load_policy(source: str) -> Policy:
+def load_policy(source: str) -> DecisionPolicy:
     """The policy of a file, or of a function that can be imported. Raises DocumentError.
 
-    A `.json` file has the chances of every decision: `{"ask": 0.2, "go": 0.8}`. A `.jsonl` file has a line for each
-    run, or for all with the same inputs: `{"run": ID, "chances": {...}}` or `{"inputs": {...}, "chances": {...}}`.
+    A `.json` file has one set of chances for all decisions: `{"ask": 0.2, "go": 0.8}`. A `.jsonl` file has a line for
+    each run, or for all with the same inputs: `{"run": ID, "chances": {...}}` or `{"inputs": {...}, "chances": {...}}`.
     `module:function` is called with each `Situation`.
     """
     suffix = Path(source).suffix
@@ -104,7 +104,7 @@ class _Table:
                 continue
             key = canonical(row["run"] if "run" in row else row["inputs"])
             if key in self._rows:
-                problems.append(Problem(f"line {number}", "chances for the same as before", "a line for each"))
+                problems.append(Problem(f"line {number}", "a run or inputs of an earlier line", "one line for each"))
             self._rows[key] = chances
         if problems:
             raise DocumentError(problems, source)
@@ -121,7 +121,7 @@ def _text(source: str) -> str:
     try:
         return Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as wrong:
-        why = "bytes that are no UTF-8" if isinstance(wrong, UnicodeDecodeError) else wrong.strerror or str(wrong)
+        why = "bytes that are not UTF-8" if isinstance(wrong, UnicodeDecodeError) else wrong.strerror or str(wrong)
         raise _bad(source, "file", why, "a file with the chances of a policy", "Check the path.") from None
 
 
@@ -129,7 +129,7 @@ def _parsed(text: str, path: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        raise _bad(source, path, f"no JSON ({wrong})", "an object") from None
+        raise _bad(source, path, f"text that is not JSON ({wrong})", "an object") from None
 
 
 def _bad(source: str, path: str, actual: str, expected: str, remedy: str = "") -> DocumentError:

@@ -17,7 +17,7 @@ from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, better
 from seedbed.experiments.patterns.traits import ScoredRun, gather_runs
-from seedbed.experiments.screening.policies import NoChances, Policy, Situation, check_chances
+from seedbed.experiments.screening.policies import DecisionPolicy, NoChances, Situation, check_chances
 from seedbed.runs.history import recall
 from seedbed.runs.run import Decision, Run
 from seedbed.stats.arrays import Direction
@@ -72,8 +72,8 @@ async def read_decisions(
     """The live runs that decided at this point, with their scores by the metric, or by users if there is none.
 
     A completed run without a score is scored now if the metric is a plain function. One that failed has the worst
-    score, where scores are from 0 to 1: it may have failed because of what it decided. Raises NotFound where there is
-    no such decision, SeedbedError where none has a chance or a score.
+    score, if scores are from 0 to 1: the decision may be why it failed. Raises NotFound if there is no such decision,
+    SeedbedError if none has a chance or a score.
     """
     chosen = None if tasks is None else tuple(tasks)
     at_point = _at(store, point, playbook, since)
@@ -98,7 +98,7 @@ async def read_decisions(
         elif (value := await _applied(metric, run, task)) is not None:
             scored[name] = ScoredRun(run, value, task)
     if not at_point:
-        raise NotFound(f"no run at these tasks decided at {shown(point)}. Leave out the dataset, or name another")
+        raise NotFound(f"no run on these tasks decided at {shown(point)}. Leave out the dataset, or name another")
     if metric and scored and all(0 <= each.score <= 1 for each in scored.values()):
         scored |= {each.run.id: each for each in failed}
     return _log(point, metric.name if metric else OUTCOME, direction, at_point, scored)
@@ -144,21 +144,21 @@ def _log(
     chances = {name: made for name, made in at_point.items() if all(each.propensity is not None for each in made)}
     if not chances:
         raise SeedbedError(
-            f"decision {shown(point)}: found no chance in {len(at_point):,} runs; expected that of what was done. "
-            "Give stage.decide a propensity when the decision is made: it cannot be told afterwards"
+            f"decision {shown(point)}: found no chance in {len(at_point):,} runs; expected that of each action. "
+            "Give stage.decide a propensity when the decision is made: it cannot be known afterwards"
         )
     for name, made in chances.items():
         for each in made:
             if not 0 < (each.propensity or 0) <= 1:
                 raise SeedbedError(
                     f"run {name[:10]}, decision {shown(point)}: found a chance of {shown(each.propensity)}; expected "
-                    "one above 0 and at most 1, as it was done"
+                    "one above 0 and at most 1, since the action was taken"
                 )
     runs = tuple((scored[name], tuple(made)) for name, made in sorted(chances.items()) if name in scored)
     if not runs:
         raise SeedbedError(
-            f"decision {shown(point)}: found {len(chances):,} runs, and a score by {metric} for none; expected what "
-            "came of them. Name the metric they were scored by, or a dataset with the expected answers"
+            f"decision {shown(point)}: found {len(chances):,} runs without a score by {metric}; expected scores. "
+            "Name the metric they were scored by, or a dataset with the expected answers"
         )
     return DecisionLog(
         point=point,
@@ -217,12 +217,12 @@ def _reach(interval: Interval) -> Json:
     return {"mean": interval.mean, "low": interval.low, "high": interval.high}
 
 
-def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
-    """What the policy would have scored, if the log can say so.
+def screen_policy(log: DecisionLog, policy: DecisionPolicy) -> Screening:
+    """The score that the policy would have had, if the log allows an estimate.
 
-    With one decision in each run by the self-normalized doubly robust estimate, among others. Where runs decide
-    several times, each run has the product of its weights, and guesses do not help. Of each decision only the chance
-    of what was done is recorded: where it is below 1, all that was ever done at this point counts as possible.
+    If each run has one decision, the first estimate is self-normalized and doubly robust. Where runs decide several
+    times, the weight of a run is the product of its weights, and no rewards are guessed. A decision records only the
+    chance of its own action: if that is below 1, every action ever taken at this point counts as possible.
     """
     chances = _chances(log, policy)
     single = all(len(made) == 1 for _, made in log.runs)
@@ -232,8 +232,8 @@ def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
     unknown = sorted({action for each in chances for row in each for action in row if row[action] > 0} - {*log.options})
     refusals, notices = list(weights.refusals()), _notices(log)
     if unknown:
-        actual = f"{', '.join(map(shown, unknown))}, never done at {shown(log.point)}"
-        remedy = "Correct the name, or try it live: what was never done has no outcome"
+        actual = f"{', '.join(map(shown, unknown))}, never taken at {shown(log.point)}"
+        remedy = "Correct the name, or try it live: an action that was never taken has no outcome"
         problem = Problem("policy", actual, f"one of: {', '.join(log.options)}", remedy)
         if refusals:
             refusals.insert(0, problem)
@@ -251,7 +251,7 @@ def screen_policy(log: DecisionLog, policy: Policy) -> Screening:
 def _notices(log: DecisionLog) -> list[str]:
     notices = []
     if log.unscored:
-        notices.append(f"{log.unscored:,} more runs have no score; if those are others in kind, this is not about them")
+        notices.append(f"{log.unscored:,} more runs have no score; if they differ in kind, this may not hold for them")
     if log.without_chance:
         notices.append(f"{log.without_chance:,} more runs did not record a chance, and are left out")
     return notices
@@ -268,7 +268,7 @@ def _finding(candidate: Interval, logged: Interval, direction: Direction) -> Scr
 Rows: TypeAlias = list[dict[str, float]]
 
 
-def _chances(log: DecisionLog, policy: Policy) -> list[Rows]:
+def _chances(log: DecisionLog, policy: DecisionPolicy) -> list[Rows]:
     """For each run, the probabilities of the policy at each of its decisions. Raises DocumentError."""
     chances, problems = [], list[Problem]()
     for scored, made in log.runs:

@@ -1,4 +1,4 @@
-"""Session log: its text has a header, then tasks between rules, each with its steps and its end.
+"""Session log: a header, then tasks between rules of `=`, each with its steps and its end.
 
 Session: s-1
 ==========
@@ -34,7 +34,7 @@ TOOK = re.compile(r"step took (-?[\d.]+)s")
 STEP_TOKENS = re.compile(r"step=(\d{1,15})")
 STATS = re.compile(r"(?P<seconds>-?[\d.]+)s, (?P<tokens>\d{1,15}) tokens")
 
-Fields: TypeAlias = dict[str, list[str]]
+LogFields: TypeAlias = dict[str, list[str]]
 """The rows of each field, by its name."""
 
 
@@ -68,9 +68,7 @@ def _task(rows: list[str], begin: int, end: int, at: str, problems: list[Problem
     for place in range(closing + 1, end):
         if body.read(rows[place]):
             remedy = "It is unclear which score is the grader's: leave only that one."
-            problems.append(
-                Problem(f"{at} line {place + 1}", shown(rows[place]), "nothing but what the grader said", remedy)
-            )
+            problems.append(Problem(f"{at} line {place + 1}", shown(rows[place]), "only what the grader said", remedy))
     return body.end(f"{at} line {begin + 1}", problems)
 
 
@@ -79,12 +77,12 @@ class _Body:
 
     def __init__(self, task: Json) -> None:
         self.task = task
-        self.steps: list[Fields] = []
-        self.ending: Fields = {}
+        self.steps: list[LogFields] = []
+        self.ending: LogFields = {}
         self.evaluation: list[str] = []
         self.events: list[str] = []
         self.ended = False
-        self.open: tuple[Fields, str] | None = None
+        self.open: tuple[LogFields, str] | None = None
         """The field that a row without a name continues: a result may have several rows."""
 
     def read(self, row: str) -> bool:
@@ -120,7 +118,7 @@ class _Body:
         else:
             self.steps.append({})
 
-    def _field(self, fields: Fields, name: str, value: str | None) -> None:
+    def _field(self, fields: LogFields, name: str, value: str | None) -> None:
         fields[name] = [value or ""]
         self.open = fields, name
 
@@ -138,11 +136,11 @@ class _Body:
         return task | ending | ({"events": self.events} if self.events else {})
 
 
-def _texts(fields: Fields) -> dict[str, str]:
+def _texts(fields: LogFields) -> dict[str, str]:
     return {name: "\n".join(rows).strip() for name, rows in fields.items()}
 
 
-def _step(fields: Fields) -> Json:
+def _step(fields: LogFields) -> Json:
     texts = _texts(fields)
     took, tokens = TOOK.search(texts.pop("time", "")), STEP_TOKENS.search(texts.pop("tokens", ""))
     step: Json = {name: value_of(texts.pop(name)) for name in ("args", "result") if name in texts}

@@ -95,35 +95,29 @@ class Session:
         """Where its record and its log disagree."""
         doubts = []
         if self.quantity is not None and self.quantity != len(self.tasks):
-            doubts.append(f"session {self.id}: its record tells of {self.quantity} tasks, its log of {len(self.tasks)}")
+            doubts.append(f"session {self.id}: its record has {self.quantity} tasks, its log {len(self.tasks)}")
         whole = self.tasks and len(self.scores) == len(self.tasks)
         # Records round to three digits.
         if whole and self.score is not None and self.mean is not None and abs(self.score - self.mean) > 0.001:
-            doubts.append(f"session {self.id}: its record says a score of {self.score:g}, its log {self.mean:.3f}")
+            doubts.append(f"session {self.id}: its record has a score of {self.score:g}, its log {self.mean:.3f}")
         return tuple(doubts)
 
 
 def load(path: Path | str) -> tuple[Session, ...]:
     """The sessions of a history, or the one of a log. Raises DocumentError with everything that is wrong."""
     file = Path(path)
-    text = _text(file)
-    if text.lstrip()[:1] not in ("[", "{"):
-        reader = _SessionReader(str(file))
-        session = reader.log_session(text)
-        reader.end()
-        return (session,)
-    records = _json(text, str(file))
-    reader = _SessionReader(str(file))
-    sessions = [
-        reader.session(record, f"[{place}]")
-        for place, record in enumerate(records if isinstance(records, list) else [records])
-    ]
-    seen: dict[str, int] = {}
+    text, reader = _text(file), _SessionReader(str(file))
+    if text.lstrip()[:1] in ("[", "{"):
+        records = _json(text, str(file))
+        listed = records if isinstance(records, list) else [records]
+        sessions = [reader.session(record, f"[{place}]") for place, record in enumerate(listed)]
+    else:
+        sessions = [reader.log_session(text)]
+    first: dict[str, int] = {}
     for place, session in enumerate(sessions):
-        if session.id and seen.setdefault(session.id, place) != place:
-            reader.add_problem(
-                f"[{place}].session_id", shown(session.id), f"an id of its own: [{seen[session.id]}] has it"
-            )
+        if session.id and first.setdefault(session.id, place) != place:
+            expected = f"another id: [{first[session.id]}] has this one"
+            reader.add_problem(f"[{place}].session_id", shown(session.id), expected)
     reader.end()
     return tuple(sessions)
 
@@ -139,12 +133,12 @@ def _text(file: Path) -> str:
     except (FileNotFoundError, IsADirectoryError):
         refuse("no such file", "a sessions_history.json or a session.log", "Check the path.")
     except UnicodeDecodeError as error:
-        refuse(f"a byte that is no UTF-8 at {error.start:,}", "UTF-8 text", "Save it as UTF-8.")
+        refuse(f"a byte that is not UTF-8 at {error.start:,}", "UTF-8 text", "Save it as UTF-8.")
 
 
 def _json(text: str, source: str) -> Any:
     def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name}, which is no number of JSON")
+        raise ValueError(f"{name}, which is not a JSON number")
 
     try:
         return json.loads(text, parse_constant=constant)
@@ -158,7 +152,7 @@ def _json(text: str, source: str) -> Any:
 
 
 class _SessionReader:
-    """Reads records and collects everything that is wrong, to report it at once."""
+    """Reads records and collects all problems, to report them at once."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -193,12 +187,13 @@ class _SessionReader:
             self.add_problem(f"{at}.session_log", f"the log of session {shown(logged)}", f"that of {shown(name)}")
         tokens = self.mapping(record, "token_statistics", at)
         total = self.count(tokens, ("total",), f"{at}.token_statistics")
+        seconds = self.number(record, ("total_time_sec",), at, least=0)
         return Session(
             id=name,
             started=self.time(record, "start_timestamp", at),
             config=config,
-            tokens=_sum(task.tokens for task in tasks) if total is None else total,
-            seconds=_first(self.number(record, ("total_time_sec",), at, least=0), _sum(t.seconds for t in tasks)),
+            tokens=whole_sum(task.tokens for task in tasks) if total is None else total,
+            seconds=whole_sum(task.seconds for task in tasks) if seconds is None else seconds,
             tasks=tasks,
             score=self.number(record, ("session_score",), at),
             quantity=self.count(record, ("session_tasks_quantity",), at),
@@ -212,7 +207,7 @@ class _SessionReader:
         name = header.pop("session", "")
         if not name and not self.problems:
             self.add_problem("log", "no line with Session:", "one before the first task, with the id of the session")
-        tokens, seconds = _sum(task.tokens for task in tasks), _sum(task.seconds for task in tasks)
+        tokens, seconds = whole_sum(task.tokens for task in tasks), whole_sum(task.seconds for task in tasks)
         return Session(id=name, config=config, tokens=tokens, seconds=seconds, tasks=tasks, notes=header)
 
     def log(self, text: str, at: str) -> tuple[dict[str, str], tuple[SessionTask, ...]]:
@@ -320,12 +315,8 @@ def _named(record: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
     return next(((name, record[name]) for name in names if record.get(name) is not None), (names[0], None))
 
 
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _sum(values: Iterable[_Number | None]) -> _Number | None:
-    """The sum, or None if a value is missing: the sum of some would pass for that of all."""
+def whole_sum(values: Iterable[_Number | None]) -> _Number | None:
+    """The sum; None if a value is missing, as a partial sum would look like the whole."""
     every = list(values)
     known = [value for value in every if value is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(every) else None

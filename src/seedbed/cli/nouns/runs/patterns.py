@@ -12,7 +12,8 @@ from rich.console import RenderableType
 from seedbed.cli import output
 from seedbed.cli.command import Call, command
 from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
-from seedbed.experiments.patterns.patterns import Figures, PatternFinding, Patterns
+from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
+from seedbed.experiments.patterns.slices import Figures
 from seedbed.experiments.patterns.traits import ScoredRuns
 from seedbed.workspace.experiments import OUTCOME
 
