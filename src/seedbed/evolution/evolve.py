@@ -15,7 +15,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
-from seedbed.evolution.evaluators import Evaluator, PlaybookTasks
+from seedbed.evolution.evaluators import Evaluator, PlaybookTasks, new_fact
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
@@ -138,8 +138,9 @@ class _SearchLoop:
             self.evaluator.store.put("dataset", tasks.content())
         self.library.keep(self.plan.start, because=self.because)
         plan, named = self.plan, self.evaluator.store.put("search", self.plan.content(self.evaluator))
-        body = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
-        self.evaluator.store.append([self._fact("search", named, plan.start.digest, {**body, "options": options})])
+        body: Json = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
+        body["options"] = options
+        self.evaluator.store.append([new_fact(self.evaluator, "search", named, plan.start.digest, body)])
         return named
 
     def _pool(self) -> Pool:
@@ -255,14 +256,11 @@ class _SearchLoop:
         grown = [(offer.playbook, offer.parents, offer.how) for offer in new.values()]
         self.payments.fresh |= self.library.keep_all(grown, because=self.because)
         seen = [tasks.digest for tasks in (self.plan.select, self.plan.reflect) if len(tasks)]
-        self.evaluator.store.append(self._trial(named, tasks) for named in new for tasks in seen)
-
-    def _trial(self, candidate: Digest, tasks: Digest) -> Fact:
-        return self._fact("trial", digest("trial", [candidate, tasks]), candidate, {"dataset": tasks})
-
-    def _fact(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> Fact:
-        at, by = self.evaluator.clock(), self.evaluator.by
-        return Fact(kind=kind, key=key, subject=subject, at=at, by=by, body=body, value=value)
+        self.evaluator.store.append(
+            new_fact(self.evaluator, "trial", digest("trial", [named, tasks]), named, {"dataset": tasks})
+            for named in new
+            for tasks in seen
+        )
 
     def _record_step(self, offers: Sequence[Offer], runs: int) -> None:
         """Store the step as a fact, once all of it is paid."""
@@ -332,5 +330,6 @@ class _SearchLoop:
             "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
             **evolution.spent,
         }
-        fact = self._fact("evolution", evolution.search, evolution.best, body, standing.mean)
-        self.evaluator.store.append([fact])
+        self.evaluator.store.append(
+            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, standing.mean)]
+        )

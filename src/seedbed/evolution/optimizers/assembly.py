@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.learning.effects import Effects, effects_of
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Search, at_least, check_settings
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.sentences import Sentences, is_cue, split
 from seedbed.playbooks.genes import Gene, genes
@@ -31,8 +30,7 @@ class Assembly:
     """
 
     def __init__(self, *, brood: int = 4, limits: Limits = LIMITS) -> None:
-        if brood < 1:
-            raise SettingsError([Problem("brood", shown(brood), "at least 1")], "assembly")
+        check_settings("assembly", brood=at_least(1, brood))
         self.brood, self.limits = brood, limits
 
     @property

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, digest
 
@@ -28,9 +27,7 @@ class BestOf:
         brood: int = 8,
         changes: int = 3,
     ) -> None:
-        for name, number in (("brood", brood), ("changes", changes)):
-            if number < 1:
-                raise SettingsError([Problem(f"best_of.{name}", shown(number), "at least 1")])
+        check_settings("best_of", brood=at_least(1, brood), changes=at_least(1, changes))
         self._candidates = tuple(dict.fromkeys(candidates))
         self._operators, self._brood, self._changes = operators, brood, changes
         self._made = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
 from seedbed.evolution.variation.demonstrations import GoodRuns, demo_operators
 from seedbed.playbooks.genes import genes
 from seedbed.storage.store import Digest, Json
@@ -21,12 +21,7 @@ class Bootstrap:
     """
 
     def __init__(self, *, brood: int = 6, batch: int = 12) -> None:
-        if problems := [
-            Problem(name, shown(number), "at least 1")
-            for name, number in {"brood": brood, "batch": batch}.items()
-            if number < 1
-        ]:
-            raise SettingsError(problems, "bootstrap")
+        check_settings("bootstrap", brood=at_least(1, brood), batch=at_least(1, batch))
         self.brood, self.batch = brood, batch
 
     @property

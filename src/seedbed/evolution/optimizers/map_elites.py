@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from seedbed.errors import Problem, SeedbedError, SettingsError, shown
+from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
@@ -84,19 +84,13 @@ class Descriptor:
 
 
 def _length(pool: Pool, places: Sequence[int]) -> Floats:
-    start = prompt_length(pool.playbooks[0]) + 1
-    return np.array([math.log2((prompt_length(pool.playbooks[place]) + 1) / start) for place in places])
+    start, *own = (prompt_length(pool.playbooks[place]) + 1 for place in (0, *places))
+    return np.array([math.log2(length / start) for length in own])
 
 
 def prompt_length(playbook: Playbook) -> int:
     """How many characters the texts and demos have that may evolve."""
-    length = 0
-    for gene in genes(playbook).values():
-        if gene.kind == "text":
-            length += len(gene.value)
-        elif gene.kind == "demos":
-            length += sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in gene.value)
-    return length
+    return sum(gene.length for gene in genes(playbook).values())
 
 
 def _cost(pool: Pool, places: Sequence[int]) -> Floats:
@@ -152,17 +146,17 @@ class MapElites:
         batch: int = 10,
         operators: Sequence[Operator] | None = None,
     ) -> None:
-        problems = [
-            Problem("descriptors", shown(each), f"one of {', '.join(DESCRIPTORS)}, or a Descriptor")
-            for each in descriptors
-            if isinstance(each, str) and each not in DESCRIPTORS
-        ]
-        if not descriptors:
-            problems.append(Problem("descriptors", "none", "at least one"))
-        if batch < 1:
-            problems.append(Problem("batch", shown(batch), "at least 1"))
-        if problems:
-            raise SettingsError(problems, "map_elites")
+        unknown = [each for each in descriptors if isinstance(each, str) and each not in DESCRIPTORS]
+        fits = bool(descriptors) and not unknown
+        check_settings(
+            "map_elites",
+            descriptors=(
+                unknown[0] if unknown else [],
+                fits,
+                f"at least one of {', '.join(DESCRIPTORS)}, or a Descriptor",
+            ),
+            batch=at_least(1, batch),
+        )
         self.descriptors = [DESCRIPTORS[each] if isinstance(each, str) else each for each in descriptors]
         self.batch, self.operators = batch, operators
         self.archive = self._empty()
@@ -184,16 +178,13 @@ class MapElites:
     async def ask(self) -> Sequence[Offer]:
         pool, event = self._search.pool, f"map_elites/{self._round}"
         if self._round == 0:
-            parents = [self._search.start] * self.batch
-            children = await self._offspring.make(parents, [()] * self.batch, event)
+            children = await self._offspring.make([[self._search.start]] * self.batch, event)
             self._offered = [Offer(self._search.start, how="the start"), *children]
         else:
             elites = self.archive.elites[self.archive.elites >= 0].tolist()
             drawn = self._search.chance(event).integers(max(len(elites), 1), size=(self.batch if elites else 0, 2))
             pairs = [[pool.playbooks[elites[place]] for place in pair] for pair in drawn.tolist()]
-            self._offered = await self._offspring.make(
-                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
-            )
+            self._offered = await self._offspring.make(pairs, event)
         self._round += 1
         return self._offered
 

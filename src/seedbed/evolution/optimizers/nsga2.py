@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import tournament
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.stats.arrays import Floats
 from seedbed.stats.pareto import crowding, ranks, survivors
@@ -26,8 +25,7 @@ class NSGA2:
     """
 
     def __init__(self, *, size: int = 20, operators: Sequence[Operator] | None = None) -> None:
-        if size < 4:
-            raise SettingsError([Problem("size", shown(size), "at least 4")], "nsga2")
+        check_settings("nsga2", size=at_least(4, size))
         self.size, self.operators = size, operators
         self.population: list[int] = []
         """The survivors, as places of the pool."""
@@ -47,19 +45,15 @@ class NSGA2:
     async def ask(self) -> Sequence[Offer]:
         pool, event = self._search.pool, f"nsga2/{self.generation}"
         if self.generation == 0:
-            parents = [self._search.start] * (self.size - 1)
-            children = await self._offspring.make(parents, [()] * len(parents), event)
-            start = Offer(self._search.start, how="the start")
-            self._offered = [start, *children]
+            children = await self._offspring.make([[self._search.start]] * (self.size - 1), event)
+            self._offered = [Offer(self._search.start, how="the start"), *children]
         elif not self.population:
             self._offered = []
         else:
             fitness = rank_points(objectives(pool, self.population))
             drawn = tournament(fitness, 2 * self.size, self._search.chance(event)).reshape(self.size, 2)
             pairs = [[pool.playbooks[self.population[place]] for place in pair] for pair in drawn.tolist()]
-            self._offered = await self._offspring.make(
-                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
-            )
+            self._offered = await self._offspring.make(pairs, event)
         self.generation += 1
         return self._offered
 

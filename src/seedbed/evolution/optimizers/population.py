@@ -7,10 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import roulette
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
@@ -44,17 +43,14 @@ class Population:
         replacement: Replacement = "worst",
         operators: Sequence[Operator] | None = None,
     ) -> None:
-        problems = []
-        if size < 2:
-            problems.append(Problem("size", shown(size), "at least 2"))
-        if offspring < 1:
-            problems.append(Problem("offspring", shown(offspring), "at least 1"))
-        if not 1 <= elites <= size:
-            problems.append(Problem("elites", shown(elites), "from 1 to the size"))
-        if replacement not in get_args(Replacement):
-            problems.append(Problem("replacement", shown(replacement), f"one of {', '.join(get_args(Replacement))}"))
-        if problems:
-            raise SettingsError(problems, "population")
+        ways = get_args(Replacement)
+        check_settings(
+            "population",
+            size=at_least(2, size),
+            offspring=at_least(1, offspring),
+            elites=(elites, 1 <= elites <= size, "from 1 to the size"),
+            replacement=(replacement, replacement in ways, f"one of {', '.join(ways)}"),
+        )
         self.size, self.offspring, self.elites = size, offspring, elites
         self.replacement: Replacement = replacement
         self.members: list[Digest] = []
@@ -89,8 +85,7 @@ class Population:
             event = f"population/{self._generation}/{attempt}"
             drawn = roulette(weights, 3 * wanted, self._search.chance(event)).reshape(wanted, 3).tolist()
             families = [[self._playbook(self.members[place]) for place in dict.fromkeys(three)] for three in drawn]
-            made = await self._offspring.make([each[0] for each in families], [each[1:] for each in families], event)
-            if made:
+            if made := await self._offspring.make(families, event):
                 break
         self._offered = [each.playbook.digest for each in made]
         return made

@@ -18,7 +18,7 @@ from seedbed.evolution.learning.complements import Complements, merge_changes
 from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, describe_change
 from seedbed.evolution.optimizers.selection import pareto
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Search, at_least, check_settings
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.edits import (
     BOUNDS,
@@ -119,22 +119,25 @@ class Reflection:
     limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
-        if wrong := [Problem(name, str(count), "at least 1") for name, count in self._counts().items() if count < 1]:
-            raise SettingsError(wrong, "Reflection")
+        check_settings(
+            "reflection",
+            brood=at_least(1, self.brood),
+            batch=at_least(1, self.batch),
+            cases=at_least(1, self.cases),
+            parents=at_least(1, self.parents),
+            max_tokens=at_least(1, self.max_tokens),
+        )
         role = {"model": self.model, "system": SYSTEM, "max_tokens": self.max_tokens}
         self._editor = Playbook.from_document(
             {"roles": {"editor": role}, "steps": [{"name": "edits", "role": "editor", "prompt": PROMPT}]}
         )
 
-    def _counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in ("brood", "batch", "cases", "parents", "max_tokens")}
-
     @property
     def identity(self) -> Json:
         by = {"propose": name_proposer(self.propose)} if self.propose else {"model": self.model}
-        flags = {name: getattr(self, name) for name in ("gene", "merge", "bundle", "from_start")}
+        names = "brood", "batch", "cases", "parents", "max_tokens", "gene", "merge", "bundle", "from_start"
         limits = {"bounds": asdict(self.bounds), "limits": asdict(self.limits)}
-        return {"optimizer": "reflection", **by, **self._counts(), **flags, **limits}
+        return {"optimizer": "reflection", **by, **{name: getattr(self, name) for name in names}, **limits}
 
     def begin(self, search: Search) -> None:
         """Begin a search. Raises PlaybookError without a text that may evolve; SettingsError without tasks to read, or
@@ -157,7 +160,7 @@ class Reflection:
         self._scores: dict[Digest, dict[str, float]] = {}
         self._most = -np.inf
         self._looked: dict[Digest, int] = {}
-        self._asked: Counter[Digest] = Counter()
+        self._requests: Counter[Digest] = Counter()
         self._worked: Counter[str] = Counter()
         self._lessons = Lessons()
         self._round = 0
@@ -229,7 +232,7 @@ class Reflection:
         pool = self._search.pool
         for parent in dict.fromkeys(parents):
             looked = self._looked.get(parent.digest, 0)
-            if self._asked[parent.digest] < looked and self._poor(parent):
+            if self._requests[parent.digest] < looked and self._poor(parent):
                 continue
             if tasks := list(self._order)[looked : looked + self.batch]:
                 self._looked[parent.digest] = looked + len(tasks)
@@ -288,7 +291,7 @@ class Reflection:
         picked = sorted(chance.choice(len(poor), min(self.cases, len(poor)), replace=False))
         cases = [self._failure(poor[place]) for place in picked]
         gene = self._gene(parent, cases)
-        self._asked[parent.digest] += 1
+        self._requests[parent.digest] += 1
         self._worked[gene.path] += 1
         yield _Request(name, parent, gene, cases, self._lessons.of(gene.path), chance)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
+
+Demo: TypeAlias = Json
 
 MOST = 8
 """These operators add up to so many demos, fewer than a child may have."""
@@ -80,6 +82,15 @@ class GoodRuns:
             if value >= least and value > mean:
                 yield run
 
+    def demos(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+        """The answers of a step in the good runs, as demos in random order."""
+        good = list(self)
+        for place in chance.permutation(len(good)):
+            run = search.transcript(good[int(place)])
+            demo = demo_from_run(step, run) if run else None
+            if demo and fits_prompt(step, demo):
+                yield demo
+
 
 # Operators
 
@@ -92,7 +103,7 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     if answers_task(start, step) and any(fits_prompt(step, demo) for demo in known):
         sources.append(("a labelled example", _labelled_examples))
     if runs is not None:
-        sources.append(("a good run", _GoodRunDemos(runs)))
+        sources.append(("a good run", runs.demos))
     ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
         ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGEMENTS.items()]
@@ -105,7 +116,6 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     return ways
 
 
-Demo = Json
 Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Demo]]
 """Yields demos that fit a step, in random order."""
 
@@ -143,19 +153,6 @@ def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: n
             yield demo
 
 
-@dataclass(frozen=True)
-class _GoodRunDemos:
-    runs: GoodRuns
-
-    def __call__(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
-        good = list(self.runs)
-        for place in chance.permutation(len(good)):
-            run = search.transcript(good[int(place)])
-            demo = demo_from_run(step, run) if run else None
-            if demo and fits_prompt(step, demo):
-                yield demo
-
-
 def answers_task(playbook: Playbook, step: Step) -> bool:
     """Whether the answer of a step is the answer to the task, so that the expected one can be its demo."""
     (*_, last) = playbook.plan
@@ -176,16 +173,16 @@ def _add(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) 
     new = next(fresh, None) if len(demos) < MOST else None
     if new is None:
         return None
-    place = int(chance.integers(len(demos) + 1))
-    return [*demos[:place], new, *demos[place:]]
+    demos.insert(int(chance.integers(len(demos) + 1)), new)
+    return demos
 
 
 def _replace(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
     new = next(fresh, None) if demos else None
     if new is None:
         return None
-    place = int(chance.integers(len(demos)))
-    return [*demos[:place], new, *demos[place + 1 :]]
+    demos[int(chance.integers(len(demos)))] = new
+    return demos
 
 
 def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
@@ -201,8 +198,10 @@ def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator)
 
 
 def _drop(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
-    place = int(chance.integers(len(demos))) if demos else 0
-    return [*demos[:place], *demos[place + 1 :]] if demos else None
+    if not demos:
+        return None
+    del demos[int(chance.integers(len(demos)))]
+    return demos
 
 
 def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
