@@ -67,23 +67,22 @@ async def evolve(
     return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 
+@dataclass
 class _SearchLoop:
-    def __init__(
-        self,
-        plan: Plan,
-        evaluator: Evaluator,
-        library: Library,
-        because: str,
-        options: Json,
-        on_event: OnProgress | None,
-    ) -> None:
-        self.plan, self.evaluator, self.library, self.because = plan, evaluator, library, because
-        self.on_event = on_event
+    plan: Plan
+    evaluator: Evaluator
+    library: Library
+    because: str
+    options: Json
+    on_event: OnProgress | None
+
+    def __post_init__(self) -> None:
+        plan = self.plan
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
         self.steps: list[SearchStep] = []
         self._best_at, self._best_place = -1, 0
         self.account = Account(plan.budget)
-        self.payments = Payments(self._register(options), evaluator, self.account)
+        self.payments = Payments(self._register(), self.evaluator, self.account)
         self.search = Search(
             plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.payments.perform, self._transcript
         )
@@ -133,13 +132,13 @@ class _SearchLoop:
 
     # Before the first run
 
-    def _register(self, options: Json) -> Digest:
+    def _register(self) -> Digest:
         for tasks in (self.plan.select, self.plan.reflect, self.plan.confirm):
             self.evaluator.store.put("dataset", tasks.content())
         self.library.keep(self.plan.start, because=self.because)
         plan, named = self.plan, self.evaluator.store.put("search", self.plan.content(self.evaluator))
         body: Json = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
-        body["options"] = options
+        body["options"] = self.options
         self.evaluator.store.append([new_fact(self.evaluator, "search", named, plan.start.digest, body)])
         return named
 

@@ -4,7 +4,7 @@ makes children of them."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -87,6 +87,14 @@ class Operator(Protocol):
         """
 
 
+def settings_of(optimizer: Any) -> Json:
+    """The fields of an optimizer that is a dataclass, for its identity: operators by their names."""
+    settings = {each.name: getattr(optimizer, each.name) for each in fields(optimizer)}
+    if settings.get("operators") is not None:
+        settings["operators"] = [operator.name for operator in settings["operators"]]
+    return settings
+
+
 Setting: TypeAlias = tuple[object, bool, str]
 """A value, whether it fits, and what would."""
 
@@ -102,4 +110,4 @@ def check_settings(source: str, **settings: Setting) -> None:
         raise SettingsError(problems, source)
 
 
-__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search", "at_least", "check_settings"]
+__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search", "at_least", "check_settings", "settings_of"]

@@ -201,7 +201,7 @@ def test_other_settings_are_another_search() -> None:
     ("given", "message"),
     [
         ({"descriptors": ["colour"]}, 'descriptors: found "colour"; expected at least one of length, cost, profile'),
-        ({"descriptors": []}, "descriptors: found \\[\\]; expected at least one"),
+        ({"descriptors": []}, r"descriptors: found \[\]; expected at least one"),
         ({"batch": 0}, "batch: found 0; expected at least 1"),
     ],
 )

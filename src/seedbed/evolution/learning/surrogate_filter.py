@@ -96,9 +96,8 @@ class SkippedCandidates:
         wrong = self.wrong
         if not self.hopeless:
             return "No candidate seemed hopeless to the surrogate, or it knew too little to say so."
-        count = (
-            f"{_counted(self.hopeless)} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
-        )
+        some = "1 candidate" if self.hopeless == 1 else f"{self.hopeless:,} candidates"
+        count = f"{some} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
         if not wrong.n:
             return f"{count}None of them was evaluated all the same: how often skipping was wrong is not known."
         return (
@@ -107,13 +106,6 @@ class SkippedCandidates:
         )
 
 
-def _counted(candidates: int) -> str:
-    return "1 candidate" if candidates == 1 else f"{candidates:,} candidates"
-
-
 def _scores(pool: Pool, place: int) -> dict[Digest, float]:
     row = pool.row(place)
     return {task: float(score) for task, score in zip(pool.select, row, strict=True) if not np.isnan(score)}
-
-
-__all__ = ["SkippedCandidates", "SurrogateFilter"]

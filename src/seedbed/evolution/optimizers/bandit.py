@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, greedy, level, mix, ucb1
@@ -72,17 +72,8 @@ class Bandit:
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "bandit",
-            "candidates": [each.digest for each in self.candidates],
-            "policy": self.policy,
-            "explore": self._explore,
-            "at_once": self.at_once,
-            "tasks_each": self.tasks_each,
-            "strength": self.strength,
-            "children": self.children,
-            "operators": [each.name for each in self.operators] if self.operators is not None else None,
-        }
+        candidates = [each.digest for each in self.candidates]
+        return {"optimizer": "bandit", **settings_of(self), "candidates": candidates, "explore": self._explore}
 
     def begin(self, search: Search) -> None:
         self._search = search

@@ -15,10 +15,10 @@ import numpy as np
 
 from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search, check_settings
+from seedbed.evolution.protocols import Offer, Operator, Search, check_settings, settings_of
 from seedbed.evolution.variation.checks import build_child
 from seedbed.evolution.variation.numbers import clip, has_room
-from seedbed.evolution.variation.operators import operators
+from seedbed.evolution.variation.operators import operators as all_operators
 from seedbed.playbooks.genes import Gene, distance, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Json
@@ -73,6 +73,7 @@ class BranchMove:
     status: BranchStatus = "active"
 
 
+@dataclass(kw_only=True, eq=False)
 class Branches:
     """Each ask offers one child of the best playbook for each of the three moves.
 
@@ -82,25 +83,25 @@ class Branches:
     has every branch and its status. The first metric decides.
     """
 
-    def __init__(self, *, most: float = 0.1, recent: int = 24, operators: Sequence[Operator] | None = None) -> None:
+    most: float = 0.1
+    recent: int = 24
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
         check_settings(
             "branches",
-            most=(most, 0 < most <= 1, "a share above 0 and at most 1"),
-            recent=(recent, recent >= 3, "at least 3 branches"),
+            most=(self.most, 0 < self.most <= 1, "a share above 0 and at most 1"),
+            recent=(self.recent, self.recent >= 3, "at least 3 branches"),
         )
-        self.most, self.recent = most, recent
         self.history: list[BranchMove] = []
-        self._operators = operators
 
     @property
     def identity(self) -> Json:
-        named = [each.name for each in self._operators] if self._operators is not None else None
-        return {"optimizer": "branches", "most": self.most, "recent": self.recent, "operators": named}
+        return {"optimizer": "branches", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
-        defaults = self._operators is None
-        self._ways = operators(search.start, tasks=search.reflect) if defaults else list(self._operators or ())
+        self._ways = all_operators(search.start, tasks=search.reflect) if self.operators is None else self.operators
         if not self._ways and not any(_movable(gene) for gene in genes(search.start).values()):
             remedy = "Unlock some genes, or pass operators."
             raise PlaybookError([Problem("genes", "none that a branch can change", "at least one", remedy)])

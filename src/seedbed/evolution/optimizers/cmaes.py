@@ -17,7 +17,7 @@ import numpy as np
 from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Search, check_settings
+from seedbed.evolution.protocols import Offer, Search, check_settings, settings_of
 from seedbed.evolution.variation.checks import build_child
 from seedbed.evolution.variation.numbers import clip, has_room
 from seedbed.playbooks.genes import Gene, genes
@@ -38,6 +38,7 @@ GROWN = 16
 """After restarts a generation is at most so many times as large as the first."""
 
 
+@dataclass(kw_only=True, eq=False)
 class CMAES:
     """Draws each generation around the best of those before; a descent that has converged restarts elsewhere.
 
@@ -47,28 +48,24 @@ class CMAES:
     restart begins from the best playbook so far, with its texts. The first metric decides.
     """
 
-    def __init__(
-        self, *, step: float = 0.2, population: int | None = None, growth: float = 2.0, precision: float = 1e-3
-    ) -> None:
+    step: float = 0.2
+    population: int | None = None
+    growth: float = 2.0
+    precision: float = 1e-3
+
+    def __post_init__(self) -> None:
         check_settings(
             "cmaes",
-            step=(step, 0 < step <= 1, "a share above 0 and at most 1"),
-            population=(population, population is None or population >= 4, "at least 4"),
-            growth=(growth, 1 <= growth <= 4, "a factor from 1 to 4"),
-            precision=(precision, 0 <= precision < step, "a share from 0 to below the step"),
+            step=(self.step, 0 < self.step <= 1, "a share above 0 and at most 1"),
+            population=(self.population, self.population is None or self.population >= 4, "at least 4"),
+            growth=(self.growth, 1 <= self.growth <= 4, "a factor from 1 to 4"),
+            precision=(self.precision, 0 <= self.precision < self.step, "a share from 0 to below the step"),
         )
-        self.step, self.population, self.growth, self.precision = step, population, growth, precision
         self.restarts = -1
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "cmaes",
-            "step": self.step,
-            "population": self.population,
-            "growth": self.growth,
-            "precision": self.precision,
-        }
+        return {"optimizer": "cmaes", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search

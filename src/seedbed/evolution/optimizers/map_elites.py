@@ -147,14 +147,10 @@ class MapElites:
         operators: Sequence[Operator] | None = None,
     ) -> None:
         unknown = [each for each in descriptors if isinstance(each, str) and each not in DESCRIPTORS]
-        fits = bool(descriptors) and not unknown
+        expected = f"at least one of {', '.join(DESCRIPTORS)}, or a Descriptor"
         check_settings(
             "map_elites",
-            descriptors=(
-                unknown[0] if unknown else [],
-                fits,
-                f"at least one of {', '.join(DESCRIPTORS)}, or a Descriptor",
-            ),
+            descriptors=(unknown[0] if unknown else [], bool(descriptors) and not unknown, expected),
             batch=at_least(1, batch),
         )
         self.descriptors = [DESCRIPTORS[each] if isinstance(each, str) else each for each in descriptors]

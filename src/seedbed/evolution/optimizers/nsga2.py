@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import tournament
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.stats.arrays import Floats
 from seedbed.stats.pareto import crowding, ranks, survivors
 from seedbed.storage.store import Json
 
 
+@dataclass(kw_only=True, eq=False)
 class NSGA2:
     """Parents win tournaments by front, then by crowding distance; of parents and children the better half survives.
 
@@ -24,17 +26,18 @@ class NSGA2:
     start alone. It ends when no operator makes anything new.
     """
 
-    def __init__(self, *, size: int = 20, operators: Sequence[Operator] | None = None) -> None:
-        check_settings("nsga2", size=at_least(4, size))
-        self.size, self.operators = size, operators
+    size: int = 20
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings("nsga2", size=at_least(4, self.size))
         self.population: list[int] = []
         """The survivors, as places of the pool."""
         self.generation = 0
 
     @property
     def identity(self) -> Json:
-        names = None if self.operators is None else [each.name for each in self.operators]
-        return {"optimizer": "nsga2", "size": self.size, "operators": names}
+        return {"optimizer": "nsga2", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import roulette
-from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
@@ -25,6 +26,7 @@ COMPARED = 48
 """Each member is compared with at most so many others, drawn again for each generation."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Population:
     """Ranks its members, makes children by operators, and replaces members by children.
 
@@ -34,43 +36,31 @@ class Population:
     always stay. `diversity` is the mean distance between members after each generation. The first metric decides.
     """
 
-    def __init__(
-        self,
-        *,
-        size: int = 12,
-        offspring: int = 8,
-        elites: int = 2,
-        replacement: Replacement = "worst",
-        operators: Sequence[Operator] | None = None,
-    ) -> None:
+    size: int = 12
+    offspring: int = 8
+    elites: int = 2
+    replacement: Replacement = "worst"
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
         ways = get_args(Replacement)
         check_settings(
             "population",
-            size=at_least(2, size),
-            offspring=at_least(1, offspring),
-            elites=(elites, 1 <= elites <= size, "from 1 to the size"),
-            replacement=(replacement, replacement in ways, f"one of {', '.join(ways)}"),
+            size=at_least(2, self.size),
+            offspring=at_least(1, self.offspring),
+            elites=(self.elites, 1 <= self.elites <= self.size, "from 1 to the size"),
+            replacement=(self.replacement, self.replacement in ways, f"one of {', '.join(ways)}"),
         )
-        self.size, self.offspring, self.elites = size, offspring, elites
-        self.replacement: Replacement = replacement
         self.members: list[Digest] = []
         self.diversity: list[float] = []
-        self._operators = operators
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "population",
-            "size": self.size,
-            "offspring": self.offspring,
-            "elites": self.elites,
-            "replacement": self.replacement,
-            "operators": [each.name for each in self._operators] if self._operators is not None else None,
-        }
+        return {"optimizer": "population", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
-        self._offspring = Offspring(search, self._operators)
+        self._offspring = Offspring(search, self.operators)
         self.members, self.diversity = [search.start.digest], []
         self._offered: list[Digest] = []
         self._generation = 0

@@ -18,7 +18,7 @@ from seedbed.evolution.learning.complements import Complements, merge_changes
 from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, describe_change
 from seedbed.evolution.optimizers.selection import pareto
-from seedbed.evolution.protocols import Offer, Search, at_least, check_settings
+from seedbed.evolution.protocols import Offer, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.edits import (
     BOUNDS,
@@ -135,9 +135,9 @@ class Reflection:
     @property
     def identity(self) -> Json:
         by = {"propose": name_proposer(self.propose)} if self.propose else {"model": self.model}
-        names = "brood", "batch", "cases", "parents", "max_tokens", "gene", "merge", "bundle", "from_start"
+        settings = {name: value for name, value in settings_of(self).items() if name not in ("model", "propose")}
         limits = {"bounds": asdict(self.bounds), "limits": asdict(self.limits)}
-        return {"optimizer": "reflection", **by, **{name: getattr(self, name) for name in names}, **limits}
+        return {"optimizer": "reflection", **settings, **by, **limits}
 
     def begin(self, search: Search) -> None:
         """Begin a search. Raises PlaybookError without a text that may evolve; SettingsError without tasks to read, or

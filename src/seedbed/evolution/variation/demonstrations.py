@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
-
-Demo: TypeAlias = Json
 
 MOST = 8
 """These operators add up to so many demos, fewer than a child may have."""
@@ -82,7 +80,7 @@ class GoodRuns:
             if value >= least and value > mean:
                 yield run
 
-    def demos(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+    def demos(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Json]:
         """The answers of a step in the good runs, as demos in random order."""
         good = list(self)
         for place in chance.permutation(len(good)):
@@ -116,7 +114,7 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     return ways
 
 
-Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Demo]]
+Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Json]]
 """Yields demos that fit a step, in random order."""
 
 
@@ -126,7 +124,7 @@ class Demos:
 
     name: str
     step: str
-    way: Callable[[list[Demo], Iterator[Demo], np.random.Generator], list[Demo] | None]
+    way: Callable[[list[Json], Iterator[Json], np.random.Generator], list[Json] | None]
     source: Source | None = None
 
     async def __call__(
@@ -144,7 +142,7 @@ class Demos:
         return child(parent, {path: demos}) if demos is not None else None
 
 
-def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Json]:
     if not answers_task(playbook, step):
         return
     for place in chance.permutation(len(search.reflect)):
@@ -159,17 +157,17 @@ def answers_task(playbook: Playbook, step: Step) -> bool:
     return last == (step,)
 
 
-def fits_prompt(step: Step, demo: Demo) -> bool:
+def fits_prompt(step: Step, demo: Json) -> bool:
     """Whether a demo has a value for every placeholder of the step's prompt."""
     return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
 
 
-def _has(demos: Sequence[Demo], demo: Demo) -> bool:
+def _has(demos: Sequence[Json], demo: Json) -> bool:
     """Whether there is a demo for the same inputs."""
     return any(each["inputs"] == demo["inputs"] for each in demos)
 
 
-def _add(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _add(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     new = next(fresh, None) if len(demos) < MOST else None
     if new is None:
         return None
@@ -177,7 +175,7 @@ def _add(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) 
     return demos
 
 
-def _replace(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _replace(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     new = next(fresh, None) if demos else None
     if new is None:
         return None
@@ -185,10 +183,10 @@ def _replace(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generat
     return demos
 
 
-def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _draw(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     """About as many as there are, all of them new."""
     count = int(np.clip(len(demos) + chance.integers(-1, 4), 1, MOST))
-    new: list[Demo] = []
+    new: list[Json] = []
     for demo in fresh:
         if len(new) == count:
             break
@@ -197,14 +195,14 @@ def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator)
     return new or None
 
 
-def _drop(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _drop(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     if not demos:
         return None
     del demos[int(chance.integers(len(demos)))]
     return demos
 
 
-def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _swap(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     if len(demos) < 2:
         return None
     a, b = (int(place) for place in chance.choice(len(demos), 2, replace=False))
@@ -212,7 +210,7 @@ def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator)
     return demos
 
 
-def _reorder(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _reorder(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     return [demos[int(place)] for place in chance.permutation(len(demos))] if len(demos) > 2 else None
 
 

@@ -235,6 +235,3 @@ class ExternalOptimizer(ABC):
             return np.full(len(pool.select if select else pool.reflect), np.nan)
         place = pool.place(playbook)
         return pool.row(place) if select else np.asarray(pool.table(reflect=True)[place])
-
-
-__all__ = ["ExternalOptimizer", "SearchBridge", "SearchOver", "TrialRequest", "TrialResult"]
