@@ -38,7 +38,7 @@ class Allocation(Protocol):
         """The place of the estimated best so far."""
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
-        """Rounds at the end of a search, to make sure of the best."""
+        """Rounds at the end of a search, to confirm which is the best."""
 
     def final_runs(self, pool: Pool) -> int:
         """How many runs to reserve for the final rounds."""

@@ -29,7 +29,7 @@ from seedbed.spending.account import Account
 from seedbed.storage.store import Digest, Fact, Json, digest
 
 FINAL_SHARE = 0.25
-"""At most this share of the runs is reserved for the final rounds, which make sure of the best candidate."""
+"""At most this share of the runs is reserved for the final rounds, which confirm which candidate is best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _SearchLoop:
         return evolution
 
     async def _finish(self, confirming: int) -> int:
-        """The best candidate, after the final rounds that make sure of it."""
+        """The best candidate, after the final rounds."""
         self.payments.reserved = confirming
         try:
             await self._rounds(self.plan.allocation.finals(self.pool))
@@ -216,8 +216,9 @@ class _SearchLoop:
         return cells, False
 
     async def _promising(self, racing: list[int], surrogate: SurrogateFilter, cells: list[Cell]) -> list[int]:
-        """Those that the surrogate does not consider hopeless. Some of the others are evaluated all the same. Without
-        room for that nothing is skipped: a search that pays for nothing would never end."""
+        """The candidates that the surrogate does not consider hopeless. Some of the others are audited: they are
+        evaluated anyway. If the budget has no room for an audit, nothing is skipped: a search that pays for nothing
+        would never end."""
         room, tasks = self.payments.room, [(task, 0) for task in surrogate.tasks]
         skips = surrogate.skips(racing, self._best()) if room is None or room >= len(tasks) else []
         if not skips:

@@ -32,7 +32,7 @@ class Payments:
     """Pays for the rounds of a search, and for runs that help with it.
 
     A round becomes a fact before it starts: how many runs it takes, and which of its cells were known. So a search that
-    resumes, or that two processes perform at a time, counts its spending the same way. `reserved` runs are set aside
+    resumes, or that two processes perform at once, counts its spending the same way. `reserved` runs are set aside
     for later.
     """
 
@@ -49,8 +49,8 @@ class Payments:
         self._stored_rounds = {fact.key: fact.body for fact in self._facts("round")}
 
     def is_empty(self, steps: int) -> bool:
-        """Whether the budget allows no more runs after so many steps. Steps taken before an interruption count their
-        recorded time."""
+        """Whether the budget allows no more runs after this number of steps. Steps from before an interruption count
+        with their recorded time."""
         if steps < len(self._seconds):
             self.account.seconds = self._seconds[steps - 1] if steps else 0.0
         else:
@@ -66,7 +66,7 @@ class Payments:
     async def pay(self, wanted: Sequence[PlaybookTasks]) -> list[Cell]:
         """The cells of all that this search has not paid yet: as many of its first tasks as the budget allows.
 
-        Raises BudgetSpent if the budget allows none, or if the money runs out on the way; then no cell counts.
+        Raises BudgetSpent if the budget allows none, or if the money runs out during the round; then no cell counts.
         """
         todo = self._part(wanted, paid=False)
         if not todo:

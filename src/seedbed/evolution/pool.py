@@ -176,7 +176,7 @@ class Pool:
         return any(place in self._noisy for place in places)
 
     def best(self, metric: int = 0) -> int:
-        """The estimated best of the playbooks that were tried on the most tasks; of equals the earliest.
+        """The estimated best of the playbooks that were tried on the most tasks; the earliest if several are equal.
 
         The start stays in the comparison if only failed runs without a score keep it from having as many tasks.
         """

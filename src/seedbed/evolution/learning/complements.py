@@ -19,7 +19,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
 
 SHARED = 4
-"""Two playbooks are compared only if they have so many tasks in common."""
+"""How many tasks two playbooks must have in common to be compared."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """SurrogateFilter: skips candidates whose predicted score is too low to be worth a run.
 
-Off by default. Every skip is a fact, and one in twenty of the skipped candidates is evaluated all the same: that audit
+Off by default. Every skip is a fact, and one in twenty of the skipped candidates is evaluated anyway: that audit
 shows how often skipping was wrong.
 """
 
@@ -23,7 +23,7 @@ CHANCE = 0.05
 """A candidate is skipped if its probability to beat the best is lower."""
 
 GROUP = 24
-"""At most so many candidates race together: enough for the surrogate to learn from."""
+"""How many candidates race together at most: enough for the surrogate to learn from."""
 
 
 class SurrogateFilter:

@@ -19,7 +19,7 @@ from seedbed.storage.store import Digest, Json, canonical
 
 TRIES = 6
 LEAST = 4
-"""So many candidates must have been tried first."""
+"""How many candidates must have been tried first."""
 
 
 class Assembly:
@@ -84,7 +84,7 @@ class Assembly:
         return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
     def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """The option that is worth most. Where a gene lists none, as a role's model, those that were tried count."""
+        """The option that is worth most. If a gene lists none, like a role's model, those that were tried count."""
         best = max(worth, key=worth.__getitem__, default=str(gene.value))
         options = gene.options or self._tried(gene, effects)
         return next((each for each in options if str(each) == best), gene.value)

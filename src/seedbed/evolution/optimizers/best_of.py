@@ -10,13 +10,13 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, digest
 
 TRIES = 20
-"""After so many draws that make nothing new there is nothing more to offer."""
+"""It has nothing more to offer after this many draws in a row that make nothing new."""
 
 
 class BestOf:
     """Offers a set of candidates at once; then, if there are operators, variations of the start, `brood` at a time.
 
-    Each variation is the start with up to `changes` changes by operators, whatever others scored.
+    Each variation is the start with up to `changes` changes by operators. The scores of other candidates play no part.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Json
 
 TRIES = 8
-"""For each child so many sets are drawn."""
+"""How many sets are drawn for each child, until one is new."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -42,7 +42,7 @@ LEAST = 0.1
 """The smallest step, as a share of the largest."""
 
 TRIES = 3
-"""Of so many children made by operators the conservative move takes the nearest, the exploratory one the farthest."""
+"""How many children operators make: the conservative move takes the nearest, the exploratory one the farthest."""
 
 ATTEMPTS = 8
 

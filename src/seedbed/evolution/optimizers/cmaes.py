@@ -32,10 +32,10 @@ FLAT = 1e-12
 """Scores that differ by less are equal."""
 
 PATIENCE = 20
-"""A descent ends after so many generations in a row without new scores or differences."""
+"""A descent ends after this many generations in a row without new scores or differences."""
 
 GROWN = 16
-"""After restarts a generation is at most so many times as large as the first."""
+"""How many times larger than the first generation a later one may be, after restarts."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -21,7 +21,7 @@ from seedbed.storage.store import Json
 
 
 class Archive:
-    """A grid with at most one elite in each cell: the best that was added there, and of equals the first.
+    """A grid with at most one elite in each cell: the best that was added there, or the first of several equals.
 
     Each dimension reaches from `low` to `high` in `bins` steps; values beyond belong to the first or last.
     """
@@ -61,20 +61,11 @@ class Archive:
         self.elites[cells[added]] = np.asarray(places, dtype=np.int64)[added]
         return added
 
-    @property
-    def coverage(self) -> float:
-        """The share of cells that have an elite."""
-        return float(np.mean(self.elites >= 0))
-
-    def qd_score(self, worst: float = 0.0) -> float:
-        """How much better than `worst` the elites are, all together."""
-        return float((self.scores[self.elites >= 0] - worst).sum())
-
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A measure of how playbooks differ, other than their score: a number for each of some places of the pool, from
-    `low` to `high`, in so many `bins`."""
+    `low` to `high`, in `bins` steps."""
 
     name: str
     measure: Callable[[Pool, Sequence[int]], Floats]

@@ -20,10 +20,10 @@ from seedbed.storage.store import Digest, Json
 Replacement = Literal["worst", "crowded"]
 
 ATTEMPTS = 4
-"""After so many attempts without a new child the search ends."""
+"""The search ends after this many attempts in a row without a new child."""
 
 COMPARED = 48
-"""Each member is compared with at most so many others, drawn again for each generation."""
+"""How many others each member is compared with at most. They are drawn again for each generation."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -44,9 +44,9 @@ Propose: TypeAlias = Callable[
 """Proposes new texts for a gene of a parent, from poor cases and from the lessons of earlier changes of that gene."""
 
 FRUITLESS = 5
-"""After so many rounds without a child there is nothing more to offer."""
+"""It has nothing more to offer after this many rounds without a child."""
 READ = 3_000
-"""The model reads so many characters of each part of a case."""
+"""How many characters of each part of a case the model reads."""
 
 SYSTEM = """\
 You improve the instructions of an AI agent by small edits.
@@ -96,7 +96,7 @@ class Reflection:
 
     In each round it asks for `brood` proposals, from a model or from a function `propose`, for the text with the most
     to gain, or for that of one `gene`. It tries a parent on `batch` tasks first; each proposal reads `cases` of the
-    poor ones. Parents are drawn from the best so many `parents`, by the probability of being the best on some task. The
+    poor ones. Parents are drawn from the `parents` best, by the probability of being the best on some task. The
     next proposals see which changes helped and which did not. With `merge` two playbooks that are good at different
     tasks also have a child with the changes of both. With `bundle` all proposals are for the estimated best playbook,
     and a child has several of them at once: one has all, two have some. That suits a search that estimates what each
@@ -217,7 +217,7 @@ class Reflection:
         self._best = [places[at] for at in order if tried[at]][: 2 * self.parents]
 
     def _draw(self, count: int) -> list[Playbook]:
-        """Draw so many parents."""
+        """Draw `count` parents."""
         pool, best = self._search.pool, self._best[: self.parents]
         if not best or not count or self.from_start:
             return [self._search.start] * count

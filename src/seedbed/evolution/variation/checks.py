@@ -25,7 +25,7 @@ _DANGLING = re.compile(
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How large a child may be: a text up to `growth` times its parent's plus `slack` characters, all texts and demos
-    together up to `characters`, and each step up to so many `demos`."""
+    together up to `characters`, and each step up to `demos` demos."""
 
     growth: float = 3.0
     slack: int = 2_000
@@ -39,8 +39,8 @@ LIMITS = Limits()
 def problems(
     parent: Playbook, child: Playbook, limits: Limits = LIMITS, *, start: Playbook | None = None
 ) -> list[Problem]:
-    """All reasons not to pay for a child. With a `start`, growth is measured from there, so many small steps do not add
-    up."""
+    """All reasons not to pay for a child. With a `start`, growth is measured from there: small steps cannot add up
+    to a large one."""
     if parent.digest == child.digest:
         return [Problem("child", "nothing changed", "something other than its parent")]
     known = genes(parent)

@@ -21,7 +21,7 @@ from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
 
 MOST = 8
-"""These operators add up to so many demos, fewer than a child may have."""
+"""How many demos these operators add up to: fewer than a child may have."""
 
 
 def demo_from_task(task: Task) -> Json:

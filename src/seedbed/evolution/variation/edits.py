@@ -26,7 +26,7 @@ LONGEST_ANSWER = 100_000
 """Characters of an answer that are read."""
 
 MOST_STARTS = 200
-"""So many places of an answer are tried as the beginning of JSON."""
+"""How many places of an answer are tried as the beginning of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ProposedEdits:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far one answer may go: so many edits, and so many characters changed by them, or half of a longer text.
+    """How much one answer may change: at most `edits` edits and `changed` characters, or half of a longer text.
 
     A text of up to `short` characters may be rewritten whole.
     """
@@ -83,7 +83,7 @@ _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 
 
 def read_edits(answer: str) -> ProposedEdits:
-    """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
+    """The edits in a model's answer: the last JSON in it that has some. Text around it is ignored."""
     if len(answer) > LONGEST_ANSWER:
         size = f"{len(answer):,} characters"
         return ProposedEdits(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))

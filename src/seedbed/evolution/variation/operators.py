@@ -27,7 +27,7 @@ STEP = 0.2
 """The usual step of a number, as a share of its range, or of the number itself if it has no range."""
 
 TRIES = 4
-"""Offspring tries so many operators for one child."""
+"""How many operators Offspring tries for one child."""
 
 
 def reword(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:

@@ -29,7 +29,7 @@ from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest
 
 FRUITLESS = 200
-"""After so many trials in a row whose cells were all known, there is nothing more to offer."""
+"""It has nothing more to offer after this many trials in a row whose cells were all known."""
 
 
 class SearchOver(BaseException):
