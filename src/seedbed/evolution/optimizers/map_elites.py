@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
@@ -123,6 +123,7 @@ class Elite:
     behaviour: dict[str, float]
 
 
+@dataclass(kw_only=True, eq=False)
 class MapElites:
     """Children of elites, drawn uniformly from the grid, take the cells in which their estimated score is better.
 
@@ -130,29 +131,25 @@ class MapElites:
     first round makes them from the start. It ends when no operator makes anything new.
     """
 
-    def __init__(
-        self,
-        *,
-        descriptors: Sequence[str | Descriptor] = ("length", "profile"),
-        batch: int = 10,
-        operators: Sequence[Operator] | None = None,
-    ) -> None:
-        unknown = [each for each in descriptors if isinstance(each, str) and each not in DESCRIPTORS]
+    descriptors: Sequence[str | Descriptor] = ("length", "profile")
+    batch: int = 10
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [each for each in self.descriptors if isinstance(each, str) and each not in DESCRIPTORS]
         expected = f"at least one of {', '.join(DESCRIPTORS)}, or a Descriptor"
         check_settings(
             "map_elites",
-            descriptors=(unknown[0] if unknown else [], bool(descriptors) and not unknown, expected),
-            batch=at_least(1, batch),
+            descriptors=(unknown[0] if unknown else [], bool(self.descriptors) and not unknown, expected),
+            batch=at_least(1, self.batch),
         )
-        self.descriptors = [DESCRIPTORS[each] if isinstance(each, str) else each for each in descriptors]
-        self.batch, self.operators = batch, operators
+        self.grid = [DESCRIPTORS[each] if isinstance(each, str) else each for each in self.descriptors]
         self.archive = self._empty()
 
     @property
     def identity(self) -> Json:
-        grid = [[each.name, each.low, each.high, each.bins] for each in self.descriptors]
-        names = None if self.operators is None else [each.name for each in self.operators]
-        return {"optimizer": "map_elites", "descriptors": grid, "batch": self.batch, "operators": names}
+        grid = [[each.name, each.low, each.high, each.bins] for each in self.grid]
+        return {"optimizer": "map_elites", **settings_of(self), "descriptors": grid}
 
     def begin(self, search: Search) -> None:
         self._search = search
@@ -182,7 +179,7 @@ class MapElites:
         if not places:
             return
         means, _, tasks = pool.standings(0, places)
-        behaviour = np.column_stack([each.measure(pool, places) for each in self.descriptors])
+        behaviour = np.column_stack([each.measure(pool, places) for each in self.grid])
         self._behaviour |= dict(zip(places, behaviour, strict=True))
         self.archive.add(places, np.where(tasks > 0, means, -np.inf), behaviour)
 
@@ -190,7 +187,7 @@ class MapElites:
     def elites(self) -> list[Elite]:
         """The best of each cell, the best of all first."""
         taken = np.flatnonzero(self.archive.elites >= 0)
-        names = [each.name for each in self.descriptors]
+        names = [each.name for each in self.grid]
         elites = []
         for cell in taken[np.argsort(-self.archive.scores[taken], kind="stable")].tolist():
             place = int(self.archive.elites[cell])
@@ -200,7 +197,7 @@ class MapElites:
 
     def _empty(self) -> Archive:
         return Archive(
-            [each.low for each in self.descriptors],
-            [each.high for each in self.descriptors],
-            [each.bins for each in self.descriptors],
+            [each.low for each in self.grid],
+            [each.high for each in self.grid],
+            [each.bins for each in self.grid],
         )
