@@ -75,17 +75,21 @@ def portfolio() -> Portfolio:
 START = playbook()
 
 
-def planned(**given: Any) -> Plan:
-    about = {"reflect": NO_TASKS, "confirm": tasks(40, "c"), "budget": Budget(runs=900), "seed": 1, **given}
-    optimizer = about.pop("optimizer", None) or portfolio()
-    return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **about)
+def planned(**settings: Any) -> Plan:
+    fields = {"reflect": NO_TASKS, "confirm": tasks(40, "c"), "budget": Budget(runs=900), "seed": 1, **settings}
+    optimizer = fields.pop("optimizer", None) or portfolio()
+    return Plan(start=START, select=tasks(40, "s"), optimizer=optimizer, **fields)
 
 
 class OtherModels(FunctionEvaluator):
-    """An arena in which every playbook asks models of its own."""
+    """An evaluator for which every playbook asks models of its own."""
 
     def identity(self, playbook: Playbook) -> Json:
         return {"model": playbook.digest}
+
+
+_SHARED: dict[tuple[bool, bool], Evolution] = {}
+"""Results of whole searches by (several metrics, without confirmation), for the tests that only read one."""
 
 
 async def searched(
@@ -96,10 +100,18 @@ async def searched(
     watch: Any = None,
     options: Any = None,
     arena: type[FunctionEvaluator] = FunctionEvaluator,
-    **given: Any,
+    **settings: Any,
 ) -> Evolution:
-    """A search from START; with `several` metrics there is a front."""
+    """A search from START; with `several` metrics there is a front. Without a store, equal searches are made once."""
+    key = several, "confirm" in settings
+    only_read = (store, scoring, watch, options, arena) == (None, right, None, None, FunctionEvaluator)
+    shared = only_read and settings in ({}, {"confirm": NO_TASKS})
+    if shared and key in _SHARED:
+        return _SHARED[key]
     into = store or MemoryStore()
     by = (right_and_long, into, "ada", (SCORE, LENGTH)) if several else (scoring, into, "ada")
-    plan, library = planned(**given), Library(into, "ada")
-    return await evolve(plan, arena(*by), library, because="try words", options=options, on_event=watch)
+    plan, library = planned(**settings), Library(into, "ada")
+    evolution = await evolve(plan, arena(*by), library, because="try words", options=options, on_event=watch)
+    if shared:
+        _SHARED[key] = evolution
+    return evolution

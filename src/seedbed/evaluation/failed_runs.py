@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from seedbed.evaluation.cells import Cell
@@ -26,6 +26,10 @@ class FailedRuns:
 
     def __getitem__(self, key: str) -> Cell:
         return self._known[key]
+
+    @property
+    def cells(self) -> Collection[Cell]:
+        return self._known.values()
 
     def new(self, cells: Iterable[Cell], at: datetime, by: str) -> list[Fact]:
         """The newly failed among these cells, as facts to store."""

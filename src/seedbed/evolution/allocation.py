@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evolution.learning.effects import effects_of, estimated_best
 from seedbed.evolution.pool import Pool
+from seedbed.evolution.protocols import at_least, check_settings
 from seedbed.stats import pareto
 from seedbed.storage.store import Json
 
@@ -38,7 +38,7 @@ class Allocation(Protocol):
         """The place of the estimated best so far."""
 
     def finals(self, pool: Pool) -> Iterator[Wanted]:
-        """Rounds at the end of a search, to make sure of the best."""
+        """Rounds at the end of a search, to confirm which is the best."""
 
     def final_runs(self, pool: Pool) -> int:
         """How many runs to reserve for the final rounds."""
@@ -59,19 +59,13 @@ class Halving:
     finalists: int = 3
 
     def __post_init__(self) -> None:
-        needs = {
-            "first": (self.first >= 1, "at least 1"),
-            "growth": (self.growth > 1, "more than 1"),
-            "patience": (self.patience >= 0, "a number that is not negative"),
-            "finalists": (self.finalists >= 1, "at least 1"),
-        }
-        wrong = [
-            Problem(f"halving.{name}", shown(getattr(self, name)), expected)
-            for name, (fine, expected) in needs.items()
-            if not fine
-        ]
-        if wrong:
-            raise SettingsError(wrong)
+        check_settings(
+            "halving",
+            first=at_least(1, self.first),
+            growth=(self.growth, self.growth > 1, "more than 1"),
+            patience=(self.patience, self.patience >= 0, "a number that is not negative"),
+            finalists=at_least(1, self.finalists),
+        )
 
     @property
     def identity(self) -> Json:
@@ -158,10 +152,12 @@ class Pooling:
     finalists: int = 2
 
     def __post_init__(self) -> None:
-        numbers = {"first": self.first, "few": self.few, "finalists": self.finalists}
-        wrong = [Problem(f"pooling.{name}", shown(n), "at least 1") for name, n in numbers.items() if n < 1]
-        if wrong:
-            raise SettingsError(wrong)
+        check_settings(
+            "pooling",
+            first=at_least(1, self.first),
+            few=at_least(1, self.few),
+            finalists=at_least(1, self.finalists),
+        )
 
     @property
     def identity(self) -> Json:

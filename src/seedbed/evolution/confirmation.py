@@ -36,9 +36,21 @@ class Confirmation:
         """As JSON. An infinite end of an interval, as that of a single task, is None."""
         return {name: _bounded(value) if isinstance(value, dict) else value for name, value in asdict(self).items()}
 
+    @classmethod
+    def from_body(cls, body: Json) -> Confirmation:
+        start, best, gain = (_interval(body[name]) for name in ("start", "best", "gain"))
+        others = (body.get(name) for name in ("best_of_n", "over_best_of_n"))
+        return cls(body["tasks"], start, best, gain, *(_interval(each) if each else None for each in others))
+
 
 def _bounded(interval: Json) -> Json:
     return {name: value if math.isfinite(value) else None for name, value in interval.items()}
+
+
+def _interval(body: Json) -> Interval:
+    low, high = body["low"], body["high"]
+    ends = -math.inf if low is None else low, math.inf if high is None else high
+    return Interval(body["mean"], *ends, body["confidence"], body["n"])
 
 
 def confirm(
@@ -54,7 +66,10 @@ def confirm(
     A failed run counts as 0 where higher is better. Where lower is better that would reward it, so its task is left
     out.
     """
-    values = {each: _values(own, sign) for each, own in cells.items()}
+    values = {
+        each: {cell.task: cell.value or 0.0 for cell in own if cell.value is not None or sign > 0}
+        for each, own in cells.items()
+    }
     scored = [task for task in tasks if all(task.id in own for own in values.values())]
     sources: list[Hashable] = [task.source or task.id for task in scored]
 
@@ -65,14 +80,8 @@ def confirm(
     def level(of: Digest) -> Interval:
         return mean_interval([values[of][task.id] for task in scored], sources)
 
-    some = None if sampled is None else level(sampled)
-    return Confirmation(
-        len(scored), level(start), level(best), gain(start), some, None if sampled is None else gain(sampled)
-    )
-
-
-def _values(cells: Sequence[Cell], sign: float) -> dict[str, float]:
-    return {cell.task: cell.value or 0.0 for cell in cells if cell.value is not None or sign > 0}
+    others = () if sampled is None else (level(sampled), gain(sampled))
+    return Confirmation(len(scored), level(start), level(best), gain(start), *others)
 
 
 def optimism(pool: Pool, chance: np.random.Generator) -> float:

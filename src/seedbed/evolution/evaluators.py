@@ -27,7 +27,7 @@ from seedbed.runs.journal import Journal
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.arrays import Direction
-from seedbed.storage.store import Digest, Json, Store
+from seedbed.storage.store import Digest, Fact, Json, Store
 
 PlaybookTasks: TypeAlias = tuple[Playbook, Sequence[TaskReplicate]]
 """A playbook, and the tasks and replicates to score it on."""
@@ -91,6 +91,12 @@ def naming_of(evaluator: Evaluator, playbook: Playbook) -> Naming:
     """Names the cells of a playbook."""
     identities = [metric.identity for metric in evaluator.metrics]
     return Naming(playbook.digest, evaluator.identity(playbook), identities, evaluator.task_texts)
+
+
+def new_fact(evaluator: Evaluator, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> Fact:
+    """A fact of now, by the person for whom the evaluator works."""
+    at, by = evaluator.clock(), evaluator.by
+    return Fact(kind=kind, key=key, subject=subject, at=at, by=by, body=body, value=value)
 
 
 def run_key(playbook: Playbook, item: TaskReplicate) -> RunKey:
@@ -192,10 +198,10 @@ async def _together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-Scores: TypeAlias = Score | float | Sequence[Score | float]
+FunctionScores: TypeAlias = Score | float | Sequence[Score | float]
 """The score, or one for each metric."""
 
-ScoringFunction: TypeAlias = Callable[[Playbook, Task, int], Scores | Awaitable[Scores]]
+ScoringFunction: TypeAlias = Callable[[Playbook, Task, int], FunctionScores | Awaitable[FunctionScores]]
 """Scores a playbook at a task, in one of its replicates."""
 
 NamedItem: TypeAlias = tuple[Playbook, TaskReplicate, Sequence[str]]
@@ -266,10 +272,8 @@ class FunctionEvaluator:
         for playbook, item, names in items:
             try:
                 scores = self._scores(self.score(playbook, *item))  # type: ignore[arg-type]
-            except SettingsError:
-                raise
-            except Exception as wrong:  # noqa: BLE001 - as when an agent crashes
-                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            except Exception as error:  # noqa: BLE001 - as when an agent crashes
+                scores = self._failed_scores(error)
             new[run_key(playbook, item)] = self._cells(playbook, item, names, scores)
             if time.perf_counter() - begun > BATCH_SECONDS:
                 break
@@ -282,10 +286,8 @@ class FunctionEvaluator:
             playbook, item, names = named
             try:
                 scores = self._scores(await self.score(playbook, *item))  # type: ignore[misc]
-            except SettingsError:
-                raise
-            except Exception as wrong:  # noqa: BLE001 - as when an agent crashes
-                scores = [Score(None, f"{type(wrong).__name__}: {wrong}")] * len(self.metrics)
+            except Exception as error:  # noqa: BLE001 - as when an agent crashes
+                scores = self._failed_scores(error)
             cells: Sequence[Cell] = self._cells(playbook, item, names, scores)
             ledger.spend(*cost_of(cells))
             facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
@@ -306,12 +308,18 @@ class FunctionEvaluator:
             for item in items:
                 yield playbook, item, naming(*item).cells
 
-    def _scores(self, returned: Scores) -> list[Score]:
+    def _scores(self, returned: FunctionScores) -> list[Score]:
         every = [returned] if isinstance(returned, float) or not isinstance(returned, Sequence) else returned
         if len(every) != len(self.metrics):
             expected = f"{len(self.metrics)}, one for each metric"
             raise SettingsError([Problem("the scoring function", f"{len(every)} scores", expected)])
         return [score if isinstance(score, Score) else Score(float(score)) for score in every]
+
+    def _failed_scores(self, error: Exception) -> list[Score]:
+        """No score for any metric, with the error as the reason; a wrong setting is raised again."""
+        if isinstance(error, SettingsError):
+            raise error
+        return [Score(None, f"{type(error).__name__}: {error}")] * len(self.metrics)
 
     def _cells(
         self, playbook: Playbook, item: TaskReplicate, names: Sequence[str], scores: Sequence[Score]

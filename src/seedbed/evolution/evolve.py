@@ -15,7 +15,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
-from seedbed.evolution.evaluators import Evaluator, PlaybookTasks
+from seedbed.evolution.evaluators import Evaluator, PlaybookTasks, new_fact
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
@@ -29,7 +29,7 @@ from seedbed.spending.account import Account
 from seedbed.storage.store import Digest, Fact, Json, digest
 
 FINAL_SHARE = 0.25
-"""At most this share of the runs is reserved for the final rounds, which make sure of the best candidate."""
+"""At most this share of the runs is reserved for the final rounds, which confirm which candidate is best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +67,22 @@ async def evolve(
     return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 
+@dataclass
 class _SearchLoop:
-    def __init__(
-        self,
-        plan: Plan,
-        evaluator: Evaluator,
-        library: Library,
-        because: str,
-        options: Json,
-        on_event: OnProgress | None,
-    ) -> None:
-        self.plan, self.evaluator, self.library, self.because = plan, evaluator, library, because
-        self.on_event = on_event
+    plan: Plan
+    evaluator: Evaluator
+    library: Library
+    because: str
+    options: Json
+    on_event: OnProgress | None
+
+    def __post_init__(self) -> None:
+        plan = self.plan
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
         self.steps: list[SearchStep] = []
         self._best_at, self._best_place = -1, 0
         self.account = Account(plan.budget)
-        self.payments = Payments(self._register(options), evaluator, self.account)
+        self.payments = Payments(self._register(), self.evaluator, self.account)
         self.search = Search(
             plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.payments.perform, self._transcript
         )
@@ -120,7 +119,7 @@ class _SearchLoop:
         return evolution
 
     async def _finish(self, confirming: int) -> int:
-        """The best candidate, after the final rounds that make sure of it."""
+        """The best candidate, after the final rounds."""
         self.payments.reserved = confirming
         try:
             await self._rounds(self.plan.allocation.finals(self.pool))
@@ -133,13 +132,14 @@ class _SearchLoop:
 
     # Before the first run
 
-    def _register(self, options: Json) -> Digest:
+    def _register(self) -> Digest:
         for tasks in (self.plan.select, self.plan.reflect, self.plan.confirm):
             self.evaluator.store.put("dataset", tasks.content())
         self.library.keep(self.plan.start, because=self.because)
         plan, named = self.plan, self.evaluator.store.put("search", self.plan.content(self.evaluator))
-        body = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
-        self.evaluator.store.append([self._fact("search", named, plan.start.digest, {**body, "options": options})])
+        body: Json = {"optimizer": plan.optimizer.identity["optimizer"], "budget": str(plan.budget), "seed": plan.seed}
+        body["options"] = self.options
+        self.evaluator.store.append([new_fact(self.evaluator, "search", named, plan.start.digest, body)])
         return named
 
     def _pool(self) -> Pool:
@@ -216,8 +216,9 @@ class _SearchLoop:
         return cells, False
 
     async def _promising(self, racing: list[int], surrogate: SurrogateFilter, cells: list[Cell]) -> list[int]:
-        """Those that the surrogate does not consider hopeless. Some of the others are evaluated all the same. Without
-        room for that nothing is skipped: a search that pays for nothing would never end."""
+        """The candidates that the surrogate does not consider hopeless. Some of the others are audited: they are
+        evaluated anyway. If the budget has no room for an audit, nothing is skipped: a search that pays for nothing
+        would never end."""
         room, tasks = self.payments.room, [(task, 0) for task in surrogate.tasks]
         skips = surrogate.skips(racing, self._best()) if room is None or room >= len(tasks) else []
         if not skips:
@@ -255,14 +256,11 @@ class _SearchLoop:
         grown = [(offer.playbook, offer.parents, offer.how) for offer in new.values()]
         self.payments.fresh |= self.library.keep_all(grown, because=self.because)
         seen = [tasks.digest for tasks in (self.plan.select, self.plan.reflect) if len(tasks)]
-        self.evaluator.store.append(self._trial(named, tasks) for named in new for tasks in seen)
-
-    def _trial(self, candidate: Digest, tasks: Digest) -> Fact:
-        return self._fact("trial", digest("trial", [candidate, tasks]), candidate, {"dataset": tasks})
-
-    def _fact(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> Fact:
-        at, by = self.evaluator.clock(), self.evaluator.by
-        return Fact(kind=kind, key=key, subject=subject, at=at, by=by, body=body, value=value)
+        self.evaluator.store.append(
+            new_fact(self.evaluator, "trial", digest("trial", [named, tasks]), named, {"dataset": tasks})
+            for named in new
+            for tasks in seen
+        )
 
     def _record_step(self, offers: Sequence[Offer], runs: int) -> None:
         """Store the step as a fact, once all of it is paid."""
@@ -332,5 +330,6 @@ class _SearchLoop:
             "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
             **evolution.spent,
         }
-        fact = self._fact("evolution", evolution.search, evolution.best, body, standing.mean)
-        self.evaluator.store.append([fact])
+        self.evaluator.store.append(
+            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, standing.mean)]
+        )

@@ -9,7 +9,16 @@ from typing import Any
 from seedbed.errors import BudgetSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.evolution.evaluators import Evaluator, PaidCells, PlaybookTasks, RunKey, cost_of, known_cells, run_key
+from seedbed.evolution.evaluators import (
+    Evaluator,
+    PaidCells,
+    PlaybookTasks,
+    RunKey,
+    cost_of,
+    known_cells,
+    new_fact,
+    run_key,
+)
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account
@@ -23,7 +32,7 @@ class Payments:
     """Pays for the rounds of a search, and for runs that help with it.
 
     A round becomes a fact before it starts: how many runs it takes, and which of its cells were known. So a search that
-    resumes, or that two processes perform at a time, counts its spending the same way. `reserved` runs are set aside
+    resumes, or that two processes perform at once, counts its spending the same way. `reserved` runs are set aside
     for later.
     """
 
@@ -40,8 +49,8 @@ class Payments:
         self._stored_rounds = {fact.key: fact.body for fact in self._facts("round")}
 
     def is_empty(self, steps: int) -> bool:
-        """Whether the budget allows no more runs after so many steps. Steps taken before an interruption count their
-        recorded time."""
+        """Whether the budget allows no more runs after this number of steps. Steps from before an interruption count
+        with their recorded time."""
         if steps < len(self._seconds):
             self.account.seconds = self._seconds[steps - 1] if steps else 0.0
         else:
@@ -57,9 +66,9 @@ class Payments:
     async def pay(self, wanted: Sequence[PlaybookTasks]) -> list[Cell]:
         """The cells of all that this search has not paid yet: as many of its first tasks as the budget allows.
 
-        Raises BudgetSpent if the budget allows none, or if the money runs out on the way; then no cell counts.
+        Raises BudgetSpent if the budget allows none, or if the money runs out during the round; then no cell counts.
         """
-        todo = self._new(wanted)
+        todo = self._part(wanted, paid=False)
         if not todo:
             return []
         old = [work for work in todo if work[0].digest not in self.fresh]
@@ -73,32 +82,16 @@ class Payments:
             self.evaluator.store.append([self.fact("round", f"{self._rounds - 1}/short", {"runs": 0, "tasks": 0})])
             self.fresh -= {playbook.digest for playbook, _ in todo}  # some of their cells are known by now
             raise BudgetSpent(MONEY_SPENT)
-        cells: list[Cell] = []
-        costs: set[tuple[float, int]] = set()  # most are the same
-        for playbook, items in todo:
-            for item in items:
-                here = run_key(playbook, item)
-                self._paid.add(here)
-                own = paid.get(here)
-                if own is None:
-                    own = before[here]
-                else:
-                    costs.add(cost_of(own))
-                cells += own
-        for cost in costs:
+        runs = [run_key(playbook, item) for playbook, items in todo for item in items]
+        self._paid.update(runs)
+        for cost in {cost_of(paid[run]) for run in runs if run in paid}:  # most are the same
             self.account.learn(*cost)
-        return cells
+        return [cell for run in runs for cell in paid.get(run) or before[run]]
 
     def paid_before(self, wanted: Sequence[PlaybookTasks]) -> list[Cell]:
         """The cells that this search has paid already, for an optimizer that wants to see them again."""
-        again = [
-            (playbook, [item for item in items if run_key(playbook, item) in self._paid]) for playbook, items in wanted
-        ]
-        return [
-            cell
-            for cells in known_cells(self.evaluator, [work for work in again if work[1]], self._failures).values()
-            for cell in cells
-        ]
+        again = known_cells(self.evaluator, self._part(wanted, paid=True), self._failures)
+        return [cell for cells in again.values() for cell in cells]
 
     async def perform(self, name: str, playbook: Playbook, inputs: Any) -> Run:
         """A run that helps with the search. A run of the same name is not paid twice."""
@@ -113,16 +106,15 @@ class Payments:
         return done
 
     def fact(self, kind: str, number: int | str, body: Json, value: float | None = None) -> Fact:
-        at, by, key = self.evaluator.clock(), self.evaluator.by, f"{self.name}/{number}"
-        return Fact(kind=kind, key=key, subject=self.name, at=at, by=by, body=body, value=value)
+        return new_fact(self.evaluator, kind, f"{self.name}/{number}", self.name, body, value)
 
-    def _new(self, wanted: Sequence[PlaybookTasks]) -> list[PlaybookTasks]:
-        todo: list[PlaybookTasks] = []
-        for playbook, items in wanted:
-            new = [item for item in items if run_key(playbook, item) not in self._paid]
-            if new:
-                todo.append((playbook, new))
-        return todo
+    def _part(self, wanted: Sequence[PlaybookTasks], *, paid: bool) -> list[PlaybookTasks]:
+        """The part of the work that this search has paid for, or the part that it has not."""
+        parts = (
+            (playbook, [item for item in items if (run_key(playbook, item) in self._paid) == paid])
+            for playbook, items in wanted
+        )
+        return [part for part in parts if part[1]]
 
     def _reserve(self, todo: list[PlaybookTasks], before: PaidCells) -> list[PlaybookTasks]:
         number, self._rounds = self._rounds, self._rounds + 1

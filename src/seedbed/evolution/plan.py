@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
@@ -22,7 +22,6 @@ from seedbed.spending.account import Budget
 from seedbed.storage.store import Json
 
 NO_TASKS = Dataset(())
-NO_LIMIT = Budget()
 PARTS = ("reflect", "select", "confirm")
 
 NO_CONFIRMATION = "none"
@@ -53,7 +52,7 @@ class Plan:
     optimizer: Optimizer
     reflect: Dataset = NO_TASKS
     confirm: Dataset = NO_TASKS
-    budget: Budget = NO_LIMIT
+    budget: Budget = Budget()  # noqa: RUF009 - it is frozen
     allocation: Allocation = field(default_factory=Pooling)
     seed: int = 0
     patience: int | None = None
@@ -169,21 +168,9 @@ class SearchOptions:
         """The options as they are stored with a search; nothing if one of them is an object without a name."""
         if not isinstance(self.optimizer, str) or not isinstance(self.reflector, str | None):
             return {}
-        return {
-            "playbook": self.playbook,
-            "dataset": self.dataset,
-            "optimizer": self.optimizer,
-            "budget": str(self.budget),
-            "confirm": self.confirm,
-            "bank": list(self.instructions),
-            "gene": self.gene,
-            "demos": self.demos,
-            "reflector": self.reflector,
-            "patience": self.patience,
-            "surrogate": self.surrogate,
-            "seed": self.seed,
-            "metric": list(self.metrics),
-        }
+        body = {each.name: getattr(self, each.name) for each in fields(self)}
+        bank, metric = list(body.pop("instructions")), list(body.pop("metrics"))
+        return {**body, "budget": str(self.budget), "bank": bank, "metric": metric}
 
     @classmethod
     def from_json(cls, body: Json) -> Self:

@@ -122,10 +122,7 @@ class Pool:
     def table(self, metric: int = 0, *, reflect: bool = False) -> Floats:
         """Mean scores: a row for each playbook, a column for each select (or reflect) task, NaN where there is none."""
         columns = slice(len(self.select), None) if reflect else slice(len(self.select))
-        sums = self._sums[metric, : len(self), columns]
-        counts = self._counts[metric, : len(self), columns]
-        with np.errstate(invalid="ignore"):
-            return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return self._means(metric, slice(len(self)), columns)
 
     def bounds(self, metric: int = 0) -> tuple[float, float]:
         """The least and the most that a score can be, as its metric gives it: 0 and 1 if all scores lie there, else no
@@ -135,9 +132,11 @@ class Pool:
 
     def row(self, place: int, metric: int = 0) -> Floats:
         """The scores of one playbook on the select tasks, NaN where there is none."""
-        counts = self._counts[metric, place, : len(self.select)]
-        sums = self._sums[metric, place, : len(self.select)]
-        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return self._means(metric, place, slice(len(self.select)))
+
+    def _means(self, metric: int, rows: int | slice, columns: slice) -> Floats:
+        counts = self._counts[metric, rows, columns]
+        return np.where(counts > 0, self._sums[metric, rows, columns] / np.maximum(counts, 1), np.nan)
 
     def counts(self, metric: int = 0) -> np.ndarray[Any, np.dtype[np.int32]]:
         """How often each playbook was scored on each select task."""
@@ -177,7 +176,7 @@ class Pool:
         return any(place in self._noisy for place in places)
 
     def best(self, metric: int = 0) -> int:
-        """The estimated best of the playbooks that were tried on the most tasks; of equals the earliest.
+        """The estimated best of the playbooks that were tried on the most tasks; the earliest if several are equal.
 
         The start stays in the comparison if only failed runs without a score keep it from having as many tasks.
         """

@@ -4,12 +4,13 @@ makes children of them."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.pool import Offer, Pool
@@ -86,4 +87,27 @@ class Operator(Protocol):
         """
 
 
-__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search"]
+def settings_of(optimizer: Any) -> Json:
+    """The fields of an optimizer that is a dataclass, for its identity: operators by their names."""
+    settings = {each.name: getattr(optimizer, each.name) for each in fields(optimizer)}
+    if settings.get("operators") is not None:
+        settings["operators"] = [operator.name for operator in settings["operators"]]
+    return settings
+
+
+Setting: TypeAlias = tuple[object, bool, str]
+"""A value, whether it fits, and what would."""
+
+
+def at_least(least: int, value: int) -> Setting:
+    return value, value >= least, f"at least {least}"
+
+
+def check_settings(source: str, **settings: Setting) -> None:
+    """Raise SettingsError with every setting that does not fit."""
+    problems = [Problem(name, shown(value), expected) for name, (value, fits, expected) in settings.items() if not fits]
+    if problems:
+        raise SettingsError(problems, source)
+
+
+__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search", "at_least", "check_settings", "settings_of"]

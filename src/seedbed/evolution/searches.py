@@ -12,6 +12,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evolution.confirmation import Confirmation, optimism
 from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.plan import SearchOptions
@@ -21,7 +22,6 @@ from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
 from seedbed.spending.account import Budget
 from seedbed.stats.arrays import Direction
-from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 if TYPE_CHECKING:
@@ -141,18 +141,20 @@ class PastSearch:
         """The best playbook, or the best so far."""
         if self.end:
             return self.end.subject
-        return str(self.steps[-1].body["best"]) if self.steps else str(self.plan["start"])
+        return str(self._last.body["best"] if self._last else self.plan["start"])
 
     @property
     def score(self) -> float | None:
         """The estimated score of its best; higher is better."""
-        last = self.end or (self.steps[-1] if self.steps else None)
-        return last.value if last else None
+        return self._last.value if self._last else None
 
     @property
     def spent(self) -> Json:
-        last = self.end or (self.steps[-1] if self.steps else None)
-        return {name: last.body[name] if last else 0 for name in ("runs", "tokens", "usd", "seconds")}
+        return {name: self._last.body[name] if self._last else 0 for name in ("runs", "tokens", "usd", "seconds")}
+
+    @property
+    def _last(self) -> Fact | None:
+        return self.end or (self.steps[-1] if self.steps else None)
 
     @property
     def options(self) -> SearchOptions:
@@ -169,22 +171,12 @@ class PastSearch:
     @property
     def confirmed(self) -> Confirmation | None:
         body = self.end.body["confirmed"] if self.end else None
-        if body is None:
-            return None
-        known = {name: _interval(each) for name, each in body.items() if isinstance(each, dict)}
-        return Confirmation(body["tasks"], **known)
-
-
-def _interval(body: Json) -> Interval:
-    low, high = body["low"], body["high"]
-    ends = -math.inf if low is None else low, math.inf if high is None else high
-    return Interval(body["mean"], *ends, body["confidence"], body["n"])
+        return Confirmation.from_body(body) if body else None
 
 
 def list_searches(store: Store) -> Iterator[PastSearch]:
     """Every search that was started, the newest first."""
-    for begun in store.facts(Query(kind="search", newest=True)):
-        yield _past(store, begun)
+    return (_past(store, begun) for begun in store.facts(Query(kind="search", newest=True)))
 
 
 def find_search(store: Store, prefix: str) -> PastSearch:
@@ -212,13 +204,9 @@ def recall_search(store: Store, past: PastSearch, better: Mapping[str, Direction
     pool = _pool(store, past, better or {})
     seen, steps = 0, []
     for fact in past.steps:
-        body = fact.body
-        deviation = body.get("deviation", math.nan)
-        steps.append(
-            SearchStep(
-                body["step"], tuple(body["offered"]), body["runs"] - seen, body["best"], fact.value or 0.0, deviation
-            )
-        )
+        body, offered = fact.body, tuple(fact.body["offered"])
+        score, deviation = fact.value or 0.0, body.get("deviation", math.nan)
+        steps.append(SearchStep(body["step"], offered, body["runs"] - seen, body["best"], score, deviation))
         seen = body["runs"]
     chance = Search(pool.playbooks[0], (), pool, past.plan["seed"]).chance("optimism")
     return Evolution(
@@ -251,17 +239,12 @@ def _pool(store: Store, past: PastSearch, better: Mapping[str, Direction]) -> Po
         for playbook, arm in zip(offered, step.body.get("arms", [""] * len(offered)), strict=True):
             arms.setdefault(playbook, arm)
     members = list(dict.fromkeys((past.plan["start"], *arms)))
-    tasks = {
-        task.id: task for part in ("select", "reflect") for task in Dataset.from_content(store.get(past.plan[part]))
-    }
-    failures = [_failed_cell(fact) for fact in store.facts(Query(kind="lapse", subject=past.search))]
+    select, reflect = (Dataset.from_content(store.get(past.plan[part])) for part in ("select", "reflect"))
+    tasks = {task.id: task for task in (*select, *reflect)}
     cells = [cell for member in members for cell in _cells(store, past, member, tasks)]
-    cells += [cell for cell in failures if cell.task in tasks]
-    pool = Pool(
-        [Measure(name, better=better.get(name, "higher")) for name in _metrics(past, cells)],
-        [task.id for task in Dataset.from_content(store.get(past.plan["select"]))],
-        [task.id for task in Dataset.from_content(store.get(past.plan["reflect"]))],
-    )
+    cells += [cell for cell in FailedRuns(store, past.search).cells if cell.task in tasks]
+    metrics = [Measure(name, better=better.get(name, "higher")) for name in _metrics(past, cells)]
+    pool = Pool(metrics, [task.id for task in select], [task.id for task in reflect])
     for member in members:
         entry = library.entry(member)
         origin = ((), "start") if member == past.plan["start"] else (entry.parents, entry.how)
@@ -272,10 +255,9 @@ def _pool(store: Store, past: PastSearch, better: Mapping[str, Direction]) -> Po
 
 def _metrics(past: PastSearch, cells: Iterable[Cell]) -> list[str]:
     """The names of the metrics, from the cells: a plan has only their identities."""
-    called = {cell.key.split("/")[1]: cell.metric for cell in cells}
-    return [
-        called.get(digest("metric", identity)[3:19], str(identity.get("metric"))) for identity in past.plan["metrics"]
-    ]
+    names = {cell.key.split("/")[1]: cell.metric for cell in cells}
+    identities = past.plan["metrics"]
+    return [names.get(digest("metric", identity)[3:19], str(identity.get("metric"))) for identity in identities]
 
 
 def _cells(store: Store, past: PastSearch, playbook: Digest, tasks: Mapping[str, Task]) -> list[Cell]:
@@ -290,8 +272,3 @@ def _cells(store: Store, past: PastSearch, playbook: Digest, tasks: Mapping[str,
     # The plan names the models of the start alone. For a playbook that asks other models all scores count.
     exact = [cell for cell in own if cell.key in naming(tasks[cell.task], cell.replicate).cells]
     return exact or own
-
-
-def _failed_cell(fact: Fact) -> Cell:
-    about = {name: value for name, value in fact.body.items() if name != "cell"}
-    return Cell(key=fact.body["cell"], value=None, **about)

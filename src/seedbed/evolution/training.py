@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evolution.evaluators import Evaluator, known_cells
+from seedbed.evolution.evaluators import Evaluator, known_cells, new_fact
 from seedbed.evolution.evolve import OnProgress, evolve
 from seedbed.evolution.optimizers.reflection import Propose
-from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
-from seedbed.evolution.plan import Plan, split_tasks
+from seedbed.evolution.plan import Plan, SearchOptions, plan_search, split_tasks
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Fact, Json, Query, Ref
@@ -63,31 +63,36 @@ async def train(
     async with evaluator.present():
         paid = known_cells(evaluator, work) or await evaluator.pay(work, Ledger(), lambda failed: None)
     (cells,) = paid.values()
-    body = {**task.body(), "playbook": current.digest, "score": cells[0].value}
-    evaluator.store.append([_fact(evaluator, "example", ref.name, task.digest, body, cells[0].value)])
+    key, score = f"{ref.name}/{task.digest}", cells[0].value
+    body: Json = {**task.body(), "playbook": current.digest, "score": score}
+    evaluator.store.append([new_fact(evaluator, "example", key, ref.name, body, score)])
     waiting = _waiting(evaluator, ref.name)
     if len(waiting) < training.enough:
-        return TrainingStep(cells[0].value, len(waiting))
+        return TrainingStep(score, len(waiting))
     examples, because = waiting[: training.enough], f"trained by {training.enough} examples"
     last = examples[-1].number
-    plan = _plan(training, library, ref, examples)
+    plan = _plan(training, current, examples)
     evolution = await evolve(plan, evaluator, library, because=because, on_event=on_event)
     improved = evolution.confirmed is not None and evolution.confirmed.gain.mean > 0
     if improved:
         with suppress(RefMoved):
             evaluator.store.move(ref.name, evolution.best, expected=ref, because=because, by=evaluator.by)
     body = {"search": evolution.search, "examples": last, "start": current.digest, "best": evolution.best}
-    evaluator.store.append([_fact(evaluator, "training", ref.name, str(last), {**body, "moved": improved})])
-    return TrainingStep(cells[0].value, len(waiting) - len(examples), evolution)
+    body["moved"] = improved
+    evaluator.store.append([new_fact(evaluator, "training", f"{ref.name}/{last}", ref.name, body)])
+    return TrainingStep(score, len(waiting) - len(examples), evolution)
 
 
-def _plan(training: Training, library: Library, ref: Ref, examples: list[Fact]) -> Plan:
-    start = library.get(str(ref.target))
-    tasks = split_tasks(Dataset(tuple(_task(fact) for fact in examples)), seed=len(examples))
-    read = tasks.only(split="reflect").tasks
-    inputs = SearchInputs(start, instructions=training.instructions, tasks=read, reflector=training.reflector)
-    optimizer = make_optimizer(training.optimizer, inputs)
-    return Plan.of(start, tasks, optimizer, seed=examples[-1].number, budget=training.budget)
+def _plan(training: Training, start: Playbook, examples: list[Fact]) -> Plan:
+    tasks = split_tasks(Dataset(tuple(_task(fact.body) for fact in examples)), seed=len(examples))
+    options = SearchOptions(
+        optimizer=training.optimizer,
+        budget=training.budget,
+        instructions=training.instructions,
+        reflector=training.reflector,
+        seed=examples[-1].number,
+    )
+    return plan_search(start, tasks, options)
 
 
 def _branch(library: Library, name: str) -> Ref:
@@ -108,11 +113,6 @@ def _waiting(evaluator: Evaluator, branch: str) -> list[Fact]:
     return [fact for fact in evaluator.store.facts(Query(kind="example", subject=branch)) if fact.number > last]
 
 
-def _task(fact: Fact) -> Task:
-    about = {name: fact.body[name] for name in ("id", "inputs", "expected")}
-    return Task(**about, tags=tuple(fact.body.get("tags", ())), source=fact.body.get("source", ""))
-
-
-def _fact(evaluator: Evaluator, kind: str, branch: str, name: str, body: Json, value: float | None = None) -> Fact:
-    at, by = evaluator.clock(), evaluator.by
-    return Fact(kind=kind, key=f"{branch}/{name}", subject=branch, at=at, by=by, body=body, value=value)
+def _task(body: Json) -> Task:
+    tags, source = tuple(body.get("tags", ())), body.get("source", "")
+    return Task(body["id"], body["inputs"], body["expected"], tags, source)

@@ -116,8 +116,5 @@ class Account:
         self.runs += runs
 
     def learn(self, usd: float, tokens: int = 0) -> None:
-        """Note the cost of a run: no more are launched at a time than could be paid if all cost as much."""
+        """Note the cost of a run. At most as many are launched at once as could be paid if each cost as much."""
         self.highest_usd, self.highest_tokens = max(self.highest_usd, usd), max(self.highest_tokens, tokens)
-
-
-__all__ = ["Account", "Budget"]

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seedbed.errors import BudgetSpent
 
@@ -103,10 +103,8 @@ class Ledger:
         """
         if not self.is_limited:
             reservation = Reservation(max_tokens)
-            try:
+            with self._hold(reservation, (0.0, 0.0)):
                 yield reservation
-            finally:
-                self.spend(reservation.spent_usd, reservation.spent_tokens)
             return
         rates = (prices[0] / 1_000_000, prices[1] / 1_000_000), (1.0, 1.0)  # a token costs a token
         wanted = max_tokens or USUAL_TOKENS
@@ -124,7 +122,7 @@ class Ledger:
 
     @asynccontextmanager
     async def share(self, shares: int, *, alone: bool = False) -> AsyncIterator[Reservation]:
-        """Reserve one of so many shares of what is left, for work that several workers do at once; or all of it,
+        """Reserve one of `shares` equal shares of what is left, for work that several workers do at once; or all of it,
         `alone`, as soon as no other share is out.
 
         A share that is not settled, because its worker was lost, counts as spent in full.
@@ -184,7 +182,7 @@ class Ledger:
         return min(each._pots[currency].left(last, held) for each in self._all)
 
     async def _wait_for(self, needed: Sequence[float], last: bool, spare: bool) -> None:
-        """Wait until there is so much of each currency; raise BudgetSpent if there will not be."""
+        """Wait until the needed amount of each currency is left. Raises BudgetSpent if that cannot happen."""
         while short := next(self._short(needed, last), None):
             ledger, pot, amount = short
             if spare or pot.left(last, held=True) < amount:
@@ -202,22 +200,22 @@ class Ledger:
                     yield each, pot, amount
 
 
+@dataclass(slots=True, eq=False)
 class _Pot:
     """What a ledger has of one currency, US dollars or tokens, and how an amount of it is written."""
 
-    __slots__ = ("_for_last", "held", "limit", "spent", "write")
-
-    def __init__(self, limit: float | None, last_share: float, write: Callable[[float], str]) -> None:
-        self.limit, self.write = limit, write
-        self._for_last = last_share * (limit or 0.0)
-        self.spent = 0.0
-        self.held: list[float] = []  # by calls under way; a running sum would not come back to exactly zero
+    limit: float | None
+    last_share: float
+    write: Callable[[float], str]
+    spent: float = 0.0
+    held: list[float] = field(default_factory=list)
+    """What calls under way have reserved; a running sum would not come back to exactly zero."""
 
     def left(self, last: bool, held: bool = False) -> float:
         """What is neither spent nor reserved for the last step; with `held`, as if calls under way took nothing."""
         if self.limit is None:
             return math.inf
-        free = self.limit - self.spent - (0.0 if last else self._for_last)
+        free = self.limit - self.spent - (0.0 if last else self.last_share * self.limit)
         return max(0.0, free if held else free - sum(self.held))
 
 

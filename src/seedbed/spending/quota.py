@@ -29,7 +29,7 @@ class Spending:
     """The runs of the last 24 hours against the quota: counted once from the store, and then here.
 
     A run counts from its start, so that runs at the same time cannot exceed the quota together. Its cost is known when
-    it has ended: runs under way when `usd_per_day` is reached still go on to their end.
+    it has ended: runs that are under way when `usd_per_day` is reached still finish.
     """
 
     def __init__(

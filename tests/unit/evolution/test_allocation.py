@@ -152,7 +152,7 @@ def test_with_several_metrics_nobody_comes_before_one_that_is_better_in_all() ->
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"growth": 1.0}, {"patience": -1.0}, {"finalists": 0}])
 def test_settings_by_which_it_would_never_end_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(SettingsError, match=f"halving.{next(iter(wrong))}"):
+    with pytest.raises(SettingsError, match=f"halving: {next(iter(wrong))}"):
         Halving(**wrong)  # type: ignore[arg-type]
 
 
@@ -240,7 +240,7 @@ def test_which_is_best_is_told_by_all_scores_together_with_pooling_and_by_its_ow
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"few": 0}, {"finalists": 0}])
 def test_pooling_of_nothing_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(SettingsError, match=f"pooling.{next(iter(wrong))}: found 0"):
+    with pytest.raises(SettingsError, match=f"pooling: {next(iter(wrong))}: found 0"):
         Pooling(**wrong)
 
 

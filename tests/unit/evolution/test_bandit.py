@@ -7,12 +7,12 @@ import pytest
 from driven import AddWord, Driven, Nothing, Score, playbook
 
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.evolution.optimizers.bandit import Bandit, Policy
+from seedbed.evolution.optimizers.bandit import Bandit, BanditPolicy
 from seedbed.evolution.protocols import Offer
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import LoggedChoice, gain_over_uniform
 
-POLICIES: tuple[Policy, ...] = ("thompson", "ucb1", "epsilon-greedy")
+POLICIES: tuple[BanditPolicy, ...] = ("thompson", "ucb1", "epsilon-greedy")
 
 
 def arms(count: int) -> list[Playbook]:
@@ -30,7 +30,7 @@ def rolled(seed: int = 0) -> Score:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_every_playbook_gets_every_task_once_and_then_it_ends(policy: Policy) -> None:
+async def test_every_playbook_gets_every_task_once_and_then_it_ends(policy: BanditPolicy) -> None:
     candidates = arms(5)
     driven = await Driven(Bandit(candidates, policy=policy), playbook(), rolled(), tasks=7).run(1000)
     asked = [(offer.playbook.digest, task) for offer in driven.offers for task in offer.tasks or ()]
@@ -63,7 +63,7 @@ async def test_what_the_pool_knows_is_not_asked_for() -> None:
     assert set(driven.tried) == {other.digest}
 
 
-async def right(policy: Policy, seeds: int, **settings: Any) -> int:
+async def right(policy: BanditPolicy, seeds: int, **settings: Any) -> int:
     """How often the best of eight is found with a quarter of all cells."""
     found = 0
     for seed in range(seeds):
@@ -80,7 +80,7 @@ async def test_thompson_finds_the_best_more_often_than_blind_choices() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_better_playbooks_get_more_of_the_tasks(policy: Policy) -> None:
+async def test_better_playbooks_get_more_of_the_tasks(policy: BanditPolicy) -> None:
     candidates = arms(6)
     driven = await Driven(Bandit(candidates, policy=policy), playbook("50"), rolled(), tasks=80).run(30)
     tasks = driven.pool.counts().sum(axis=1)
@@ -108,7 +108,7 @@ async def test_scores_of_any_size_will_do(scale: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_the_log_has_the_chances_by_which_each_was_chosen(policy: Policy) -> None:
+async def test_the_log_has_the_chances_by_which_each_was_chosen(policy: BanditPolicy) -> None:
     bandit = Bandit(arms(5), policy=policy, explore=0.2)
     driven = await Driven(bandit, playbook("50"), rolled(), tasks=10).run(8)
     assert sum(len(choice.tasks) for choice in bandit.log) == sum(len(offer.tasks or ()) for offer in driven.offers)

@@ -104,5 +104,5 @@ def test_its_identity_is_its_set_its_operators_and_its_settings() -> None:
 
 @pytest.mark.parametrize("wrong", [{"brood": 0}, {"brood": -1}, {"changes": 0}])
 def test_numbers_that_make_no_offer_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(SettingsError, match=f"best_of.{next(iter(wrong))}"):
+    with pytest.raises(SettingsError, match=f"best_of: {next(iter(wrong))}"):
         BestOf(SET, **wrong)

@@ -52,8 +52,6 @@ def test_each_cell_keeps_the_first_of_the_best_that_came_there(drawn: list[list[
         for cell in np.flatnonzero(archive.elites >= 0).tolist()
     }
     assert found == expected
-    assert archive.coverage == pytest.approx(len(expected) / 6)
-    assert archive.qd_score(-3.0) == pytest.approx(sum(value + 3 for value, _ in expected.values()))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ async def test_all_kinds_are_found_and_each_gets_better() -> None:
     search = opened(point(0.1, 0.1), QUALITY)
     optimizer = MapElites(descriptors=[SECOND], operators=None)
     await turned(optimizer, search, peak, 25)
-    assert optimizer.archive.coverage == 1.0
+    assert (optimizer.archive.elites >= 0).all()
     firsts = [values(search.pool.playbooks[elite.place])[0] for elite in optimizer.elites]
     assert firsts == pytest.approx([0.7] * 5, abs=0.1)
 
@@ -200,8 +198,8 @@ def test_other_settings_are_another_search() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"descriptors": ["colour"]}, 'descriptors: found "colour"; expected one of length, cost, profile'),
-        ({"descriptors": []}, "descriptors: found none; expected at least one"),
+        ({"descriptors": ["colour"]}, 'descriptors: found "colour"; expected at least one of length, cost, profile'),
+        ({"descriptors": []}, r"descriptors: found \[\]; expected at least one"),
         ({"batch": 0}, "batch: found 0; expected at least 1"),
     ],
 )

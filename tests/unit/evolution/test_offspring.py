@@ -28,7 +28,7 @@ class Add:
 
 async def test_a_child_has_its_parents_and_the_name_of_what_made_it() -> None:
     one, other = point(0.1), point(0.5)
-    (offer,) = await Offspring(opened(one, METRICS), [Add()]).make([one], [[other]], "e")
+    (offer,) = await Offspring(opened(one, METRICS), [Add()]).make([[one, other]], "e")
     assert offer == Offer(point(0.2), (one.digest, other.digest), "add a tenth")
 
 
@@ -36,19 +36,19 @@ async def test_no_child_is_made_twice_or_was_tried_already() -> None:
     search = opened(point(0.1), METRICS)
     search.pool.add(Offer(point(0.4)))
     parents = [point(0.1), point(0.1), point(0.3), point(0.5)]
-    made = await Offspring(search, [Add()]).make(parents, [()] * 4, "e")
+    made = await Offspring(search, [Add()]).make([[each] for each in parents], "e")
     assert [offer.playbook for offer in made] == [point(0.2), point(0.6)]
 
 
 async def test_where_no_operator_finds_a_child_there_is_none() -> None:
     start = point(1.0)
-    assert await Offspring(opened(start, METRICS), [Add()]).make([start], [()], "e") == []
+    assert await Offspring(opened(start, METRICS), [Add()]).make([[start]], "e") == []
 
 
 async def test_by_default_texts_and_numbers_are_varied() -> None:
     document = {"writer": {"system": "Be brief. Be kind. Be right.", "temperature": 0.5}}
     start = Playbook.from_document({"roles": document})
-    made = await Offspring(opened(start, METRICS)).make([start] * 40, [()] * 40, "e")
+    made = await Offspring(opened(start, METRICS)).make([[start]] * 40, "e")
     changed = {
         path for offer in made for path, gene in genes(offer.playbook).items() if gene.value != genes(start)[path].value
     }
@@ -58,9 +58,7 @@ async def test_by_default_texts_and_numbers_are_varied() -> None:
 
 async def test_the_same_event_makes_the_same_children() -> None:
     start = Playbook.from_document({"roles": {"writer": {"system": "Be brief. Be kind. Be right."}}})
-    one, same, other = [
-        await Offspring(opened(start, METRICS)).make([start] * 5, [()] * 5, event) for event in ("e", "e", "f")
-    ]
+    one, same, other = [await Offspring(opened(start, METRICS)).make([[start]] * 5, event) for event in ("e", "e", "f")]
     assert one == same
     assert one != other
 

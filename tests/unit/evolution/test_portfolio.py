@@ -123,7 +123,7 @@ def test_its_identity_is_that_of_its_arms_by_name() -> None:
 
 
 def test_without_an_arm_there_is_nothing_to_search_by() -> None:
-    with pytest.raises(SettingsError, match="arms: found no optimizer"):
+    with pytest.raises(SettingsError, match=r"arms: found \{\}; expected at least one optimizer"):
         Portfolio({})
 
 

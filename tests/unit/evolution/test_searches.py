@@ -16,6 +16,7 @@ from seedbed.evolution.searches import find_search, list_searches, recall_search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import number
 from seedbed.reports.search.view import SearchView
+from seedbed.spending.account import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, short
 
@@ -56,8 +57,8 @@ async def test_a_search_is_told_again_as_it_was() -> None:
 
 async def test_the_newest_search_comes_first() -> None:
     store = MemoryStore()
-    first = await searched(store, seed=1)
-    second = await searched(store, seed=2)
+    first = await searched(store, optimizer=BestOf(SET), seed=1)
+    second = await searched(store, optimizer=BestOf(SET), seed=2)
     assert [each.search for each in list_searches(store)] == [second.search, first.search]
 
 
@@ -76,7 +77,7 @@ async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None
 
 async def test_scores_that_came_later_change_nothing() -> None:
     store = MemoryStore()
-    found = await searched(store, confirm=NO_TASKS)
+    found = await searched(store, confirm=NO_TASKS, budget=Budget(runs=400))
     rows = found.pool.standings()[2]
     half = next(place for place, count in enumerate(rows) if 0 < count < 40)
     once_more = BestOf([found.pool.playbooks[half]])
@@ -131,8 +132,8 @@ async def test_before_its_first_step_a_search_has_nothing_but_its_start() -> Non
 
 async def test_a_search_has_the_options_to_resume_it_with_unless_a_program_has_them() -> None:
     store, options = MemoryStore(), SearchOptions(playbook="a.yaml", dataset="b.jsonl", seed=3)
-    by_name = await searched(store, options=options.to_json())
-    in_python = await searched(store, seed=2)
+    by_name = await searched(store, optimizer=BestOf(SET), options=options.to_json())
+    in_python = await searched(store, optimizer=BestOf(SET), seed=2)
     assert find_search(store, by_name.search).options == options
     with pytest.raises(NotFound, match=r"was started from Python\. Start it there again"):
         _ = find_search(store, in_python.search).options

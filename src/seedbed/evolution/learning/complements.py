@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.errors import PlaybookError
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer
-from seedbed.evolution.variation.checks import LIMITS, Limits, problems
+from seedbed.evolution.variation.checks import LIMITS, Limits, build_child, problems
 from seedbed.evolution.variation.sentences import split
-from seedbed.playbooks.genes import Gene, genes, with_genes
+from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
 
 SHARED = 4
-"""Two playbooks are compared only if they have so many tasks in common."""
+"""How many tasks two playbooks must have in common to be compared."""
 
 
 @dataclass
@@ -62,10 +61,7 @@ def _cross(base: Playbook, ours: Playbook, theirs: Playbook) -> Playbook | None:
         for path in yours
         if path in before and path in mine and yours[path].value != before[path].value
     }
-    try:
-        return with_genes(ours, changed)
-    except PlaybookError:
-        return None
+    return build_child(ours, changed)
 
 
 def _sums(pool: Pool, pairs: Sequence[tuple[int, int]], bases: Sequence[int]) -> Floats:

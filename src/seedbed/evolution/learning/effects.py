@@ -26,7 +26,7 @@ GenePart: TypeAlias = tuple[str, str]
 """The path of a gene, and one sentence of its text, one of its demos or its option; nothing for a number."""
 
 MOST = 300
-"""At most so many candidates are used: the start, those with the most tasks, and the newest."""
+"""How many candidates are used at most: the start, those with the most tasks, and the newest."""
 
 PARTS = (0.02, 0.05, 0.15)
 OWN = (0.01, 0.04)
@@ -132,7 +132,7 @@ def effects_of(pool: Pool) -> Effects:
 
 def estimated_best(pool: Pool) -> int:
     """The best playbook by all scores together, of those that are no worse than the start on the tasks that both have;
-    of equals the earliest."""
+    the earliest if several are equal."""
     effects = effects_of(pool)
     if 0 not in effects.places:
         return 0

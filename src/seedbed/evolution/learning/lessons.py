@@ -18,9 +18,9 @@ from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest
 
 RECALLED = 6
-"""The latest so many changes that helped are recalled, and as many that did not."""
+"""How many of the latest changes that helped are recalled, and how many that did not."""
 REMEMBERED = 64
-"""The outcomes of so many changes of a gene are remembered."""
+"""How many changes of a gene are remembered with their outcomes."""
 
 
 @dataclass(frozen=True, slots=True)

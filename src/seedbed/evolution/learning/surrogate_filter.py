@@ -1,6 +1,6 @@
 """SurrogateFilter: skips candidates whose predicted score is too low to be worth a run.
 
-Off by default. Every skip is a fact, and one in twenty of the skipped candidates is evaluated all the same: that audit
+Off by default. Every skip is a fact, and one in twenty of the skipped candidates is evaluated anyway: that audit
 shows how often skipping was wrong.
 """
 
@@ -23,7 +23,7 @@ CHANCE = 0.05
 """A candidate is skipped if its probability to beat the best is lower."""
 
 GROUP = 24
-"""At most so many candidates race together: enough for the surrogate to learn from."""
+"""How many candidates race together at most: enough for the surrogate to learn from."""
 
 
 class SurrogateFilter:
@@ -96,9 +96,8 @@ class SkippedCandidates:
         wrong = self.wrong
         if not self.hopeless:
             return "No candidate seemed hopeless to the surrogate, or it knew too little to say so."
-        count = (
-            f"{_counted(self.hopeless)} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
-        )
+        some = "1 candidate" if self.hopeless == 1 else f"{self.hopeless:,} candidates"
+        count = f"{some} seemed hopeless to the surrogate, {self.candidates:,} of them were skipped. "
         if not wrong.n:
             return f"{count}None of them was evaluated all the same: how often skipping was wrong is not known."
         return (
@@ -107,13 +106,6 @@ class SkippedCandidates:
         )
 
 
-def _counted(candidates: int) -> str:
-    return "1 candidate" if candidates == 1 else f"{candidates:,} candidates"
-
-
 def _scores(pool: Pool, place: int) -> dict[Digest, float]:
     row = pool.row(place)
     return {task: float(score) for task, score in zip(pool.select, row, strict=True) if not np.isnan(score)}
-
-
-__all__ = ["SkippedCandidates", "SurrogateFilter"]

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.learning.effects import Effects, effects_of
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Search, at_least, check_settings
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.sentences import Sentences, is_cue, split
 from seedbed.playbooks.genes import Gene, genes
@@ -20,7 +19,7 @@ from seedbed.storage.store import Digest, Json, canonical
 
 TRIES = 6
 LEAST = 4
-"""So many candidates must have been tried first."""
+"""How many candidates must have been tried first."""
 
 
 class Assembly:
@@ -31,8 +30,7 @@ class Assembly:
     """
 
     def __init__(self, *, brood: int = 4, limits: Limits = LIMITS) -> None:
-        if brood < 1:
-            raise SettingsError([Problem("brood", shown(brood), "at least 1")], "assembly")
+        check_settings("assembly", brood=at_least(1, brood))
         self.brood, self.limits = brood, limits
 
     @property
@@ -86,7 +84,7 @@ class Assembly:
         return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
     def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """The option that is worth most. Where a gene lists none, as a role's model, those that were tried count."""
+        """The option that is worth most. If a gene lists none, like a role's model, those that were tried count."""
         best = max(worth, key=worth.__getitem__, default=str(gene.value))
         options = gene.options or self._tried(gene, effects)
         return next((each for each in options if str(each) == best), gene.value)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, greedy, level, mix, ucb1
 from seedbed.storage.store import Digest, Json
 
-Policy = Literal["thompson", "ucb1", "epsilon-greedy"]
+BanditPolicy = Literal["thompson", "ucb1", "epsilon-greedy"]
 
-EXPLORE: Mapping[Policy, float] = {"thompson": 0.0, "ucb1": 0.0, "epsilon-greedy": 0.1}
+EXPLORE: Mapping[BanditPolicy, float] = {"thompson": 0.0, "ucb1": 0.0, "epsilon-greedy": 0.1}
 """The default share of uniformly random choices of each policy."""
 
 
@@ -48,7 +47,7 @@ class Bandit:
 
     candidates: Iterable[Playbook] = ()
     _: KW_ONLY
-    policy: Policy = "thompson"
+    policy: BanditPolicy = "thompson"
     explore: float | None = None
     at_once: int = 4
     tasks_each: int = 2
@@ -57,17 +56,15 @@ class Bandit:
     operators: Sequence[Operator] | None = None
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.policy not in get_args(Policy):
-            problems.append(Problem("policy", shown(self.policy), f"one of {', '.join(get_args(Policy))}"))
-        if self.explore is not None and not 0 <= self.explore <= 1:
-            problems.append(Problem("explore", shown(self.explore), "a share between 0 and 1"))
-        if not self.strength > 0:
-            problems.append(Problem("strength", shown(self.strength), "a number above 0"))
-        counts = {name: getattr(self, name) for name in ("at_once", "tasks_each", "children")}
-        problems += [Problem(name, shown(count), "at least 1") for name, count in counts.items() if count < 1]
-        if problems:
-            raise SettingsError(problems, "bandit")
+        check_settings(
+            "bandit",
+            policy=(self.policy, self.policy in EXPLORE, f"one of {', '.join(EXPLORE)}"),
+            explore=(self.explore, self.explore is None or 0 <= self.explore <= 1, "a share between 0 and 1"),
+            strength=(self.strength, self.strength > 0, "a number above 0"),
+            at_once=at_least(1, self.at_once),
+            tasks_each=at_least(1, self.tasks_each),
+            children=at_least(1, self.children),
+        )
         self.candidates = list({each.digest: each for each in self.candidates}.values())
         self._explore = EXPLORE[self.policy] if self.explore is None else self.explore
         self.log: list[BanditChoice] = []
@@ -75,17 +72,8 @@ class Bandit:
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "bandit",
-            "candidates": [each.digest for each in self.candidates],
-            "policy": self.policy,
-            "explore": self._explore,
-            "at_once": self.at_once,
-            "tasks_each": self.tasks_each,
-            "strength": self.strength,
-            "children": self.children,
-            "operators": [each.name for each in self.operators] if self.operators is not None else None,
-        }
+        candidates = [each.digest for each in self.candidates]
+        return {"optimizer": "bandit", **settings_of(self), "candidates": candidates, "explore": self._explore}
 
     def begin(self, search: Search) -> None:
         self._search = search
@@ -98,7 +86,7 @@ class Bandit:
 
     async def ask(self) -> Sequence[Offer]:
         if self._offspring:
-            made = await self._offspring.make([self._search.start] * self.children, [()] * self.children, "bandit")
+            made = await self._offspring.make([[self._search.start]] * self.children, "bandit")
             self._arms, self._offspring = {each.playbook.digest: each.playbook for each in made}, None
         self._asks += 1
         self._open = []

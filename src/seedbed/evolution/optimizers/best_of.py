@@ -3,60 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, digest
 
 TRIES = 20
-"""After so many draws that make nothing new there is nothing more to offer."""
+"""It has nothing more to offer after this many draws in a row that make nothing new."""
 
 
+@dataclass(eq=False)
 class BestOf:
     """Offers a set of candidates at once; then, if there are operators, variations of the start, `brood` at a time.
 
-    Each variation is the start with up to `changes` changes by operators, whatever others scored.
+    Each variation is the start with up to `changes` changes by operators. The scores of other candidates play no part.
     """
 
-    def __init__(
-        self,
-        candidates: Iterable[Playbook] = (),
-        *,
-        operators: Sequence[Operator] = (),
-        brood: int = 8,
-        changes: int = 3,
-    ) -> None:
-        for name, number in (("brood", brood), ("changes", changes)):
-            if number < 1:
-                raise SettingsError([Problem(f"best_of.{name}", shown(number), "at least 1")])
-        self._candidates = tuple(dict.fromkeys(candidates))
-        self._operators, self._brood, self._changes = operators, brood, changes
-        self._made = 0
-
-    @property
-    def identity(self) -> Json:
-        return {
-            "optimizer": "best_of",
-            "candidates": digest("candidates", [each.digest for each in self._candidates]),
-            "operators": [operator.name for operator in self._operators],
-            "brood": self._brood,
-            "changes": self._changes,
-        }
+    candidates: Iterable[Playbook] = ()
+    _: KW_ONLY
+    operators: Sequence[Operator] = ()
+    brood: int = 8
+    changes: int = 3
 
     reads = False
 
+    def __post_init__(self) -> None:
+        check_settings("best_of", brood=at_least(1, self.brood), changes=at_least(1, self.changes))
+        self.candidates = tuple(dict.fromkeys(self.candidates))
+
+    @property
+    def identity(self) -> Json:
+        candidates = digest("candidates", [each.digest for each in self.candidates])
+        return {"optimizer": "best_of", **settings_of(self), "candidates": candidates}
+
     def begin(self, search: Search) -> None:
         self._search = search
-        self._waiting = [each for each in self._candidates if each.digest != search.start.digest]
+        self._waiting = [each for each in self.candidates if each.digest != search.start.digest]
         self._made = 0
 
     async def ask(self) -> Sequence[Offer]:
         left = [each for each in self._waiting if each.digest not in self._search.pool]
         self._waiting = []
         chosen = [(each, "one of a set") for each in left]
-        while self._operators and not left and len(chosen) < self._brood:
+        while self.operators and not left and len(chosen) < self.brood:
             made = await self._vary({each.digest for each, _ in chosen})
             if made is None:
                 break
@@ -73,8 +64,8 @@ class BestOf:
             self._made += 1
             chance = self._search.chance(event)
             child, names = self._search.start, []
-            for number in range(int(chance.integers(1, self._changes + 1))):
-                operator = self._operators[int(chance.integers(len(self._operators)))]
+            for number in range(int(chance.integers(1, self.changes + 1))):
+                operator = self.operators[int(chance.integers(len(self.operators)))]
                 next_child = await operator(child, (), self._search, f"{event}/{number}")
                 if next_child is not None:
                     child = next_child

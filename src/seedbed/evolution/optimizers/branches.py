@@ -13,18 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.protocols import Offer, Operator, Search
-from seedbed.evolution.variation.operators import operators
-from seedbed.playbooks.genes import Gene, distance, genes, with_genes
+from seedbed.evolution.protocols import Offer, Operator, Search, check_settings, settings_of
+from seedbed.evolution.variation.checks import build_child
+from seedbed.evolution.variation.numbers import clip, has_room
+from seedbed.evolution.variation.operators import operators as all_operators
+from seedbed.playbooks.genes import Gene, distance, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Json
 
-Move = Literal["greedy", "conservative", "exploratory"]
-Status = Literal["active", "merged", "archived"]
+MoveKind = Literal["greedy", "conservative", "exploratory"]
+BranchStatus = Literal["active", "merged", "archived"]
 
-WHY: Mapping[Move, str] = {
+WHY: Mapping[MoveKind, str] = {
     "greedy": "as far as allowed where scores rise",
     "conservative": "a small step where scores rise",
     "exploratory": "where it has not been",
@@ -40,7 +42,7 @@ LEAST = 0.1
 """The smallest step, as a share of the largest."""
 
 TRIES = 3
-"""Of so many children made by operators the conservative move takes the nearest, the exploratory one the farthest."""
+"""How many children operators make: the conservative move takes the nearest, the exploratory one the farthest."""
 
 ATTEMPTS = 8
 
@@ -63,14 +65,15 @@ class Signal:
 class BranchMove:
     """One move from a parent: merged if it became the next parent, archived otherwise."""
 
-    name: Move
+    name: MoveKind
     playbook: Digest
     parent: Digest
     why: str
     operator: str | None = None
-    status: Status = "active"
+    status: BranchStatus = "active"
 
 
+@dataclass(kw_only=True, eq=False)
 class Branches:
     """Each ask offers one child of the best playbook for each of the three moves.
 
@@ -80,27 +83,25 @@ class Branches:
     has every branch and its status. The first metric decides.
     """
 
-    def __init__(self, *, most: float = 0.1, recent: int = 24, operators: Sequence[Operator] | None = None) -> None:
-        problems = []
-        if not 0 < most <= 1:
-            problems.append(Problem("most", shown(most), "a share above 0 and at most 1"))
-        if recent < 3:
-            problems.append(Problem("recent", shown(recent), "at least 3 branches"))
-        if problems:
-            raise SettingsError(problems, "branches")
-        self.most, self.recent = most, recent
+    most: float = 0.1
+    recent: int = 24
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(
+            "branches",
+            most=(self.most, 0 < self.most <= 1, "a share above 0 and at most 1"),
+            recent=(self.recent, self.recent >= 3, "at least 3 branches"),
+        )
         self.history: list[BranchMove] = []
-        self._operators = operators
 
     @property
     def identity(self) -> Json:
-        named = [each.name for each in self._operators] if self._operators is not None else None
-        return {"optimizer": "branches", "most": self.most, "recent": self.recent, "operators": named}
+        return {"optimizer": "branches", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
-        defaults = self._operators is None
-        self._ways = operators(search.start, tasks=search.reflect) if defaults else list(self._operators or ())
+        self._ways = all_operators(search.start, tasks=search.reflect) if self.operators is None else self.operators
         if not self._ways and not any(_movable(gene) for gene in genes(search.start).values()):
             remedy = "Unlock some genes, or pass operators."
             raise PlaybookError([Problem("genes", "none that a branch can change", "at least one", remedy)])
@@ -112,7 +113,7 @@ class Branches:
         self._round += 1
         parent, signal = self.parent, self.signal()
         offers = self._offers = {}
-        moves: tuple[Move, ...] = ("greedy", "conservative", "exploratory")
+        moves: tuple[MoveKind, ...] = ("greedy", "conservative", "exploratory")
         for move in moves:
             for attempt in range(ATTEMPTS):
                 made, operator = await self._branch(move, parent, signal, f"branches {self._round} {move} {attempt}")
@@ -177,19 +178,19 @@ class Branches:
         return pairs
 
     async def _branch(
-        self, move: Move, parent: Playbook, signal: Signal, event: str
+        self, move: MoveKind, parent: Playbook, signal: Signal, event: str
     ) -> tuple[Playbook | None, str | None]:
         """A child that makes this move, and the operator it used, if any."""
         chance = self._search.chance(event, "move")
         values = dict(self._values(move, parent, signal, chance))
-        child = _build(parent, values)
+        child = build_child(parent, values)
         moved = child if values else None
         if not self._ways or (moved and not self._words_too(move, signal)):
             return moved, None
         made, operator = await self._vary(move, child or parent, signal, chance, event)
         return (self._hold(parent, made), operator) if made else (moved, None)
 
-    def _words_too(self, move: Move, signal: Signal) -> bool:
+    def _words_too(self, move: MoveKind, signal: Signal) -> bool:
         """Whether a move that changes numbers also uses an operator: the conservative one does not, the greedy one only
         if there is one without a loss so far."""
         if move == "greedy":
@@ -197,7 +198,7 @@ class Branches:
         return move == "exploratory"
 
     def _values(
-        self, move: Move, parent: Playbook, signal: Signal, chance: np.random.Generator
+        self, move: MoveKind, parent: Playbook, signal: Signal, chance: np.random.Generator
     ) -> Iterator[tuple[str, Any]]:
         for path, gene in genes(parent).items():
             if gene.kind in ("number", "integer") and _movable(gene):
@@ -211,7 +212,7 @@ class Branches:
                     yield path, option
 
     async def _vary(
-        self, move: Move, parent: Playbook, signal: Signal, chance: np.random.Generator, event: str
+        self, move: MoveKind, parent: Playbook, signal: Signal, chance: np.random.Generator, event: str
     ) -> tuple[Playbook | None, str | None]:
         """Greedy: by the operator that gained most, or an unused one. Others: the nearest or farthest of a few."""
         order = [self._ways[place] for place in chance.permutation(len(self._ways))]
@@ -242,12 +243,12 @@ class Branches:
                 # Only numbers that went too far are moved back: rounding would change the rest.
                 if abs(gene.value - before[path].value) > abs(value - before[path].value):
                     held[path] = value
-        return _build(child, held) if held else child
+        return build_child(child, held) if held else child
 
 
 def _movable(gene: Gene) -> bool:
     if gene.kind in ("number", "integer"):
-        return gene.low is None or gene.high is None or gene.low < gene.high
+        return has_room(gene)
     return gene.kind == "choice" and len(gene.options) > 1
 
 
@@ -264,7 +265,7 @@ def _direction(pairs: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return float((moves * gains).sum()) / length * n / (n + DOUBT) if length else 0.0
 
 
-def _step(move: Move, signal: Signal, direction: float, chance: np.random.Generator) -> float:
+def _step(move: MoveKind, signal: Signal, direction: float, chance: np.random.Generator) -> float:
     """How far to move a number, and in which direction: from -1 to 1, as a share of the largest step."""
     trend = signal.trend if move != "exploratory" else -signal.trend
     length = LEAST + (1 - LEAST) * (1 + trend) / 2
@@ -285,19 +286,16 @@ def _step(move: Move, signal: Signal, direction: float, chance: np.random.Genera
 
 def _move(gene: Gene, share: float, most: float) -> float | int:
     """The number moved by a share of its range, within its bounds and the largest allowed change."""
-    low = -math.inf if gene.low is None else gene.low
-    high = math.inf if gene.high is None else gene.high
     step = min(max(share, -most), most) * _scale(gene)
     if gene.kind == "integer":
         step = math.copysign(max(1.0, math.floor(abs(step))), step) if step else 0.0
         moved = gene.value + step
-        return int(moved) if low <= moved <= high else gene.value
+        return int(moved) if clip(gene, moved) == moved else gene.value
     limit = most * _scale(gene)
-    moved = min(max(gene.value + step, low, gene.value - limit), high, gene.value + limit)
-    return float(moved)
+    return float(min(max(clip(gene, gene.value + step), gene.value - limit), gene.value + limit))
 
 
-def _option(move: Move, gene: Gene, gains: Mapping[str, float], chance: np.random.Generator) -> Any:
+def _option(move: MoveKind, gene: Gene, gains: Mapping[str, float], chance: np.random.Generator) -> Any:
     """Greedy: the option that gained most so far. Exploratory: any other, half the time. Conservative: the same."""
     at = chance.random()
     others = [option for option in gene.options if option != gene.value]
@@ -307,10 +305,3 @@ def _option(move: Move, gene: Gene, gains: Mapping[str, float], chance: np.rando
     if move == "exploratory" and at < 0.5:
         return others[int(at * 2 * len(others))]
     return gene.value
-
-
-def _build(parent: Playbook, values: Mapping[str, Any]) -> Playbook | None:
-    try:
-        return with_genes(parent, values)
-    except PlaybookError:
-        return None

@@ -7,18 +7,20 @@ every whole number and option.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import cmaes
 import numpy as np
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Search
-from seedbed.playbooks.genes import Gene, genes, with_genes
+from seedbed.evolution.protocols import Offer, Search, check_settings, settings_of
+from seedbed.evolution.variation.checks import build_child
+from seedbed.evolution.variation.numbers import clip, has_room
+from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest, Json
@@ -30,12 +32,13 @@ FLAT = 1e-12
 """Scores that differ by less are equal."""
 
 PATIENCE = 20
-"""A descent ends after so many generations in a row without new scores or differences."""
+"""A descent ends after this many generations in a row without new scores or differences."""
 
 GROWN = 16
-"""After restarts a generation is at most so many times as large as the first."""
+"""How many times larger than the first generation a later one may be, after restarts."""
 
 
+@dataclass(kw_only=True, eq=False)
 class CMAES:
     """Draws each generation around the best of those before; a descent that has converged restarts elsewhere.
 
@@ -45,32 +48,24 @@ class CMAES:
     restart begins from the best playbook so far, with its texts. The first metric decides.
     """
 
-    def __init__(
-        self, *, step: float = 0.2, population: int | None = None, growth: float = 2.0, precision: float = 1e-3
-    ) -> None:
-        problems = []
-        if not 0 < step <= 1:
-            problems.append(Problem("step", shown(step), "a share above 0 and at most 1"))
-        if population is not None and population < 4:
-            problems.append(Problem("population", shown(population), "at least 4"))
-        if not 1 <= growth <= 4:
-            problems.append(Problem("growth", shown(growth), "a factor from 1 to 4"))
-        if not 0 <= precision < step:
-            problems.append(Problem("precision", shown(precision), "a share from 0 to below the step"))
-        if problems:
-            raise SettingsError(problems, "cmaes")
-        self.step, self.population, self.growth, self.precision = step, population, growth, precision
+    step: float = 0.2
+    population: int | None = None
+    growth: float = 2.0
+    precision: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_settings(
+            "cmaes",
+            step=(self.step, 0 < self.step <= 1, "a share above 0 and at most 1"),
+            population=(self.population, self.population is None or self.population >= 4, "at least 4"),
+            growth=(self.growth, 1 <= self.growth <= 4, "a factor from 1 to 4"),
+            precision=(self.precision, 0 <= self.precision < self.step, "a share from 0 to below the step"),
+        )
         self.restarts = -1
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "cmaes",
-            "step": self.step,
-            "population": self.population,
-            "growth": self.growth,
-            "precision": self.precision,
-        }
+        return {"optimizer": "cmaes", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
@@ -124,12 +119,8 @@ class CMAES:
         """One generation; None where the values do not fit together."""
         self._generation += 1
         self._samples = [self._distribution.ask() for _ in range(self._distribution.size)]
-        self._drawn = []
-        made: list[Playbook | None] = []
-        for sample in self._samples:
-            child = self._space.child(*self._distribution.parts(sample))
-            made.append(child)
-            self._drawn.append(child.digest if child is not None else None)
+        made = [self._space.child(*self._distribution.parts(sample)) for sample in self._samples]
+        self._drawn = [child.digest if child is not None else None for child in made]
         return made
 
     def _learn(self) -> None:
@@ -183,7 +174,7 @@ class _Space:
         numbers, whole, choices = [], [], []
         for gene in genes(base).values():
             if gene.kind == "number" or (gene.kind == "integer" and len(_steps(gene)) > MOST_STEPS):
-                if gene.low is None or gene.high is None or gene.low < gene.high:
+                if has_room(gene):
                     numbers.append(gene)
             elif gene.kind == "integer" and len(_steps(gene)) > 2:
                 whole.append(gene)
@@ -237,30 +228,17 @@ class _Space:
             values[gene.path] = round(number)
         for gene, option in zip(self.choices, options, strict=True):
             values[gene.path] = _options(gene)[option]
-        return _build(self.base, values)
+        return build_child(self.base, values)
 
 
 def _number(gene: Gene, share: float) -> float | int:
-    value = _origin(gene) + share * _range(gene)
-    if gene.low is not None:
-        value = max(value, gene.low)
-    if gene.high is not None:
-        value = min(value, gene.high)
-    return _whole(gene, value) if gene.kind == "integer" else float(value)
-
-
-def _whole(gene: Gene, value: float) -> int:
-    """Rounded within the bounds, which need not be whole numbers."""
+    value = clip(gene, _origin(gene) + share * _range(gene))
+    if gene.kind != "integer":
+        return float(value)
+    # Rounded within the bounds, which need not be whole numbers.
     low = -math.inf if gene.low is None else math.ceil(gene.low)
     high = math.inf if gene.high is None else math.floor(gene.high)
     return int(min(max(round(value), low), high))
-
-
-def _build(base: Playbook, values: Mapping[str, Any]) -> Playbook | None:
-    try:
-        return with_genes(base, values)
-    except PlaybookError:
-        return None
 
 
 def _origin(gene: Gene) -> float:

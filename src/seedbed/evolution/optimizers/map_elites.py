@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from seedbed.errors import Problem, SeedbedError, SettingsError, shown
+from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
@@ -21,7 +21,7 @@ from seedbed.storage.store import Json
 
 
 class Archive:
-    """A grid with at most one elite in each cell: the best that was added there, and of equals the first.
+    """A grid with at most one elite in each cell: the best that was added there, or the first of several equals.
 
     Each dimension reaches from `low` to `high` in `bins` steps; values beyond belong to the first or last.
     """
@@ -61,20 +61,11 @@ class Archive:
         self.elites[cells[added]] = np.asarray(places, dtype=np.int64)[added]
         return added
 
-    @property
-    def coverage(self) -> float:
-        """The share of cells that have an elite."""
-        return float(np.mean(self.elites >= 0))
-
-    def qd_score(self, worst: float = 0.0) -> float:
-        """How much better than `worst` the elites are, all together."""
-        return float((self.scores[self.elites >= 0] - worst).sum())
-
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A measure of how playbooks differ, other than their score: a number for each of some places of the pool, from
-    `low` to `high`, in so many `bins`."""
+    `low` to `high`, in `bins` steps."""
 
     name: str
     measure: Callable[[Pool, Sequence[int]], Floats]
@@ -84,19 +75,13 @@ class Descriptor:
 
 
 def _length(pool: Pool, places: Sequence[int]) -> Floats:
-    start = prompt_length(pool.playbooks[0]) + 1
-    return np.array([math.log2((prompt_length(pool.playbooks[place]) + 1) / start) for place in places])
+    start, *own = (prompt_length(pool.playbooks[place]) + 1 for place in (0, *places))
+    return np.array([math.log2(length / start) for length in own])
 
 
 def prompt_length(playbook: Playbook) -> int:
     """How many characters the texts and demos have that may evolve."""
-    length = 0
-    for gene in genes(playbook).values():
-        if gene.kind == "text":
-            length += len(gene.value)
-        elif gene.kind == "demos":
-            length += sum(len(demo["output"]) + sum(map(len, demo["inputs"].values())) for demo in gene.value)
-    return length
+    return sum(gene.length for gene in genes(playbook).values())
 
 
 def _cost(pool: Pool, places: Sequence[int]) -> Floats:
@@ -138,6 +123,7 @@ class Elite:
     behaviour: dict[str, float]
 
 
+@dataclass(kw_only=True, eq=False)
 class MapElites:
     """Children of elites, drawn uniformly from the grid, take the cells in which their estimated score is better.
 
@@ -145,33 +131,25 @@ class MapElites:
     first round makes them from the start. It ends when no operator makes anything new.
     """
 
-    def __init__(
-        self,
-        *,
-        descriptors: Sequence[str | Descriptor] = ("length", "profile"),
-        batch: int = 10,
-        operators: Sequence[Operator] | None = None,
-    ) -> None:
-        problems = [
-            Problem("descriptors", shown(each), f"one of {', '.join(DESCRIPTORS)}, or a Descriptor")
-            for each in descriptors
-            if isinstance(each, str) and each not in DESCRIPTORS
-        ]
-        if not descriptors:
-            problems.append(Problem("descriptors", "none", "at least one"))
-        if batch < 1:
-            problems.append(Problem("batch", shown(batch), "at least 1"))
-        if problems:
-            raise SettingsError(problems, "map_elites")
-        self.descriptors = [DESCRIPTORS[each] if isinstance(each, str) else each for each in descriptors]
-        self.batch, self.operators = batch, operators
+    descriptors: Sequence[str | Descriptor] = ("length", "profile")
+    batch: int = 10
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [each for each in self.descriptors if isinstance(each, str) and each not in DESCRIPTORS]
+        expected = f"at least one of {', '.join(DESCRIPTORS)}, or a Descriptor"
+        check_settings(
+            "map_elites",
+            descriptors=(unknown[0] if unknown else [], bool(self.descriptors) and not unknown, expected),
+            batch=at_least(1, self.batch),
+        )
+        self.grid = [DESCRIPTORS[each] if isinstance(each, str) else each for each in self.descriptors]
         self.archive = self._empty()
 
     @property
     def identity(self) -> Json:
-        grid = [[each.name, each.low, each.high, each.bins] for each in self.descriptors]
-        names = None if self.operators is None else [each.name for each in self.operators]
-        return {"optimizer": "map_elites", "descriptors": grid, "batch": self.batch, "operators": names}
+        grid = [[each.name, each.low, each.high, each.bins] for each in self.grid]
+        return {"optimizer": "map_elites", **settings_of(self), "descriptors": grid}
 
     def begin(self, search: Search) -> None:
         self._search = search
@@ -184,16 +162,13 @@ class MapElites:
     async def ask(self) -> Sequence[Offer]:
         pool, event = self._search.pool, f"map_elites/{self._round}"
         if self._round == 0:
-            parents = [self._search.start] * self.batch
-            children = await self._offspring.make(parents, [()] * self.batch, event)
+            children = await self._offspring.make([[self._search.start]] * self.batch, event)
             self._offered = [Offer(self._search.start, how="the start"), *children]
         else:
             elites = self.archive.elites[self.archive.elites >= 0].tolist()
             drawn = self._search.chance(event).integers(max(len(elites), 1), size=(self.batch if elites else 0, 2))
             pairs = [[pool.playbooks[elites[place]] for place in pair] for pair in drawn.tolist()]
-            self._offered = await self._offspring.make(
-                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
-            )
+            self._offered = await self._offspring.make(pairs, event)
         self._round += 1
         return self._offered
 
@@ -204,7 +179,7 @@ class MapElites:
         if not places:
             return
         means, _, tasks = pool.standings(0, places)
-        behaviour = np.column_stack([each.measure(pool, places) for each in self.descriptors])
+        behaviour = np.column_stack([each.measure(pool, places) for each in self.grid])
         self._behaviour |= dict(zip(places, behaviour, strict=True))
         self.archive.add(places, np.where(tasks > 0, means, -np.inf), behaviour)
 
@@ -212,7 +187,7 @@ class MapElites:
     def elites(self) -> list[Elite]:
         """The best of each cell, the best of all first."""
         taken = np.flatnonzero(self.archive.elites >= 0)
-        names = [each.name for each in self.descriptors]
+        names = [each.name for each in self.grid]
         elites = []
         for cell in taken[np.argsort(-self.archive.scores[taken], kind="stable")].tolist():
             place = int(self.archive.elites[cell])
@@ -222,7 +197,7 @@ class MapElites:
 
     def _empty(self) -> Archive:
         return Archive(
-            [each.low for each in self.descriptors],
-            [each.high for each in self.descriptors],
-            [each.bins for each in self.descriptors],
+            [each.low for each in self.grid],
+            [each.high for each in self.grid],
+            [each.bins for each in self.grid],
         )

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import tournament
 from seedbed.evolution.pool import Pool
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.stats.arrays import Floats
 from seedbed.stats.pareto import crowding, ranks, survivors
 from seedbed.storage.store import Json
 
 
+@dataclass(kw_only=True, eq=False)
 class NSGA2:
     """Parents win tournaments by front, then by crowding distance; of parents and children the better half survives.
 
@@ -25,18 +26,18 @@ class NSGA2:
     start alone. It ends when no operator makes anything new.
     """
 
-    def __init__(self, *, size: int = 20, operators: Sequence[Operator] | None = None) -> None:
-        if size < 4:
-            raise SettingsError([Problem("size", shown(size), "at least 4")], "nsga2")
-        self.size, self.operators = size, operators
+    size: int = 20
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings("nsga2", size=at_least(4, self.size))
         self.population: list[int] = []
         """The survivors, as places of the pool."""
         self.generation = 0
 
     @property
     def identity(self) -> Json:
-        names = None if self.operators is None else [each.name for each in self.operators]
-        return {"optimizer": "nsga2", "size": self.size, "operators": names}
+        return {"optimizer": "nsga2", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
@@ -47,19 +48,15 @@ class NSGA2:
     async def ask(self) -> Sequence[Offer]:
         pool, event = self._search.pool, f"nsga2/{self.generation}"
         if self.generation == 0:
-            parents = [self._search.start] * (self.size - 1)
-            children = await self._offspring.make(parents, [()] * len(parents), event)
-            start = Offer(self._search.start, how="the start")
-            self._offered = [start, *children]
+            children = await self._offspring.make([[self._search.start]] * (self.size - 1), event)
+            self._offered = [Offer(self._search.start, how="the start"), *children]
         elif not self.population:
             self._offered = []
         else:
             fitness = rank_points(objectives(pool, self.population))
             drawn = tournament(fitness, 2 * self.size, self._search.chance(event)).reshape(self.size, 2)
             pairs = [[pool.playbooks[self.population[place]] for place in pair] for pair in drawn.tolist()]
-            self._offered = await self._offspring.make(
-                [parent for parent, _ in pairs], [[mate] for _, mate in pairs], event
-            )
+            self._offered = await self._offspring.make(pairs, event)
         self.generation += 1
         return self._offered
 

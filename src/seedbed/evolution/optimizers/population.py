@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.optimizers.selection import roulette
-from seedbed.evolution.protocols import Offer, Operator, Search
+from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.operators import Offspring
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
@@ -20,12 +20,13 @@ from seedbed.storage.store import Digest, Json
 Replacement = Literal["worst", "crowded"]
 
 ATTEMPTS = 4
-"""After so many attempts without a new child the search ends."""
+"""The search ends after this many attempts in a row without a new child."""
 
 COMPARED = 48
-"""Each member is compared with at most so many others, drawn again for each generation."""
+"""How many others each member is compared with at most. They are drawn again for each generation."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Population:
     """Ranks its members, makes children by operators, and replaces members by children.
 
@@ -35,46 +36,31 @@ class Population:
     always stay. `diversity` is the mean distance between members after each generation. The first metric decides.
     """
 
-    def __init__(
-        self,
-        *,
-        size: int = 12,
-        offspring: int = 8,
-        elites: int = 2,
-        replacement: Replacement = "worst",
-        operators: Sequence[Operator] | None = None,
-    ) -> None:
-        problems = []
-        if size < 2:
-            problems.append(Problem("size", shown(size), "at least 2"))
-        if offspring < 1:
-            problems.append(Problem("offspring", shown(offspring), "at least 1"))
-        if not 1 <= elites <= size:
-            problems.append(Problem("elites", shown(elites), "from 1 to the size"))
-        if replacement not in get_args(Replacement):
-            problems.append(Problem("replacement", shown(replacement), f"one of {', '.join(get_args(Replacement))}"))
-        if problems:
-            raise SettingsError(problems, "population")
-        self.size, self.offspring, self.elites = size, offspring, elites
-        self.replacement: Replacement = replacement
+    size: int = 12
+    offspring: int = 8
+    elites: int = 2
+    replacement: Replacement = "worst"
+    operators: Sequence[Operator] | None = None
+
+    def __post_init__(self) -> None:
+        ways = get_args(Replacement)
+        check_settings(
+            "population",
+            size=at_least(2, self.size),
+            offspring=at_least(1, self.offspring),
+            elites=(self.elites, 1 <= self.elites <= self.size, "from 1 to the size"),
+            replacement=(self.replacement, self.replacement in ways, f"one of {', '.join(ways)}"),
+        )
         self.members: list[Digest] = []
         self.diversity: list[float] = []
-        self._operators = operators
 
     @property
     def identity(self) -> Json:
-        return {
-            "optimizer": "population",
-            "size": self.size,
-            "offspring": self.offspring,
-            "elites": self.elites,
-            "replacement": self.replacement,
-            "operators": [each.name for each in self._operators] if self._operators is not None else None,
-        }
+        return {"optimizer": "population", **settings_of(self)}
 
     def begin(self, search: Search) -> None:
         self._search = search
-        self._offspring = Offspring(search, self._operators)
+        self._offspring = Offspring(search, self.operators)
         self.members, self.diversity = [search.start.digest], []
         self._offered: list[Digest] = []
         self._generation = 0
@@ -89,8 +75,7 @@ class Population:
             event = f"population/{self._generation}/{attempt}"
             drawn = roulette(weights, 3 * wanted, self._search.chance(event)).reshape(wanted, 3).tolist()
             families = [[self._playbook(self.members[place]) for place in dict.fromkeys(three)] for three in drawn]
-            made = await self._offspring.make([each[0] for each in families], [each[1:] for each in families], event)
-            if made:
+            if made := await self._offspring.make(families, event):
                 break
         self._offered = [each.playbook.digest for each in made]
         return made

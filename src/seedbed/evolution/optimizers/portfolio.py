@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seedbed.errors import Problem, SettingsError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.learning.effects import effects_of
 from seedbed.evolution.optimizers.assembly import Assembly
-from seedbed.evolution.protocols import Offer, Optimizer, Search
+from seedbed.evolution.protocols import Offer, Optimizer, Search, check_settings
 from seedbed.storage.store import Json
 
 MEMORY = 0.85
@@ -23,7 +22,7 @@ ASSEMBLY = "assembly"
 
 
 @dataclass(slots=True)
-class Arm:
+class ArmGains:
     """What one optimizer has gained: its turns, how many of them improved on the best, by how much, for how many cells.
     `recent_…` are the same with old turns fading."""
 
@@ -65,13 +64,13 @@ class Portfolio:
     """
 
     def __init__(self, arms: Mapping[str, Optimizer], *, turns: int = 2) -> None:
-        problems = [] if arms else [Problem("arms", "no optimizer", "at least one")]
-        if turns < 0:
-            problems.append(Problem("turns", shown(turns), "a number that is not negative"))
-        if problems:
-            raise SettingsError(problems, "portfolio")
+        check_settings(
+            "portfolio",
+            arms=(dict(arms), bool(arms), "at least one optimizer"),
+            turns=(turns, turns >= 0, "a number that is not negative"),
+        )
         self.optimizers, self.turns = dict(arms), turns
-        self.arms = {name: Arm() for name in arms}
+        self.arms = {name: ArmGains() for name in arms}
         self._assembly = Assembly()
 
     @property
@@ -81,7 +80,7 @@ class Portfolio:
 
     def begin(self, search: Search) -> None:
         self._search = search
-        self.arms = {name: Arm() for name in self.optimizers}
+        self.arms = {name: ArmGains() for name in self.optimizers}
         self._left = list(self.optimizers)
         self._turn, self._now, self._to_assemble = 0, "", 0
         self._before, self._cells = 0.0, 0

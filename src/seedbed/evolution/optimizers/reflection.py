@@ -18,7 +18,7 @@ from seedbed.evolution.learning.complements import Complements, merge_changes
 from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.lessons import Lesson, Lessons, PoorCase, describe_change
 from seedbed.evolution.optimizers.selection import pareto
-from seedbed.evolution.protocols import Offer, Search
+from seedbed.evolution.protocols import Offer, Search, at_least, check_settings, settings_of
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.edits import (
     BOUNDS,
@@ -44,9 +44,9 @@ Propose: TypeAlias = Callable[
 """Proposes new texts for a gene of a parent, from poor cases and from the lessons of earlier changes of that gene."""
 
 FRUITLESS = 5
-"""After so many rounds without a child there is nothing more to offer."""
+"""It has nothing more to offer after this many rounds without a child."""
 READ = 3_000
-"""The model reads so many characters of each part of a case."""
+"""How many characters of each part of a case the model reads."""
 
 SYSTEM = """\
 You improve the instructions of an AI agent by small edits.
@@ -96,7 +96,7 @@ class Reflection:
 
     In each round it asks for `brood` proposals, from a model or from a function `propose`, for the text with the most
     to gain, or for that of one `gene`. It tries a parent on `batch` tasks first; each proposal reads `cases` of the
-    poor ones. Parents are drawn from the best so many `parents`, by the probability of being the best on some task. The
+    poor ones. Parents are drawn from the `parents` best, by the probability of being the best on some task. The
     next proposals see which changes helped and which did not. With `merge` two playbooks that are good at different
     tasks also have a child with the changes of both. With `bundle` all proposals are for the estimated best playbook,
     and a child has several of them at once: one has all, two have some. That suits a search that estimates what each
@@ -119,22 +119,25 @@ class Reflection:
     limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
-        if wrong := [Problem(name, str(count), "at least 1") for name, count in self._counts().items() if count < 1]:
-            raise SettingsError(wrong, "Reflection")
+        check_settings(
+            "reflection",
+            brood=at_least(1, self.brood),
+            batch=at_least(1, self.batch),
+            cases=at_least(1, self.cases),
+            parents=at_least(1, self.parents),
+            max_tokens=at_least(1, self.max_tokens),
+        )
         role = {"model": self.model, "system": SYSTEM, "max_tokens": self.max_tokens}
         self._editor = Playbook.from_document(
             {"roles": {"editor": role}, "steps": [{"name": "edits", "role": "editor", "prompt": PROMPT}]}
         )
 
-    def _counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in ("brood", "batch", "cases", "parents", "max_tokens")}
-
     @property
     def identity(self) -> Json:
         by = {"propose": name_proposer(self.propose)} if self.propose else {"model": self.model}
-        flags = {name: getattr(self, name) for name in ("gene", "merge", "bundle", "from_start")}
+        settings = {name: value for name, value in settings_of(self).items() if name not in ("model", "propose")}
         limits = {"bounds": asdict(self.bounds), "limits": asdict(self.limits)}
-        return {"optimizer": "reflection", **by, **self._counts(), **flags, **limits}
+        return {"optimizer": "reflection", **settings, **by, **limits}
 
     def begin(self, search: Search) -> None:
         """Begin a search. Raises PlaybookError without a text that may evolve; SettingsError without tasks to read, or
@@ -157,7 +160,7 @@ class Reflection:
         self._scores: dict[Digest, dict[str, float]] = {}
         self._most = -np.inf
         self._looked: dict[Digest, int] = {}
-        self._asked: Counter[Digest] = Counter()
+        self._requests: Counter[Digest] = Counter()
         self._worked: Counter[str] = Counter()
         self._lessons = Lessons()
         self._round = 0
@@ -214,7 +217,7 @@ class Reflection:
         self._best = [places[at] for at in order if tried[at]][: 2 * self.parents]
 
     def _draw(self, count: int) -> list[Playbook]:
-        """Draw so many parents."""
+        """Draw `count` parents."""
         pool, best = self._search.pool, self._best[: self.parents]
         if not best or not count or self.from_start:
             return [self._search.start] * count
@@ -229,7 +232,7 @@ class Reflection:
         pool = self._search.pool
         for parent in dict.fromkeys(parents):
             looked = self._looked.get(parent.digest, 0)
-            if self._asked[parent.digest] < looked and self._poor(parent):
+            if self._requests[parent.digest] < looked and self._poor(parent):
                 continue
             if tasks := list(self._order)[looked : looked + self.batch]:
                 self._looked[parent.digest] = looked + len(tasks)
@@ -288,7 +291,7 @@ class Reflection:
         picked = sorted(chance.choice(len(poor), min(self.cases, len(poor)), replace=False))
         cases = [self._failure(poor[place]) for place in picked]
         gene = self._gene(parent, cases)
-        self._asked[parent.digest] += 1
+        self._requests[parent.digest] += 1
         self._worked[gene.path] += 1
         yield _Request(name, parent, gene, cases, self._lessons.of(gene.path), chance)
 

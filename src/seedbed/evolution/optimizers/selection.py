@@ -24,8 +24,7 @@ def tournament(fitness: ArrayLike, count: int, rng: np.random.Generator, *, size
     if size < 1:
         raise SeedbedError(f"size: found {size}; expected at least 1")
     drawn = rng.integers(len(values), size=(count, size))
-    winners: Indexes = drawn[np.arange(count), np.argmax(values[drawn], axis=1)]
-    return winners
+    return np.asarray(drawn[np.arange(count), np.argmax(values[drawn], axis=1)])
 
 
 def roulette(fitness: ArrayLike, count: int, rng: np.random.Generator) -> Indexes:
@@ -67,8 +66,7 @@ def pareto(scores: ArrayLike, count: int, rng: np.random.Generator, *, rolls: Ar
     variances = 1 / (weight + CELL_DOUBT) + (1 - share) ** 2 / (of_row[:, None] + ROW_DOUBT)
     deviations = _spread(table, task, row) * np.sqrt(variances)
     values = means[:, which] + deviations[:, which] * rng.standard_normal((len(table), count))
-    winners: Indexes = np.argmax(values, axis=0)
-    return winners
+    return np.asarray(np.argmax(values, axis=0))
 
 
 def _effects(table: Floats) -> tuple[Floats, Floats, Floats]:
@@ -108,16 +106,10 @@ def _spread(table: Floats, task: Floats, row: Floats) -> float:
 def _by_weight(weights: Floats, count: int, rng: np.random.Generator) -> Indexes:
     ends = np.cumsum(weights)
     if ends[-1] <= 0:
-        return _uniform(len(weights), count, rng)
+        return np.asarray(rng.integers(len(weights), size=count))
     # A candidate of weight 0 is never drawn, not even at the very end of the range.
     chosen = np.searchsorted(ends, rng.random(count) * ends[-1], side="right")
-    places: Indexes = np.minimum(chosen, np.flatnonzero(weights)[-1])
-    return places
-
-
-def _uniform(of: int, count: int, rng: np.random.Generator) -> Indexes:
-    drawn: Indexes = rng.integers(of, size=count)
-    return drawn
+    return np.asarray(np.minimum(chosen, np.flatnonzero(weights)[-1]))
 
 
 def _fitness(numbers: ArrayLike) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ _DANGLING = re.compile(
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How large a child may be: a text up to `growth` times its parent's plus `slack` characters, all texts and demos
-    together up to `characters`, and each step up to so many `demos`."""
+    together up to `characters`, and each step up to `demos` demos."""
 
     growth: float = 3.0
     slack: int = 2_000
@@ -38,8 +39,8 @@ LIMITS = Limits()
 def problems(
     parent: Playbook, child: Playbook, limits: Limits = LIMITS, *, start: Playbook | None = None
 ) -> list[Problem]:
-    """All reasons not to pay for a child. With a `start`, growth is measured from there, so many small steps do not add
-    up."""
+    """All reasons not to pay for a child. With a `start`, growth is measured from there: small steps cannot add up
+    to a large one."""
     if parent.digest == child.digest:
         return [Problem("child", "nothing changed", "something other than its parent")]
     known = genes(parent)
@@ -49,11 +50,9 @@ def problems(
         for path in sorted(before.keys() | after.keys())
         if path not in known and before.get(path) != after.get(path)
     ]
-    values = {
-        path: gene.value for path, gene in genes(child).items() if path in known and gene.value != known[path].value
-    }
-    origins = genes(start) if start else known
-    return outside + list(_wrong(parent, known, values, limits, origins))
+    own = genes(child)
+    values = {path: own[path].value for path in own if path in known and own[path].value != known[path].value}
+    return outside + list(_wrong(parent, known, values, limits, genes(start) if start else known))
 
 
 def child(parent: Playbook, values: Mapping[str, Any], limits: Limits = LIMITS) -> Playbook | None:
@@ -62,11 +61,16 @@ def child(parent: Playbook, values: Mapping[str, Any], limits: Limits = LIMITS) 
     changed = {path: value for path, value in values.items() if path not in known or known[path].value != value}
     if not changed or any(path not in known for path in changed):
         return None
+    made = build_child(parent, changed)
+    return None if next(_wrong(parent, known, changed, limits, known), None) else made
+
+
+def build_child(parent: Playbook, values: Mapping[str, Any]) -> Playbook | None:
+    """The parent with these genes, or None if that is no valid playbook. Nothing else is checked."""
     try:
-        made = with_genes(parent, changed)
+        return with_genes(parent, values)
     except PlaybookError:
         return None
-    return None if next(_wrong(parent, known, changed, limits, known), None) else made
 
 
 def _wrong(
@@ -84,8 +88,13 @@ def _wrong(
             yield from _wrong_text(parent, gene, value, limits, origins.get(path, gene))
         elif gene.kind == "demos" and len(value) > max(limits.demos, len(gene.value)):
             yield Problem(path, f"{len(value)} demos", f"at most {limits.demos}")
-    yield from _unshown(parent, known, values)
-    yield from _too_long(known, values, limits)
+    yield from _unshown(parent, values)
+    before = sum(gene.length for gene in known.values())
+    after = before + sum(
+        replace(known[path], value=value).length - known[path].length for path, value in values.items()
+    )
+    if after > limits.characters and after > before:
+        yield Problem("child", f"{after:,} characters", f"at most {limits.characters:,} in all texts and demos")
 
 
 def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin: Gene) -> Iterator[Problem]:
@@ -110,7 +119,8 @@ def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin:
     most = int(limits.growth * max(len(str(origin.value)), 1)) + limits.slack
     if len(text) > max(most, len(before)):
         yield Problem(path, f"{len(text):,} characters", f"at most {most:,}", "Say it in fewer words.")
-    if lost_tags := (_closed(before) - _closed(text)) & _named(text):
+    tags = {name for _, name in _TAG.findall(text)}
+    if lost_tags := (_closed(before) - _closed(text)) & tags:
         yield Problem(path, f"<{min(lost_tags)}> without its end", "tags that are closed")
 
 
@@ -135,19 +145,15 @@ def cut(text: str) -> str:
     return ""
 
 
-def _named(text: str) -> set[str]:
-    return {name for _, name in _TAG.findall(text)}
-
-
 def _closed(text: str) -> set[str]:
     """The tags that are closed as often as opened."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for closing, name in _TAG.findall(text):
-        counts[name] = counts.get(name, 0) + (-1 if closing else 1)
+        counts[name] += -1 if closing else 1
     return {name for name, count in counts.items() if count == 0}
 
 
-def _unshown(parent: Playbook, known: Mapping[str, Gene], values: Mapping[str, Any]) -> Iterator[Problem]:
+def _unshown(parent: Playbook, values: Mapping[str, Any]) -> Iterator[Problem]:
     """Demos without a value for a placeholder of their step's prompt: such a step could not be performed."""
     for step in parent.all_steps():
         prompt_path, path = f"steps.{step.name}.prompt", f"demos.{step.name}"
@@ -160,12 +166,3 @@ def _unshown(parent: Playbook, known: Mapping[str, Gene], values: Mapping[str, A
             if missing := [str(each) for each in needed if each.of_model or each.name not in inputs]:
                 yield Problem(path, f"a demo without {', '.join(missing)}", "what the prompt of its step needs")
                 break
-
-
-def _too_long(known: Mapping[str, Gene], values: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
-    before = sum(gene.length for gene in known.values())
-    after = before + sum(
-        replace(known[path], value=value).length - known[path].length for path, value in values.items()
-    )
-    if after > limits.characters and after > before:
-        yield Problem("child", f"{after:,} characters", f"at most {limits.characters:,} in all texts and demos")

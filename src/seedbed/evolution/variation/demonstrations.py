@@ -21,7 +21,7 @@ from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json
 
 MOST = 8
-"""These operators add up to so many demos, fewer than a child may have."""
+"""How many demos these operators add up to: fewer than a child may have."""
 
 
 def demo_from_task(task: Task) -> Json:
@@ -80,6 +80,15 @@ class GoodRuns:
             if value >= least and value > mean:
                 yield run
 
+    def demos(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Json]:
+        """The answers of a step in the good runs, as demos in random order."""
+        good = list(self)
+        for place in chance.permutation(len(good)):
+            run = search.transcript(good[int(place)])
+            demo = demo_from_run(step, run) if run else None
+            if demo and fits_prompt(step, demo):
+                yield demo
+
 
 # Operators
 
@@ -92,7 +101,7 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     if answers_task(start, step) and any(fits_prompt(step, demo) for demo in known):
         sources.append(("a labelled example", _labelled_examples))
     if runs is not None:
-        sources.append(("a good run", _GoodRunDemos(runs)))
+        sources.append(("a good run", runs.demos))
     ways: list[Operator] = []
     if sources or len(start.demos.get(step.name, ())) > 1:
         ways += [Demos(f"{what} {path}", step.name, way) for what, way in REARRANGEMENTS.items()]
@@ -105,8 +114,7 @@ def demo_operators(start: Playbook, path: str, tasks: Sequence[Task], runs: Good
     return ways
 
 
-Demo = Json
-Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Demo]]
+Source = Callable[[Playbook, Step, Search, np.random.Generator], Iterator[Json]]
 """Yields demos that fit a step, in random order."""
 
 
@@ -116,7 +124,7 @@ class Demos:
 
     name: str
     step: str
-    way: Callable[[list[Demo], Iterator[Demo], np.random.Generator], list[Demo] | None]
+    way: Callable[[list[Json], Iterator[Json], np.random.Generator], list[Json] | None]
     source: Source | None = None
 
     async def __call__(
@@ -134,7 +142,7 @@ class Demos:
         return child(parent, {path: demos}) if demos is not None else None
 
 
-def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
+def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Json]:
     if not answers_task(playbook, step):
         return
     for place in chance.permutation(len(search.reflect)):
@@ -143,55 +151,42 @@ def _labelled_examples(playbook: Playbook, step: Step, search: Search, chance: n
             yield demo
 
 
-@dataclass(frozen=True)
-class _GoodRunDemos:
-    runs: GoodRuns
-
-    def __call__(self, playbook: Playbook, step: Step, search: Search, chance: np.random.Generator) -> Iterator[Demo]:
-        good = list(self.runs)
-        for place in chance.permutation(len(good)):
-            run = search.transcript(good[int(place)])
-            demo = demo_from_run(step, run) if run else None
-            if demo and fits_prompt(step, demo):
-                yield demo
-
-
 def answers_task(playbook: Playbook, step: Step) -> bool:
     """Whether the answer of a step is the answer to the task, so that the expected one can be its demo."""
     (*_, last) = playbook.plan
     return last == (step,)
 
 
-def fits_prompt(step: Step, demo: Demo) -> bool:
+def fits_prompt(step: Step, demo: Json) -> bool:
     """Whether a demo has a value for every placeholder of the step's prompt."""
     return all(not each.of_model and each.name in demo["inputs"] for each in placeholders(step.prompt))
 
 
-def _has(demos: Sequence[Demo], demo: Demo) -> bool:
+def _has(demos: Sequence[Json], demo: Json) -> bool:
     """Whether there is a demo for the same inputs."""
     return any(each["inputs"] == demo["inputs"] for each in demos)
 
 
-def _add(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _add(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     new = next(fresh, None) if len(demos) < MOST else None
     if new is None:
         return None
-    place = int(chance.integers(len(demos) + 1))
-    return [*demos[:place], new, *demos[place:]]
+    demos.insert(int(chance.integers(len(demos) + 1)), new)
+    return demos
 
 
-def _replace(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _replace(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     new = next(fresh, None) if demos else None
     if new is None:
         return None
-    place = int(chance.integers(len(demos)))
-    return [*demos[:place], new, *demos[place + 1 :]]
+    demos[int(chance.integers(len(demos)))] = new
+    return demos
 
 
-def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _draw(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     """About as many as there are, all of them new."""
     count = int(np.clip(len(demos) + chance.integers(-1, 4), 1, MOST))
-    new: list[Demo] = []
+    new: list[Json] = []
     for demo in fresh:
         if len(new) == count:
             break
@@ -200,12 +195,14 @@ def _draw(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator)
     return new or None
 
 
-def _drop(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
-    place = int(chance.integers(len(demos))) if demos else 0
-    return [*demos[:place], *demos[place + 1 :]] if demos else None
+def _drop(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
+    if not demos:
+        return None
+    del demos[int(chance.integers(len(demos)))]
+    return demos
 
 
-def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _swap(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     if len(demos) < 2:
         return None
     a, b = (int(place) for place in chance.choice(len(demos), 2, replace=False))
@@ -213,7 +210,7 @@ def _swap(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator)
     return demos
 
 
-def _reorder(demos: list[Demo], fresh: Iterator[Demo], chance: np.random.Generator) -> list[Demo] | None:
+def _reorder(demos: list[Json], fresh: Iterator[Json], chance: np.random.Generator) -> list[Json] | None:
     return [demos[int(place)] for place in chance.permutation(len(demos))] if len(demos) > 2 else None
 
 

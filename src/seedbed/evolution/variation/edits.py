@@ -26,7 +26,7 @@ LONGEST_ANSWER = 100_000
 """Characters of an answer that are read."""
 
 MOST_STARTS = 200
-"""So many places of an answer are tried as the beginning of JSON."""
+"""How many places of an answer are tried as the beginning of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ProposedEdits:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far one answer may go: so many edits, and so many characters changed by them, or half of a longer text.
+    """How much one answer may change: at most `edits` edits and `changed` characters, or half of a longer text.
 
     A text of up to `short` characters may be rewritten whole.
     """
@@ -83,7 +83,7 @@ _KEYS = frozenset({"find", "replace", "append", "delete", "rewrite"})
 
 
 def read_edits(answer: str) -> ProposedEdits:
-    """The edits in a model's answer: the last JSON in it that has some, whatever stands around it."""
+    """The edits in a model's answer: the last JSON in it that has some. Text around it is ignored."""
     if len(answer) > LONGEST_ANSWER:
         size = f"{len(answer):,} characters"
         return ProposedEdits(problems=(Problem("answer", size, f"at most {LONGEST_ANSWER:,}"),))
@@ -186,11 +186,10 @@ def apply_edits(text: str, edits: Sequence[Edit], bounds: Bounds = BOUNDS) -> tu
         problems.append(Problem("edits", "a text written anew", "small edits of the text that is there"))
     if problems:
         return text, problems
-    if whole:
-        new = whole[0].new
-    else:
-        new, problems = _place(text, edits)
-    problems += _too_much(text, new, bounds)
+    new, problems = (whole[0].new, []) if whole else _place(text, edits)
+    most = bounds.changed_of(text)
+    if (changed := edited_characters(text, new)) > most:
+        problems.append(Problem("edits", f"{changed:,} characters changed", f"at most {most:,}", "Change less."))
     problems += out_of_style(text, [edit.new for edit in edits if edit.new])
     return (text, problems) if problems else (new, [])
 
@@ -235,12 +234,6 @@ def _with_space(text: str, start: int, end: int, edit: Edit) -> tuple[int, int]:
     if edit.kind == "delete" and start and text[start - 1] == " " and (end == len(text) or text[end].isspace()):
         return start - 1, end
     return start, end
-
-
-def _too_much(old: str, new: str, bounds: Bounds) -> Iterator[Problem]:
-    most = bounds.changed_of(old)
-    if (changed := edited_characters(old, new)) > most:
-        yield Problem("edits", f"{changed:,} characters changed", f"at most {most:,}", "Change less.")
 
 
 # Style

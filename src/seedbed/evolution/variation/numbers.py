@@ -107,6 +107,18 @@ def numbers(playbook: Playbook) -> Mapping[str, Gene]:
     return {path: gene for path, gene in genes(playbook).items() if gene.kind in ("number", "integer")}
 
 
+def has_room(gene: Gene) -> bool:
+    """Whether the bounds of a number leave more than one value."""
+    return gene.low is None or gene.high is None or gene.low < gene.high
+
+
+def clip(gene: Gene, value: float) -> float:
+    """The value, or the bound of the gene that it exceeds."""
+    if gene.low is not None:
+        value = max(value, gene.low)
+    return value if gene.high is None else min(value, gene.high)
+
+
 def _range(gene: Gene) -> tuple[float, float]:
     reach = gene.span or max(abs(gene.value), 1.0)
     low = gene.value - reach if gene.low is None else gene.low

@@ -17,7 +17,7 @@ from seedbed.evolution.protocols import Offer, Operator, Search
 from seedbed.evolution.variation import sentences
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.demonstrations import GoodRuns, demo_from_task, demo_operators
-from seedbed.evolution.variation.numbers import NumberVariation, numbers
+from seedbed.evolution.variation.numbers import NumberVariation, clip, has_room, numbers
 from seedbed.playbooks.genes import Gene, genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Floats
@@ -27,7 +27,7 @@ STEP = 0.2
 """The usual step of a number, as a share of its range, or of the number itself if it has no range."""
 
 TRIES = 4
-"""Offspring tries so many operators for one child."""
+"""How many operators Offspring tries for one child."""
 
 
 def reword(playbook: Playbook, path: str, instructions: Iterable[str]) -> Iterator[Playbook]:
@@ -77,7 +77,7 @@ def operators(
         match gene.kind:
             case "text":
                 ways += _text_operators(gene, instructions)
-            case "number" | "integer" if gene.low is None or gene.high is None or gene.low < gene.high:
+            case "number" | "integer" if has_room(gene):
                 ways.append(GeneChange("nudge", gene.path, nudge))
             case "choice":
                 options = tuple(models) if gene.path.endswith(".model") and not gene.options else gene.options
@@ -85,8 +85,6 @@ def operators(
                     ways.append(GeneChange("choose another", gene.path, partial(choose_option, options=options)))
             case "demos":
                 ways += demo_operators(start, gene.path, tasks, runs)
-            case _:
-                pass
     if len(genes(start)) > 1:
         ways.append(CrossGenes())
     return ways
@@ -156,20 +154,14 @@ def nudge(gene: Gene, chance: np.random.Generator) -> float | None:
     whole = gene.kind == "integer"
     if whole:
         step = math.copysign(max(1.0, round(abs(step))), step)
-    new = _within(gene, gene.value + step)
+    new = clip(gene, gene.value + step)
     if new == gene.value:  # it was at a bound: go the other way
-        new = _within(gene, gene.value - step)
+        new = clip(gene, gene.value - step)
     if whole:
         return int(new) if new != gene.value else None
     digits = max(0, 2 - math.floor(math.log10(scale)))
     short = round(new, digits)
     return short if short != gene.value and gene.problem(short) is None else new
-
-
-def _within(gene: Gene, value: float) -> float:
-    low = -math.inf if gene.low is None else gene.low
-    high = math.inf if gene.high is None else gene.high
-    return min(max(value, low), high)
 
 
 def choose_option(gene: Gene, chance: np.random.Generator, *, options: Sequence[Any]) -> Any:
@@ -245,12 +237,11 @@ class Offspring:
             raise PlaybookError([Problem("start", "no gene that may be varied", "a text, a number, a choice or demos")])
         self._shares = weights / weights.sum()
 
-    async def make(self, parents: Sequence[Playbook], mates: Sequence[Sequence[Playbook]], event: str) -> list[Offer]:
-        """A child of each parent with its mates, where there is one that is neither in the pool nor a sibling."""
+    async def make(self, families: Iterable[Sequence[Playbook]], event: str) -> list[Offer]:
+        """A child of each family, a parent and its mates, where one is neither in the pool nor a sibling."""
         made: dict[Digest, Offer] = {}
-        for number, (parent, partners) in enumerate(zip(parents, mates, strict=True)):
-            offer = await self._child(parent, partners, f"{event}/{number}", made)
-            if offer:
+        for number, (parent, *mates) in enumerate(families):
+            if offer := await self._child(parent, mates, f"{event}/{number}", made):
                 made[offer.playbook.digest] = offer
         return list(made.values())
 

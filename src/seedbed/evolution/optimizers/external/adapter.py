@@ -29,7 +29,7 @@ from seedbed.stats.arrays import Floats
 from seedbed.storage.store import Digest
 
 FRUITLESS = 200
-"""After so many trials in a row whose cells were all known, there is nothing more to offer."""
+"""It has nothing more to offer after this many trials in a row whose cells were all known."""
 
 
 class SearchOver(BaseException):
@@ -235,6 +235,3 @@ class ExternalOptimizer(ABC):
             return np.full(len(pool.select if select else pool.reflect), np.nan)
         place = pool.place(playbook)
         return pool.row(place) if select else np.asarray(pool.table(reflect=True)[place])
-
-
-__all__ = ["ExternalOptimizer", "SearchBridge", "SearchOver", "TrialRequest", "TrialResult"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seedbed import plugins
-from seedbed.errors import PlaybookError, Problem, SettingsError
+from seedbed.errors import PlaybookError, Problem
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
-from seedbed.evolution.protocols import Search
+from seedbed.evolution.protocols import Search, at_least, check_settings
 from seedbed.evolution.variation.checks import child
 from seedbed.evolution.variation.demonstrations import answers_task, demo_from_run, demo_from_task, fits_prompt
 from seedbed.playbooks.genes import genes
@@ -35,12 +35,8 @@ class DSPy(ExternalOptimizer):
     package = "dspy"
 
     def __init__(self, *, demos: int = 4, labelled: int = 8, sets: int = 16, good: float | None = None) -> None:
-        problems = [Problem("demos", str(demos), "at least 1")] if demos < 1 else []
-        counts = {"labelled": labelled, "sets": sets}
-        problems += [Problem(name, str(count), "at least 0") for name, count in counts.items() if count < 0]
-        if problems:
-            raise SettingsError(problems, "DSPy")
-        self.identity: Json = {"optimizer": "dspy", "demos": demos, **counts, "good": good}
+        check_settings("dspy", demos=at_least(1, demos), labelled=at_least(0, labelled), sets=at_least(0, sets))
+        self.identity: Json = {"optimizer": "dspy", "demos": demos, "labelled": labelled, "sets": sets, "good": good}
         self._demos, self._labelled, self._sets, self._good = demos, labelled, sets, good
 
     def begin(self, search: Search) -> None:
@@ -131,7 +127,7 @@ class _Programs:
 def _make_quiet(package: Any, programs: _Programs) -> tuple[Build, Any, Any]:
     """Programs whose predictors are the steps of a playbook, and the optimizers of the package without their output."""
 
-    class Program(package.Module):  # type: ignore[misc]
+    class StepsProgram(package.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.parts = [package.Predict("task -> answer") for _ in programs.steps]
@@ -157,7 +153,7 @@ def _make_quiet(package: Any, programs: _Programs) -> tuple[Build, Any, Any]:
             self.validation = [each for place, each in enumerate(self.trainset) if place not in good]
             random.Random(0).shuffle(self.validation)
 
-    return Program, QuietBootstrap, package.LabeledFewShot
+    return StepsProgram, QuietBootstrap, package.LabeledFewShot
 
 
 def _steps(playbook: Playbook) -> dict[str, Step]:

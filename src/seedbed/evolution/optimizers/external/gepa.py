@@ -13,10 +13,10 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.learning.lessons import PoorCase
 from seedbed.evolution.optimizers.external.adapter import ExternalOptimizer, SearchBridge, TrialRequest, TrialResult
 from seedbed.evolution.optimizers.reflection import Propose, ask_model, name_proposer
-from seedbed.evolution.protocols import Search
-from seedbed.evolution.variation.checks import LIMITS, Limits, problems
+from seedbed.evolution.protocols import Search, at_least, check_settings
+from seedbed.evolution.variation.checks import LIMITS, Limits, build_child, problems
 from seedbed.evolution.variation.edits import editable_texts
-from seedbed.playbooks.genes import genes, with_genes
+from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Digest, Json
@@ -53,12 +53,17 @@ class GEPA(ExternalOptimizer):
         max_tokens: int = 4_000,
         limits: Limits = LIMITS,
     ) -> None:
-        counts = {"batch": batch, "max_tokens": max_tokens}
-        if wrong := [Problem(name, str(count), "at least 1") for name, count in counts.items() if count < 1]:
-            raise SettingsError(wrong, "GEPA")
+        check_settings("gepa", batch=at_least(1, batch), max_tokens=at_least(1, max_tokens))
         by = {"propose": name_proposer(propose)} if propose else {"model": model}
-        self.identity: Json = {"optimizer": "gepa", **by, **counts, "merge": merge, "perfect": perfect}
-        self.identity |= {"limits": asdict(limits)}
+        self.identity: Json = {
+            "optimizer": "gepa",
+            **by,
+            "batch": batch,
+            "max_tokens": max_tokens,
+            "merge": merge,
+            "perfect": perfect,
+            "limits": asdict(limits),
+        }
         self._propose, self._limits = propose, limits
         role = {"model": model, "max_tokens": max_tokens}
         self._writer = Playbook.from_document(
@@ -178,12 +183,9 @@ class _GepaAdapter:
 
     def _playbook(self, candidate: Texts) -> Playbook | None:
         """The start with these texts; None if it is not worth a run."""
-        try:
-            made = with_genes(self._start, dict(candidate))
-        except PlaybookError:
-            return None
-        is_start = made.digest == self._start.digest
-        return made if is_start or not problems(self._start, made, self._limits) else None
+        made = build_child(self._start, candidate)
+        fits = made and (made.digest == self._start.digest or not problems(self._start, made, self._limits))
+        return made if fits else None
 
     def _origin(self, playbook: Playbook, candidate: Texts) -> tuple[tuple[Digest, ...], str]:
         """Its parents and how it was made: an edit of the candidate that was last reflected on, or else a merger."""
