@@ -83,7 +83,7 @@ class _McpSession:
             except BaseException as error:
                 if not self.ready.done():
                     self.ready.set_exception(self._explain(error))
-                    self.ready.exception()  # the caller may have gone
+                    self.ready.exception()  # it is read here because the caller may be cancelled
                 self.stop.set()
                 if not isinstance(error, Exception):
                     raise

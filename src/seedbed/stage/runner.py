@@ -348,7 +348,7 @@ class Runner:
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
 
     def _playbooks_above(self, recorder: Recorder) -> list[Playbook]:
-        """The playbooks of the runs above one that is resumed by itself."""
+        """The playbooks of the runs above a child run that is resumed directly."""
         playbooks, run = [], recorder.parent
         while run:
             above = recall(self.store, run)
@@ -376,7 +376,7 @@ class _SharedRun:
 
 
 def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
-    """The rate limits that processes share through Redis: by the identity of a model, whatever its name is there."""
+    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
     if not cache:
         return None
     redis = redis_at(cache)

@@ -1,4 +1,4 @@
-"""Fallback: a call that the named model answers, or else one of those its card names in `then`.
+"""Fallback: a call to a model, or to the fallbacks that its card names in `then` if it gives no answer.
 
 A model that fails for a moment is asked again, one that keeps failing is left alone for a while, and the next one takes
 its place; the answer says so. A mistake of ours is raised at once: another model would not help.
@@ -65,7 +65,7 @@ class ModelAnswer:
 
     @property
     def uncounted_tokens(self) -> int:
-        """The most tokens that may have been used beside the reported ones."""
+        """The most tokens that may have been used in addition to the reported ones."""
         return self.reply.uncounted_tokens + sum(attempt.tokens for attempt in self.attempts)
 
     @property
@@ -194,7 +194,7 @@ class ModelCall:
     async def _pay(
         self, model: Model, messages: Sequence[Message], limit: ModelLimit, *, spare: bool = False
     ) -> Reply | ModelUnavailable | None:
-        """One request within the limits, or a spare one beside it; None if the model began to rest meanwhile."""
+        """One request within the limits, or a spare one beside it; None if its breaker opened meanwhile."""
         clock = self.limits.clock
         came = clock()
         async with self.reserve(model, messages, self.sampling.max_tokens, spare=spare) as reservation:
