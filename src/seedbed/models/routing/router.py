@@ -291,7 +291,7 @@ def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
 
 
 def _relative(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Each value relative to the average of the known ones. An unknown value counts as average; so do all if all are 0."""
+    """Each value relative to the average of the known ones. An unknown value counts as average."""
     known = [value for value in values.values() if value is not None]
     average = math.fsum(known) / len(known) if known else 0.0
     return {name: value / average if value is not None and average else 1.0 for name, value in values.items()}
