@@ -136,7 +136,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes whatever this module or a YAML 1.1 reader would take for something other than text."""
+    """Quotes every text that this module or a YAML 1.1 reader would read as something else."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -10,29 +10,20 @@ from typing import Any
 
 from seedbed.errors import DocumentError, Problem, SettingsError
 
-PYTHONPATH = "Is its folder on PYTHONPATH?"
-
 
 def offered(group: str) -> dict[str, EntryPoint]:
     """What installed packages offer under an entry point group such as `seedbed.metrics`, by name."""
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
-def load(
-    path: str,
-    at: str,
-    *,
-    expected: str = "module:name",
-    remedy: str = PYTHONPATH,
-    error: type[DocumentError] = SettingsError,
-) -> Any:
+def load(path: str, at: str, *, expected: str = "module:name", error: type[DocumentError] = SettingsError) -> Any:
     """Import what `module:name` names. Raises `error` with a Problem at `at` if that fails, whatever the reason."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
     except Exception as wrong:  # the module is a user's: importing it may raise anything
         failure = f"{path} ({type(wrong).__name__}: {wrong})"
-        raise error([Problem(at, failure, expected, remedy)]) from wrong
+        raise error([Problem(at, failure, expected, "Is its folder on PYTHONPATH?")]) from wrong
 
 
 def optional(module: str, *, extra: str, needed_for: str) -> Any:

@@ -119,15 +119,11 @@ def loaded_commands() -> dict[str, Any]:
     return {name: LazyCommand(name).loaded for name in COMMANDS}
 
 
-def main(arguments: Sequence[str]) -> int:
-    return call(commands(), arguments)
-
-
-def call(root: Any, arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], root: Any = None) -> int:
     """Do what the arguments say and return the exit code. No traceback reaches the user."""
     as_json = "--json" in arguments
     try:
-        code = root.main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
+        code = (root or commands()).main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
     except typer.TyperException as wrong:
         if not wrong.format_message():  # a noun alone: its help has been printed
             return PASS

@@ -32,7 +32,7 @@ ChatModel: TypeAlias = "BaseChatModel"
 """A live LangChain chat model."""
 
 BASE_FIELDS = ("cache", "callbacks", "custom_get_token_ids", "metadata", "name", "rate_limiter", "tags", "verbose")
-"""Fields of every LangChain model that do not decide what it answers."""
+"""Fields of every LangChain model that do not affect its answers."""
 
 _FREE = {OURS[name] for name in ("embedded", "scripted", "table")}
 """Models that answer inside this process, at no cost."""

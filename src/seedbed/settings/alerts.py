@@ -76,7 +76,7 @@ class WebhookSettings(Section):
 
 
 class SlackSettings(Section):
-    """A message to an incoming webhook of Slack. Whoever knows its URL can post there."""
+    """A message to an incoming webhook of Slack. Anybody who knows its URL can post there."""
 
     example = "{url: {env: NAME}}"
 

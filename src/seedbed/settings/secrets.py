@@ -16,7 +16,7 @@ _SECRET_NAME = re.compile(
     r"(?i)((api|access|account|subscription|master|private|signing)[_-]?key|secret|credential"
     r"|passw(or)?d|passphrase|(?<![a-z])pass|authorization|(?P<count>token))s?$"
 )
-"""Names that call for a secret. As a number, `count` is something else: max_tokens."""
+"""Names of secrets. Names that match `count` hold a secret only as text: max_tokens is a number."""
 _SECRET_VALUE = re.compile(r"^(Bearer\s+)?(sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{16,}$")
 _SECRET_PATH = re.compile(r"(^|\.)(tools\[\d+\]\.mcp\.key|alerts\[\d+\]\.(pagerduty\.key|slack\.url))$")
 _URL_PASSWORD = re.compile(

@@ -125,7 +125,7 @@ def _quote(kind: str, value: object) -> str:
 
 
 def unknown_key(path: str, key: str, known: Iterable[str]) -> Problem:
-    """A key that nothing reads, with the known ones and the nearest of them."""
+    """The problem of an unknown key, with the known keys and a suggestion."""
     known = list(known)
     return Problem(path, "an unknown key", f"one of: {', '.join(known)}", suggestion(key, known))
 

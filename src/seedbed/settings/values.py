@@ -17,7 +17,7 @@ A_SHARE = "a share above 0 % and up to 100 %, such as 5% or 0.05"
 
 
 def share(written: object) -> float | None:
-    """A share as people write it, 5% or 0.05; None if it is none."""
+    """A share as people write it, 5% or 0.05; None for anything else."""
     if isinstance(written, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?(%?)", written.strip())):
         value = float(match[1]) / (100 if match[2] else 1)
     elif isinstance(written, int | float) and not isinstance(written, bool):

@@ -1,4 +1,4 @@
-"""Confirmation: ways to ask a person whether an action may be taken. Whatever goes wrong, the answer is no."""
+"""Confirmation: ways to ask a person whether an action may be taken. If anything goes wrong, the answer is no."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ receives those too, or None where they are not known. Only True is a yes."""
 TIMEOUT = ConfirmSettings().timeout
 
 FIRST_LOOK_SECONDS = 0.05
-"""How soon to look for an answer; then less and less often."""
+"""When to check first for an answer; then less and less often."""
 
 LONGEST_PAUSE_SECONDS = 2.0
 
@@ -70,7 +70,7 @@ class Questions:
 
 
 class PersonReply(NamedTuple):
-    """Yes or no, and how it was given: by whom, or why nobody answered."""
+    """Yes or no, and who gave the answer, or why nobody did."""
 
     yes: bool
     how: str
@@ -245,7 +245,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRecord:
-    """A question in the store: whose run asked it and when, and its answer, if there is one."""
+    """A question in the store: who started its run, when it was asked, until when it is open, and its answer."""
 
     question: Question
     by: str

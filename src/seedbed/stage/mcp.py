@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 100
 """How many pages of a list of tools are read; a faulty server could send them without end."""
+
+
+@asynccontextmanager
+async def connected(server: McpServer, folder: Path = Path()) -> AsyncIterator[list[Tool]]:
+    """A server's tools; it is started in `folder`, or connected to, while the block lasts."""
+    connection = Connection(server, folder)
+    try:
+        yield await connection.tools()
+    finally:
+        await connection.aclose()
 
 
 class Connection:
@@ -83,7 +93,7 @@ class _McpSession:
             except BaseException as error:
                 if not self.ready.done():
                     self.ready.set_exception(self._explain(error))
-                    self.ready.exception()  # the caller may have gone
+                    self.ready.exception()  # it is read here because the caller may be cancelled
                 self.stop.set()
                 if not isinstance(error, Exception):
                     raise

@@ -70,7 +70,7 @@ async def choose_model(
     last: bool,
     seed: str,
 ) -> ModelChoice:
-    """The router's choice for a turn. If what is left now pays for none, wait for what calls under way leave over."""
+    """The router's choice for a turn. If the money left pays for no model, wait until calls under way are settled."""
 
     def choose(*, held: bool) -> ModelChoice:
         request = RoutingRequest(

@@ -306,40 +306,35 @@ class Runner:
 
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
-        is_replay = isinstance(recorder, ReplayRecord)
-        is_strict = isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict"
-        if self.settings.tools and (has_program or playbook.program) and not is_strict:  # a dialogue calls none
+        strict = recorder if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict" else None
+        if self.settings.tools and (has_program or playbook.program) and not strict:  # a dialogue calls none
             self._source_tools = await self._tool_sources.load()
-        expense = None if is_strict or parent else self.spent.start()
+        expense = None if strict or parent else self.spent.start()
         before = ledger.spent_usd
         try:
-            yield self._stage(playbook, recorder, ledger, on_event, parent)
+            models, tools = self.models.__getitem__, toolbox([*self.tools, *self._source_tools])
+            if strict:
+                models = refuse
+                tools = ReplayTools(tools, strict.cassette, servers=bool(self.settings.tools))
+            options = StageOptions(
+                limits=self.limits,
+                router=lambda: self.router,
+                ledger=ledger,
+                tools=tools,
+                confirm=self._confirmer(),
+                on_event=on_event,
+                open_run=self._open,
+                depth=parent.depth + 1 if parent else 0,
+                above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
+            )
+            yield Stage(playbook, models, recorder, options)
         except SeedbedError:
             recorder.check()
             raise
         finally:
             if expense:
-                expense.usd = ledger.spent_usd - before if is_replay else recorder.cost_usd
-
-    def _stage(
-        self, playbook: Playbook, recorder: Recorder, ledger: Ledger, on_event: OnEvent | None, parent: Stage | None
-    ) -> Stage:
-        models, tools = self.models.__getitem__, toolbox([*self.tools, *self._source_tools])
-        if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict":
-            models = refuse
-            tools = ReplayTools(tools, recorder.cassette, servers=bool(self.settings.tools))
-        options = StageOptions(
-            limits=self.limits,
-            router=lambda: self.router,
-            ledger=ledger,
-            tools=tools,
-            confirm=self._confirmer(),
-            on_event=on_event,
-            open_run=self._open,
-            depth=parent.depth + 1 if parent else 0,
-            above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
-        )
-        return Stage(playbook, models, recorder, options)
+                replayed = isinstance(recorder, ReplayRecord)
+                expense.usd = ledger.spent_usd - before if replayed else recorder.cost_usd
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
@@ -348,7 +343,7 @@ class Runner:
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
 
     def _playbooks_above(self, recorder: Recorder) -> list[Playbook]:
-        """The playbooks of the runs above one that is resumed by itself."""
+        """The playbooks of the runs above a child run that is resumed directly."""
         playbooks, run = [], recorder.parent
         while run:
             above = recall(self.store, run)
@@ -376,7 +371,7 @@ class _SharedRun:
 
 
 def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
-    """The rate limits that processes share through Redis: by the identity of a model, whatever its name is there."""
+    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
     if not cache:
         return None
     redis = redis_at(cache)

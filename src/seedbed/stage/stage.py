@@ -87,7 +87,7 @@ class Stage:
         self._open_run = options.open_run
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
-            self.ledger.spend(*recorder.paid_before)  # before anything is asked: this money is gone
+            self.ledger.spend(*recorder.paid_before)  # before any model is asked
 
     @property
     def seed(self) -> int:
@@ -229,7 +229,7 @@ class Stage:
             near = suggestion(tool, self._tools)
             raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
         chosen = self._tools[tool]
-        arguments = deepcopy(arguments)  # what a person confirms is what is done
+        arguments = deepcopy(arguments)  # the program must not alter what a person confirms
         await self._require_permission(tool, arguments, confidence)
 
         async def work() -> Json:

@@ -33,7 +33,7 @@ def prometheus(registry: CollectorRegistry = REGISTRY) -> Listener:
     return _metrics(registry)
 
 
-class Metrics:
+class PrometheusMetrics:
     """The metrics of one registry. Called with an event, it counts it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -92,4 +92,4 @@ class Metrics:
             self._loops.discard(loop)
 
 
-_metrics = cache(Metrics)
+_metrics = cache(PrometheusMetrics)

@@ -11,7 +11,7 @@ import typer
 from command_line import Seedbed
 from typer.main import get_command
 
-from seedbed.cli.main import call
+from seedbed.cli.main import main
 from seedbed.errors import StoreError
 
 
@@ -43,7 +43,7 @@ def ending(error: BaseException) -> Any:
 def test_every_end_has_its_exit_code_and_its_words(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(ending(error), []) == code
+    assert main([], ending(error)) == code
     printed = capsys.readouterr()
     assert said in printed.err
     assert not printed.out
@@ -52,7 +52,7 @@ def test_every_end_has_its_exit_code_and_its_words(
 
 @pytest.mark.parametrize("error", [StoreError("full"), typer.BadParameter("odd"), ZeroDivisionError("by zero")])
 def test_with_json_an_error_is_json_too(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    call(ending(error), ["--json"])
+    main(["--json"], ending(error))
     assert json.loads(capsys.readouterr().err)["error"] == type(error).__name__
 
 

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.settings import McpServer
-from seedbed.stage.mcp import Connection
+from seedbed.stage.mcp import Connection, connected
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import Tool, toolbox
 from seedbed.storage.memory import MemoryStore
@@ -28,15 +27,6 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 
 def files(**more: Any) -> McpServer:
     return McpServer(name="files", command=[sys.executable, str(SERVER), "stdio"], **more)
-
-
-@asynccontextmanager
-async def connected(server: McpServer, folder: Path = Path()) -> AsyncIterator[list[Tool]]:
-    connection = Connection(server, folder)
-    try:
-        yield await connection.tools()
-    finally:
-        await connection.aclose()
 
 
 def python(program: str, **more: Any) -> McpServer:

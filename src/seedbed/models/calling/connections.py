@@ -40,5 +40,5 @@ async def _own_client(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx.A
 
 @functools.cache
 def _certificates() -> ssl.SSLContext:
-    """The trusted certificates, read once: that takes longer than everything else about a client."""
+    """The trusted certificates, read once: this is the slowest part of making a client."""
     return httpx.create_ssl_context()

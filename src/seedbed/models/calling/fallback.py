@@ -1,4 +1,4 @@
-"""Fallback: a call that the named model answers, or else one of those its card names in `then`.
+"""Fallback: a call to a model, or to the fallbacks that its card names in `then` if it gives no answer.
 
 A model that fails for a moment is asked again, one that keeps failing is left alone for a while, and the next one takes
 its place; the answer says so. A mistake of ours is raised at once: another model would not help.
@@ -16,7 +16,7 @@ from typing import Literal
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
 from seedbed.models.calling.hedging import first_answer
-from seedbed.models.calling.limits import ModelLimit, ModelLimits, Reserve, free
+from seedbed.models.calling.limits import ModelLimits, Reserve, free
 from seedbed.models.cards import Model
 from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, estimated_tokens, merge_messages, stream
 from seedbed.spending.ledger import Reservation
@@ -65,7 +65,7 @@ class ModelAnswer:
 
     @property
     def uncounted_tokens(self) -> int:
-        """The most tokens that may have been used beside the reported ones."""
+        """The most tokens that may have been used in addition to the reported ones."""
         return self.reply.uncounted_tokens + sum(attempt.tokens for attempt in self.attempts)
 
     @property
@@ -173,12 +173,11 @@ class ModelCall:
 
     async def _ask(self, model: Model) -> Reply | None:
         """Ask one model until it answers, is rejected, or rests."""
-        limit = self.limits[model]
-        messages = self.messages if model is self.models[0] else merge_messages(self.messages)
+        breaker = self.limits[model].breaker
         self._began = None
-        while limit.breaker.lets_in:
+        while breaker.lets_in:
             try:
-                outcome = await self._pay(model, messages, limit)
+                outcome = await self._pay(model)
             except BudgetSpent as spent:
                 self._rejected[model.name] = _Rejected(str(spent), "budget")
                 return None
@@ -187,17 +186,19 @@ class ModelCall:
             pause = self._after_failure(model, outcome, self.limits.clock() - (self._began or 0.0))
             if pause is None:
                 return None
-            if limit.breaker.lets_in:
+            if breaker.lets_in:
                 await self._pause(pause)
         return None
 
-    async def _pay(
-        self, model: Model, messages: Sequence[Message], limit: ModelLimit, *, spare: bool = False
-    ) -> Reply | ModelUnavailable | None:
-        """One request within the limits, or a spare one beside it; None if the model began to rest meanwhile."""
-        clock = self.limits.clock
+    def _messages(self, model: Model) -> Sequence[Message]:
+        """The messages for a model; fallbacks get them in the form that every provider accepts."""
+        return self.messages if model is self.models[0] else merge_messages(self.messages)
+
+    async def _pay(self, model: Model, *, spare: bool = False) -> Reply | ModelUnavailable | None:
+        """One request within the limits, or a spare one beside it; None if its breaker opened meanwhile."""
+        clock, limit = self.limits.clock, self.limits[model]
         came = clock()
-        async with self.reserve(model, messages, self.sampling.max_tokens, spare=spare) as reservation:
+        async with self.reserve(model, self._messages(model), self.sampling.max_tokens, spare=spare) as reservation:
             held = clock() - came
             tokens = self._prompt_tokens + (reservation.max_tokens or 0)
             booking, waited = await limit.rate.wait(tokens)
@@ -212,9 +213,9 @@ class ModelCall:
             why: Why | None = "ours"
             try:
                 if spare or self.on_piece or model.card.hedge is None:
-                    outcome = await self._request(model, messages, reservation)
+                    outcome = await self._request(model, reservation)
                 else:
-                    outcome = await self._hedge(model, messages, reservation, limit, model.card.hedge)
+                    outcome = await self._hedge(model, reservation, model.card.hedge)
                 why = outcome.why if isinstance(outcome, ModelUnavailable) else None
             finally:
                 limit.breaker.leave(entered, why)
@@ -222,21 +223,14 @@ class ModelCall:
             limit.rate.settle(booking, outcome.usage.prompt_tokens + outcome.usage.completion_tokens or tokens)
         return outcome
 
-    async def _hedge(
-        self,
-        model: Model,
-        messages: Sequence[Message],
-        reservation: Reservation,
-        limit: ModelLimit,
-        share: float,
-    ) -> Reply | ModelUnavailable:
+    async def _hedge(self, model: Model, reservation: Reservation, share: float) -> Reply | ModelUnavailable:
         """One request and, if its answer is slower than this share of them, a second one; once in a call."""
-        began = self.limits.clock()
-        slow = None if self._is_hedged else limit.latencies.quantile(share)
+        began, latencies = self.limits.clock(), self.limits[model].latencies
+        slow = None if self._is_hedged else latencies.quantile(share)
         if slow is None:
-            outcome = await self._request(model, messages, reservation)
+            outcome = await self._request(model, reservation)
         else:
-            first, again = self._request(model, messages, reservation), partial(self._again, model, messages, limit)
+            first, again = self._request(model, reservation), partial(self._again, model)
             outcome, others = await first_answer(first, again, lambda each: isinstance(each, Reply), after_seconds=slow)
             for late in others:
                 if isinstance(late, Reply):
@@ -244,14 +238,12 @@ class ModelCall:
             if self._is_hedged:
                 emit(Hedged(model=model.name, after_seconds=slow, won=outcome is self._second))
         if isinstance(outcome, Reply):
-            limit.latencies.add(self.limits.clock() - began)
+            latencies.add(self.limits.clock() - began)
         return outcome
 
-    async def _again(
-        self, model: Model, messages: Sequence[Message], limit: ModelLimit
-    ) -> Reply | ModelUnavailable | None:
+    async def _again(self, model: Model) -> Reply | ModelUnavailable | None:
         with suppress(BudgetSpent):
-            self._second = await self._pay(model, messages, limit, spare=True)
+            self._second = await self._pay(model, spare=True)
         return self._second
 
     def _note_overtaken(self, model: Model, seconds: float, usd: float, tokens: int) -> None:
@@ -281,18 +273,16 @@ class ModelCall:
                 self.limits[model].breaker.rest(wait, "rate", "its provider asks us to wait")
         return pause
 
-    async def _request(
-        self, model: Model, messages: Sequence[Message], reservation: Reservation
-    ) -> Reply | ModelUnavailable:
+    async def _request(self, model: Model, reservation: Reservation) -> Reply | ModelUnavailable:
         """One request. A mistake of ours is raised, any other failure is noted and returned."""
         clock, started = self.limits.clock, self.limits.clock()
         self._pieces = []
         sampling = replace(self.sampling, max_tokens=reservation.max_tokens)
         try:
             if self.on_piece is None:
-                reply = await ask(model, messages, sampling)
+                reply = await ask(model, self._messages(model), sampling)
             else:
-                reply = await self._stream(model, messages, sampling, self.on_piece)
+                reply = await self._stream(model, sampling, self.on_piece)
         except asyncio.CancelledError:
             reservation.spent_usd, reservation.spent_tokens = self._most(model, reservation)
             self._note_overtaken(model, clock() - started, reservation.spent_usd, reservation.spent_tokens)
@@ -326,14 +316,8 @@ class ModelCall:
         self._answer_tokens = reply.usage.completion_tokens
         return reply
 
-    async def _stream(
-        self,
-        model: Model,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        on_piece: Callable[[str | Discard], None],
-    ) -> Reply:
-        async with aclosing(stream(model, messages, sampling)) as pieces:
+    async def _stream(self, model: Model, sampling: Sampling, on_piece: Callable[[str | Discard], None]) -> Reply:
+        async with aclosing(stream(model, self._messages(model), sampling)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Reply):
                     return piece

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 ENOUGH = 20
-"""How many answers it takes to tell which ones are slow."""
+"""How many answers are needed to tell which are slow."""
 
 LATEST = 200
 """How many of the latest answers count: a provider is not as fast at noon as at night."""
@@ -47,7 +47,7 @@ async def first_answer(
     *,
     after_seconds: float,
 ) -> tuple[Result, list[Result | None]]:
-    """The first of two results that is an answer, or else that of the first try; and any result of the other try.
+    """The first result that is an answer, or that of the first try if none is; and any result of the other try.
 
     The second try begins when the first has taken `after_seconds`; it returns None if it could not be made. A try that
     has not ended is cancelled, and has stopped when this returns or raises.

@@ -70,7 +70,7 @@ class SharedRateLimit(Protocol):
 
 
 class RateLimit:
-    """At most so many requests and so many tokens within any minute, whenever that minute begins.
+    """A limit on the requests and tokens within any 60 seconds.
 
     A request gets the earliest free moment and sleeps until then once; requests keep their order. One with more tokens
     than a minute allows has a minute to itself. With a `shared` limit this holds for all processes together; while that
@@ -96,7 +96,7 @@ class RateLimit:
         self._last = -float("inf")  # the latest moment that was booked: bookings keep the order of requests
 
     async def wait(self, tokens: int = 0) -> tuple[Booking, float]:
-        """Wait until a request with so many tokens may be sent; the second value is the seconds waited."""
+        """Wait until a request with this many tokens may be sent; the second value is the seconds waited."""
         if self._requests is None and self._tokens is None:
             return Booking(0.0, 0, counts=False), 0.0
         came = self._clock()
@@ -169,7 +169,7 @@ class Retry:
     def pause(
         self, tried: int, why: Why, wait_seconds: float | None, gone_seconds: float, chance: random.Random
     ) -> float | None:
-        """Seconds until the next try after so many; None if there is none.
+        """Seconds until the next try, after `tried` of them; None if there is no next one.
 
         Only failures that pass by themselves are retried. If the provider says how long to wait, we wait that long.
         """

@@ -312,7 +312,7 @@ def _read(content: bytes) -> dict[str, Any]:
 
 
 def _text(content: Any) -> Any:
-    """A text that can be encoded: JSON may hold halves of characters. Other forms of content stay as they are."""
+    """A text that can be encoded: JSON may contain lone surrogates. Other content is not changed."""
     return content.encode(errors="replace").decode() if isinstance(content, str) else content or ""
 
 

@@ -60,7 +60,7 @@ class RoutingPolicy:
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a model at one type of task: decayed sums of scores and outcomes, moving averages."""
+    """The record of a model at one type of task: decayed sums of scores and outcomes, moving averages."""
 
     score: float = 0.0
     weight: float = 0.0
@@ -283,7 +283,7 @@ class _CallEstimate:
 
 
 def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
-    """The skill a card declares for a type of task, or else the lowest one of those needed."""
+    """The skill that a card declares for a type of task, or the lowest of its skills in what is needed."""
     skill = card.skill
     if task_type in skill:
         return skill[task_type]
@@ -291,7 +291,7 @@ def _declared(card: Card, task_type: str, needs: Sequence[str]) -> float | None:
 
 
 def _relative(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Each value relative to the average of the known ones; unknown ones, and all zeros, count as average."""
+    """Each value relative to the average of the known ones. An unknown value counts as average."""
     known = [value for value in values.values() if value is not None]
     average = math.fsum(known) / len(known) if known else 0.0
     return {name: value / average if value is not None and average else 1.0 for name, value in values.items()}

@@ -125,7 +125,7 @@ def _agreement(rounds: Rounds) -> float | None:
 
 
 def _likeness_to_last(rounds: Rounds) -> float | None:
-    """How alike the answer that changed most is to the one before; None if there is none before."""
+    """How alike the answer that changed most is to its previous version; None in the first round."""
     return min((now.like(before) for now, before in _beside(rounds, 1)), default=None)
 
 
@@ -138,7 +138,7 @@ def _stable_rounds(rounds: Rounds) -> int:
 
 
 def _beside(rounds: Rounds, ago: int) -> Iterator[tuple[AnswerText, AnswerText]]:
-    """Each answer of the last round, with that of the same step so many rounds ago."""
+    """Each answer of the last round, paired with the answer of the same step `ago` rounds earlier."""
     if len(rounds) > ago:
         yield from ((answer, rounds[-1 - ago].get(step, AnswerText(""))) for step, answer in rounds[-1].items())
 

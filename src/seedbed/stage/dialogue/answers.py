@@ -47,7 +47,7 @@ SCORE = re.compile(r"(?:(?<![\w.,])[-−])?\d+(?:[.,]\d+)*(?P<of>(?:\s*(?:/|(?:o
 
 
 class AnswerText:
-    """A text, and what is compared of it."""
+    """A text, and the part of it that is compared."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,12 +116,12 @@ class AnswerText:
 
     @property
     def meaning(self) -> set[str]:
-        """The words that count, or else all."""
+        """The words that count fully, or all words if there are none."""
         words = self.read[0]
         return {word for word, weight in words.items() if weight >= 1} or {*words} or {self.text}
 
     def agrees(self, other: AnswerText) -> float:
-        """How alike the conclusions are, where both name one, or else the whole."""
+        """How alike the conclusions are or, unless both name one, the whole texts."""
         if self.conclusion and other.conclusion:
             return self.conclusion.like(other.conclusion)
         return self.like(other)

@@ -13,7 +13,7 @@ from itertools import groupby
 from seedbed.models.chat import estimated_tokens as tokens
 
 Ask = Callable[[str, int], Awaitable[str]]
-"""Asks a model to answer a prompt in at most so many tokens."""
+"""Asks a model to answer a prompt within a number of tokens."""
 
 MOST_SUMMARISED = 16_000
 """Tokens that most models can read. Of a longer conversation, an extract is summarised."""
@@ -286,7 +286,7 @@ def _rank(parts: Sequence[_Passage], about: str) -> list[int]:
     most = (max(near, default=0.0) or 1.0) * (1 if has_topic else 2)
     scores, last = [], {}
     for index, (part, fact, count) in enumerate(zip(parts, facts, counts, strict=True)):
-        # What is said of "them" follows the name more often than it comes before.
+        # A sentence about "them" follows the name more often than it precedes it.
         near_by = ((index - 1, 0.3), (index + 1, 0.2))
         beside = [near[at] * much for at, much in near_by if 0 <= at < len(parts) and parts[at].turn == part.turn]
         head = index - part.above
@@ -295,7 +295,7 @@ def _rank(parts: Sequence[_Passage], about: str) -> list[int]:
         telling = 0.3 if number else 0.15 if any(map(NEGATION.match, fact)) else 0.05 * min(3, len(fact))
         place = 0.05 * (len(beside) < 2) + 0.05 * part.turn / (parts[-1].turn + 1)
         scores.append(round((score / most + telling + place) / max(1, len(words[index]) / usual) ** 0.5, 6))
-        # One yes is not the same as another, nor what was accepted the same as what was refused.
+        # Short passages are never the same: two people can both say yes. Nor are those under different headings.
         says = (frozenset(count), fact, parts[head].text if head < index else "") if len(count) > 2 else index
         last[says] = index
     own = [at for at in last.values() if parts[at].kind not in ("heading", "head")]

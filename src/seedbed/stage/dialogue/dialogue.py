@@ -69,7 +69,7 @@ class _Dialogue:
         self.values = {Placeholder(name): text_of(value) for name, value in task.items()}
         self.answers: dict[str, str] = {}
         self.left_out: set[str] = set()
-        """The steps whose `when` did not hold at the last look."""
+        """The steps whose `when` did not hold when it was last checked."""
         self.plan = _plan(self.playbook)
         self.needs, self.last = self.plan.needs, self.plan.last
         self.rounds: dict[str, list[Message]] = {}
@@ -247,7 +247,7 @@ def _mentions(playbook: Playbook, step: Step) -> Iterator[str]:
 
 
 def _needs(playbook: Playbook, mentions: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
-    """The steps that each step waits for: those it refers to, or else all of the groups before its own."""
+    """The steps that each step waits for: those it refers to, or all steps of earlier groups if it refers to none."""
     needs: dict[str, list[str]] = {}
     earlier: list[str] = []
     for group in playbook.plan:
@@ -291,12 +291,12 @@ def _parts(playbook: Playbook, needs: Mapping[str, list[str]]) -> list[_PlanPart
 
 
 def text_of(value: object) -> str:
-    """A value as text for a prompt: a text as it is, anything else as JSON, the same for equal values."""
+    """A value as text for a prompt: a text unchanged, anything else as canonical JSON."""
     return value if isinstance(value, str) else canonical(value)
 
 
 def _task_text(task: Mapping[str, Any]) -> str:
-    """The prompt of a step without one: the task itself, the same in whatever order its inputs are."""
+    """The prompt of a step without one: the inputs of the task, in the order of their names."""
     if len(task) == 1:
         return text_of(*task.values())
     return "\n".join(f"{name}: {text_of(value)}" for name, value in sorted(task.items()))
