@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias, runtime_checkable
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError, shown
 from seedbed.storage.content import Content as Content
@@ -27,6 +28,8 @@ from seedbed.storage.content import short as short
 
 Target: TypeAlias = str | Json
 """What a ref points at: a digest, or a small document that holds some (a channel's stable and canary)."""
+
+_Item = TypeVar("_Item")
 
 BriefFact: TypeAlias = tuple[str, float | None, str]
 """The key and value of a fact, and its body as JSON text."""
@@ -270,6 +273,12 @@ def is_name(name: object) -> bool:
         return (len(name) if name.isascii() else len(name.encode())) <= NAME_BYTES
     except UnicodeEncodeError:
         return False
+
+
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def now() -> datetime:
