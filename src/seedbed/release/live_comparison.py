@@ -140,7 +140,7 @@ def _rollout(store: Store, channel: str) -> _Rollout | None:
         target = move.body["to"] or {}
         canary = canary_of(target)
         if canary is None:
-            newest = newest and _Rollout(newest.control, newest.candidate, newest.source, True)
+            newest = newest and replace(newest, is_over=True)
         elif newest is None or newest.is_over or newest.candidate != canary.playbook:
             source = LiveSource(f"channels/{channel}", (move.key,), ("control", "canary"))
             newest = _Rollout(stable_of(target), canary.playbook, source, False)

@@ -215,15 +215,12 @@ def replay_moves(moves: Iterable[Fact]) -> State:
         standing, stable = state.standing, stable_of(target)
         if stable != state.stable:
             back = isinstance(target, Mapping) and target.get("how") == "rollback" and stable in standing
-            standing = _until(standing, stable) if back else (*standing, stable)
+            # A rollback returns to the last time that this one was settled.
+            again = len(standing) - standing[::-1].index(stable) if back else 0
+            standing = standing[:again] if back else (*standing, stable)
         frozen = isinstance(target, Mapping) and bool(target.get("frozen"))
         state = State(standing, canary_of(target), frozen, held_of(target))
     return state
-
-
-def _until(standing: tuple[Digest, ...], stable: Digest) -> tuple[Digest, ...]:
-    """The releases up to the last time that this one was settled."""
-    return standing[: len(standing) - standing[::-1].index(stable)]
 
 
 def percent(share: float) -> str:

@@ -349,7 +349,7 @@ async def test_what_was_promoted_meanwhile_is_taken_back_all_the_same(store: Sto
     await channels.promote(library, "live", because="looks well", rollout=Rollout(share=0.75))
     await channels.promote(library, "live", because="looks well")
     assert monitor.react(health)
-    assert channels.settled(store, "live") == [OLD]
+    assert channels.state(store, "live").standing == (OLD,)
 
 
 async def test_a_frozen_channel_is_taken_back_and_stays_frozen(store: Store) -> None:

@@ -281,7 +281,7 @@ async def test_a_workspace_promotes_nothing_that_is_out_of_ratio_and_says_why(tm
         await space.rollback("live", because="assignment is broken")
         await space.release(agent("Answer well."), to="live", because="it was mended")
         await space.channels.promote("live", because="well")
-        assert channels.settled(space.store, "live") == [old, new]
+        assert channels.state(space.store, "live").standing == (old, new)
 
 
 async def test_a_workspace_keeps_back_whom_its_settings_say(tmp_path: Path) -> None:

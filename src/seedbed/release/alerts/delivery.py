@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from seedbed.errors import StoreError
 from seedbed.playbooks.library import Library
@@ -51,10 +51,6 @@ class Delivery:
     status: DeliveryStatus
     attempts: int = 0
     error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "delivered"
 
     def document(self) -> Json:
         return asdict(self)
@@ -242,15 +238,13 @@ async def _attempts(alert: Alert, sender: Sender, patience: Patience) -> Deliver
 
 
 def _delivery_fact(library: Library, alert: Alert, key: str, delivery: Delivery) -> Fact:
-    body: dict[str, Any] = {"sender": delivery.sender, "status": delivery.status}
-    body |= {"attempts": delivery.attempts, "error": delivery.error}
     return Fact(
         kind="delivery",
         key=key,
         subject=delivery.alert,
         at=library.clock(),
         by=library.by,
-        body=body,
+        body={name: value for name, value in asdict(delivery).items() if name != "alert"},
         tags=(delivery.sender, f"channels/{alert.channel}"),
     )
 

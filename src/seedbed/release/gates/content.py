@@ -18,7 +18,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 from seedbed.release.review.outputs import OutputPair, read_output_pairs
 from seedbed.settings.gates import TextHazard
-from seedbed.storage.store import canonical
+from seedbed.storage.store import canonical, short
 
 ENOUGH = 8
 """With fewer tasks, equal outputs prove nothing."""
@@ -50,7 +50,7 @@ class ContentGate:
                 remedies.append(refusal.remedy)
             elif reason := self._outputs(request):
                 wrong.append(reason)
-                remedies.append("Read them: seedbed review show " + f"{request.channel} {request.candidate[3:13]}")
+                remedies.append(f"Read them: seedbed review show {request.channel} {short(request.candidate)}")
         if not wrong:
             return None
         expected = "texts that are safe, and outputs that answer the tasks"

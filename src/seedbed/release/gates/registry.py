@@ -69,23 +69,16 @@ def _panel(settings: ChannelSettings) -> Panel:
 # Built-in gates
 
 
-def _better(options: Any, _: Panel) -> Gate:
-    return BetterGate(options.error, options.agreement, options.replays)
-
-
 def _max_change(options: Any, panel: Panel) -> Gate:
-    return MaxChange(_limit(options.number), _limit(options.text), _limit(options.since_last_review), panel)
-
-
-def _limit(limit: float | None) -> float:
-    return math.inf if limit is None else limit
+    limits = (options.number, options.text, options.since_last_review)
+    return MaxChange(*(math.inf if limit is None else limit for limit in limits), panel)
 
 
 _Builder: TypeAlias = Callable[[Any, Panel], Gate]
 
 BUILT_IN: Mapping[str, _Builder] = {
     "schema": lambda _, __: schema,
-    "better": _better,
+    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays),
     "not_worse": lambda options, _: NotWorse(options.margins, options.error),
     "held_out": lambda _, __: held_out,
     "rules_kept": lambda options, panel: RulesKept(panel) if options.unless else rules_kept,

@@ -134,12 +134,9 @@ def draw_samples(
     """A random sample of tasks with different outputs, in random order: always the same for one reviewer."""
     chance = random.Random(f"{reviewer} {candidate}")
     differing = [pair for pair in output_pairs if pair.differs]
-    chosen = chance.sample(differing, min(count, len(differing)))
-    return list(_swapped(chosen, chance))
-
-
-def _swapped(chosen: Sequence[OutputPair], chance: random.Random) -> Iterator[OutputSample]:
-    for pair in chosen:
+    samples = []
+    for pair in chance.sample(differing, min(count, len(differing))):
         swapped = chance.random() < 0.5
         left, right = (pair.candidate, pair.control) if swapped else (pair.control, pair.candidate)
-        yield OutputSample(pair.task, left, right, swapped)
+        samples.append(OutputSample(pair.task, left, right, swapped))
+    return samples
