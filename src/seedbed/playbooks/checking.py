@@ -234,7 +234,12 @@ class _DocumentCheck:
                 alone = first == low == group == high and not (back_to or goes_back)
                 if first <= high and low <= group and not alone:
                     remedy = "Let one end before the other begins."
-                    yield Problem(f"{path}.until", f"a loop that overlaps with that of {other}", "one apart", remedy)
+                    yield Problem(
+                        f"{path}.until",
+                        f"a loop that overlaps with that of {other}",
+                        "loops that do not overlap",
+                        remedy,
+                    )
             loops.append((first, group, str(step.get("name")), "back_to" in until))
 
     def condition_problems(self) -> Iterator[Problem]:
@@ -361,6 +366,11 @@ class _DocumentCheck:
             yield Problem("rules.confirm_below", shown(below), expected)
         elif isinstance(below, str) and not is_number(value := _value(self.parameters[below])):
             remedy = f"Give parameters.{below} a number."
-            yield Problem("rules.confirm_below", f"{shown(below)}, which is {shown(value)}", "a number's name", remedy)
+            yield Problem(
+                "rules.confirm_below",
+                f"{shown(below)}, which is {shown(value)}",
+                "the name of a parameter that holds a number",
+                remedy,
+            )
         elif is_number(below) and not 0 <= below <= 1:
             yield Problem("rules.confirm_below", str(below), "between 0 and 1")

@@ -144,7 +144,7 @@ class Library:
         """Tag a playbook, to find it by."""
         for tag in tags:
             if not tag.strip() or not tag.isprintable():
-                raise PlaybookError([Problem("tag", shown(tag), "a printable word or a few")])
+                raise PlaybookError([Problem("tag", shown(tag), "one or more printable words")])
         digest = self.find(name)
         at = self.clock()
         self.store.append(

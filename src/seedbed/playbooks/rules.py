@@ -88,7 +88,7 @@ class Rules(BaseModel):
                 f"rules.{level}",
                 f"{pattern} dropped or weakened",
                 f"{pattern} kept at {level} or stricter",
-                "Rules may only be tightened; loosening one is for a person to decide.",
+                "Rules may only be tightened; only a person may loosen one.",
             )
             for place, level in enumerate(LEVELS, 1)
             for pattern in getattr(self, level)

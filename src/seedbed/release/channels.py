@@ -62,7 +62,9 @@ class Ramp:
         if wanted is None:
             return step
         if wanted > step:
-            return Problem("share", percent(wanted), f"at most {percent(step)}, {which}", "Go there step by step.")
+            return Problem(
+                "share", percent(wanted), f"at most {percent(step)}, {which}", "Raise the share step by step."
+            )
         return wanted
 
 

@@ -65,7 +65,7 @@ class State:
         parts += [("canary", f"{short(canary.playbook)} for {percent(canary.share)}")] if canary else []
         kept_until = held and f"{short(held.playbook)} for {percent(held.share)} until {held.until:%Y-%m-%d %H:%M}"
         parts += [("held back", kept_until)] if kept_until else []
-        return [*parts, ("frozen", "nothing moves but a rollback")] if self.frozen else parts
+        return [*parts, ("frozen", "only a rollback is possible")] if self.frozen else parts
 
 
 # Events
@@ -155,7 +155,7 @@ def _promoted(state: State, event: Promote) -> State | Problem:
         return Problem("promote", "no canary", "one under way", "Release a playbook with a share first.")
     if event.share <= state.canary.share:
         now = percent(state.canary.share)
-        return Problem("share", percent(event.share), f"more than {now}", "Roll it back to take it from people.")
+        return Problem("share", percent(event.share), f"more than {now}", "A share only grows: roll it back instead.")
     if event.share == 1:
         return _settled(state, state.canary.playbook, event.keep_back, 1 - state.canary.share)
     return replace(state, canary=replace(state.canary, share=event.share))

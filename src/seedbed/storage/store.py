@@ -328,7 +328,7 @@ class RefMove:
         if (current and current.version) != (self.expected and self.expected.version):
             state = f"at version {current.version}, moved by {current.by}: {current.because}" if current else "gone"
             wanted = f"version {self.expected.version}" if self.expected else "no such ref"
-            raise RefMoved(f"{self.name} is {state}; expected {wanted}. Read the ref again and decide anew")
+            raise RefMoved(f"{self.name} is {state}; expected {wanted}. Read the ref again before you move it")
         body = {"to": self.to, "from": current.target if current else None, "because": self.because}
         fact = Fact(kind="move", key=f"{self.name}@{version + 1}", subject=self.name, at=at, by=self.by, body=body)
         return ref_after(fact), fact

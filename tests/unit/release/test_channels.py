@@ -131,7 +131,7 @@ async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: boo
     (won,) = [each for each in done if isinstance(each, Ref)]
     (lost,) = [each for each in done if not isinstance(each, Ref)]
     assert isinstance(lost, RefMoved)
-    assert "Read the ref again and decide anew" in str(lost)
+    assert "Read the ref again before you move it" in str(lost)
     assert stable(library.store, "production") == won.target["stable"]  # type: ignore[index]
     assert count(library.store, "move") == (1 if first else 2)
 

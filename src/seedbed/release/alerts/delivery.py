@@ -231,7 +231,9 @@ async def _attempts(alert: Alert, sender: Sender, patience: Patience) -> Deliver
         except NotDelivered as wrong:
             error, again = str(wrong), wrong.again
         except TimeoutError:
-            error = f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that it is there"
+            error = (
+                f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that the receiver is up"
+            )
         except Exception as wrong:  # noqa: BLE001 - whatever it is, it must not stop the monitor or reveal a secret
             error, again = f"found {type(wrong).__name__}; expected a delivery", False
     return Delivery(alert.record_key, sender.name, "failed", attempt, error)

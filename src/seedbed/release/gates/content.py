@@ -71,7 +71,7 @@ class ContentGate:
         try:
             level = await asyncio.to_thread(offence, text)
         except ImportError:
-            return [f"{path}: nobody to say whether it offends (pip install 'seedbed[safety]')"]
+            return [f"{path}: no classifier that could rate it (pip install 'seedbed[safety]')"]
         limit = self.offence or 0.0
         return [f"{path}: a text that offends at {level:.2f}, above {limit:g}"] if level > limit else []
 
@@ -87,7 +87,7 @@ class ContentGate:
         flattering = [pair for pair in output_pairs if _flatters(pair.candidate) and not _flatters(pair.control)]
         if flattering:
             count = f"{len(flattering)} of {len(output_pairs)} outputs"
-            return f"{count} speak to whoever gives the scores, as at task {shown(flattering[0].task.id)}"
+            return f"{count} address the judge, for example at task {shown(flattering[0].task.id)}"
         return self._repeats(output_pairs)
 
     def _repeats(self, output_pairs: Sequence[OutputPair]) -> str:

@@ -19,11 +19,11 @@ async def error_budget(request: ReleaseRequest) -> Refusal | None:
     assert verdict
     plan = Experiment.from_content(store.get(verdict.experiment))
     if plan.channel != request.channel:
-        actual = f"one for {plan.channel}" if plan.channel else "one that nobody paid for"
+        actual = f"one for {plan.channel}" if plan.channel else "one that was not paid from an error budget"
         return Refusal("error_budget", actual, expected, remedy)
     places = store.facts(Query(kind="reservation", subject=request.channel))
     paid = (verdict.experiment, verdict.candidate, verdict.alpha)
     if not any((fact.body["experiment"], fact.body["candidate"], fact.body["alpha"]) == paid for fact in places):
-        return Refusal("error_budget", "one without a place in line", expected, remedy)
+        return Refusal("error_budget", "one without a reservation", expected, remedy)
     alphas = sorted({float(fact.body["alpha"]) for fact in store.facts(Query(kind="sentinel"))})
     return next(filter(None, (check_sentinel("error_budget", store, alpha) for alpha in alphas)), None)

@@ -62,7 +62,7 @@ def check_sentinel(gate: str, store: Store, alpha: float) -> Refusal | None:
         return None
     actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
     remedy = "Find out why before anything is released: seedbed evidence sentinel."
-    return Refusal(gate, actual, f"at most {alpha:g}, but for chance", remedy)
+    return Refusal(gate, actual, f"at most {alpha:g}, apart from chance", remedy)
 
 
 def _is_recorded(verdict: Verdict, store: Store) -> bool:

@@ -254,7 +254,7 @@ class _Watched:
         alarms = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
         if concurrent:
             hold: Reaction = "hold" if phase == "canary" else "tell"
-            alarms += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
+            alarms += [_out_of_ratio("sample ratio", "units got", self._ratio, hold)] if self._ratio.alarm else []
             for metric, ratio in self._answers.items():
                 if ratio.evidence >= -math.log(ratio.alpha):  # as it is now: late outcomes of one arm may still arrive
                     uneven = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
@@ -269,7 +269,7 @@ class _Watched:
         watch, alarms = self._watch, []
         quiet = at - (self._last_met or self.case.since.at)
         if watch.no_traffic and quiet > watch.no_traffic:
-            message = f"nobody met the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
+            message = f"no user got the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
             alarms.append(Alarm("no traffic", "hold", message))
         age = at - self.case.since.at
         if watch.deadline and age > watch.deadline:
@@ -303,10 +303,8 @@ class _Level:
         if self._drift is None or not self._drift.alarm:
             return None
         guard = self._guard
-        message = (
-            f"{guard.metric} of {short(playbook)} has become worse than the {guard.value(self._normal):.3g} that is "
-            f"normal for it, by more than {abs(guard.by):g}"
-        )
+        normal = f"{guard.value(self._normal):.3g} that is normal for it, by more than {abs(guard.by):g}"
+        message = f"{guard.metric} of {short(playbook)} has become worse than the {normal}"
         return Alarm("drift", "tell", message, guard.metric)
 
 
@@ -326,7 +324,7 @@ def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
 
 def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) -> Alarm:
     counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
-    message = f"{counts}; as many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
+    message = f"{counts}; equally many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
     return Alarm(kind, reaction, message)
 
 

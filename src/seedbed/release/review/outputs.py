@@ -80,7 +80,7 @@ def _read(store: Store, verdict: Verdict) -> tuple[list[Task], list[_Arm]]:
     """The tasks that were read, and the runs of both playbooks at them. Raises NotFound."""
     plan = Experiment.from_content(store.get(verdict.experiment))
     if verdict.live:
-        raise NotFound("no tasks behind a live verdict, to look at outputs side by side")
+        raise NotFound("no tasks behind a live verdict, so no outputs to compare")
     units = plan.units(known_tasks(store, plan.dataset))[: verdict.tasks]
     tasks, failed, arms = [task for unit in units for task in unit], {*verdict.failed}, []
     for playbook, name, first in zip((plan.control, plan.candidate), ARMS, plan.first_replicates, strict=True):

@@ -53,7 +53,7 @@ def _expect_member(person: str, panel: Panel | None) -> None:
     if panel and not panel.has(person):
         may = " or ".join(name for name in panel.reviewers if panel.has(name)) or "a reviewer: there is none yet"
         remedy = "Ask them, or add yourself under reviewers in the workspace file."
-        raise ReleaseRefused([Refusal("review", f"{person}, who is no reviewer of this channel", may, remedy)])
+        raise ReleaseRefused([Refusal("review", f"{person}, who is not a reviewer of this channel", may, remedy)])
 
 
 def _record(library: Library, kind: str, channel: str, candidate: Digest, because: str) -> Fact:

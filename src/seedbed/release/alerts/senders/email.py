@@ -51,7 +51,7 @@ class EmailSender:
             again = all(400 <= code < 500 for code, _ in refused.values())
             raise NotDelivered(f"found {self._refusal(refused)}; expected recipients", again) from None
         except smtplib.SMTPResponseException as error:
-            reason = f"found {type(error).__name__} ({error.smtp_code}); expected a letter taken"
+            reason = f"found {type(error).__name__} ({error.smtp_code}); expected the server to accept the message"
             raise NotDelivered(f"{reason}. Check server, user and password", 400 <= error.smtp_code < 500) from None
         except (smtplib.SMTPException, OSError, ValueError) as error:
             reason = f"found {type(error).__name__}; expected an answer of the server"
