@@ -1,8 +1,8 @@
 """Three-way merge of playbooks, leaf by leaf.
 
 A change of one side is taken. Where both sides changed a leaf differently there is a clash, which a resolver settles;
-MergeClash lists the clashes that none settled. Of rules, their threshold and locks the stricter side wins, whatever a
-resolver says.
+MergeClash lists the clashes that none settled. For rules, their threshold and locks the stricter side
+wins, whatever a resolver says.
 """
 
 from __future__ import annotations

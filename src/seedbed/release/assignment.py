@@ -2,9 +2,9 @@
 
 A unit is a user, a session or a conversation that should always get the same playbook. Its place in [0, 1) depends on
 the channel, the candidate and its key, and on nothing else: not on the process, the machine or the time. Units below
-the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. As
-many units at the other end are the control: they get the stable playbook. When the canary is settled, some of them can
-be kept back: they still get the playbook before it.
+the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. The
+same number of units at the other end is the control: they get the stable playbook. When the canary is settled, some of
+them can be kept back: they still get the playbook before it.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ NO_RAMP = Ramp()
 class Rollout:
     """How a playbook reaches the users of a channel.
 
-    `share` is the share of users that get it; by default it is the next step of the `ramp`. When it is for all, the
-    users in `keep_back` still get the playbook before it. `require` holds the gates as the settings write them: the
-    move records which gates the playbook has passed.
+    `share` is the share of users that get it; by default it is the next step of the `ramp`. When it reaches
+    everybody, the users in `keep_back` still get the previous playbook. `require` holds the gates as in the settings:
+    the move records which gates the playbook has passed.
     """
 
     share: float | None = None
@@ -116,7 +116,7 @@ async def release(
 ) -> Ref:
     """Put a candidate on a channel. Raises ReleaseRefused with the refusal of every gate.
 
-    A first release is for all: there is nothing else to serve.
+    A first release reaches everybody: there is nothing else to serve.
     """
     store, share = library.store, rollout.share
     check_ref_name(f"channels/{channel}")

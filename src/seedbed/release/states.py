@@ -4,8 +4,8 @@
                             ▲                                │
                             └────────────rollback────────────┘     and once more: the one settled before
 
-Each state can be frozen: then only a rollback is possible. When a release is for all, some users can be kept back for a
-while: they still get the playbook before it, so that the two can be compared.
+Each state can be frozen: then only a rollback is possible. When a release reaches everybody, some users can be kept
+back for a while: they still get the previous playbook, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The playbook before, which a share of the users still gets until then."""
+    """The previous playbook, which a share of the users still gets until a date."""
 
     playbook: Digest
     share: float
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class KeepBack:
-    """The share of users that still get the playbook before, and until when."""
+    """The share of users that still get the previous playbook, and until when."""
 
     share: float
     until: datetime

@@ -48,7 +48,7 @@ _log = logging.getLogger("seedbed")
 
 
 class CachedStore:
-    """A store that reads from Redis first. `name` tells it from every other store that uses the same Redis.
+    """A store that reads from Redis first. `name` distinguishes it from other stores in the same Redis.
 
     Facts are cached when they are first read by key, as only then their numbers are known. The server decides how much
     it holds and for how long (`maxmemory`, `maxmemory-policy allkeys-lru`).

@@ -1,7 +1,7 @@
 """The gates by the names they have under `channels.<name>.require` in seedbed.yaml: built-in ones, and your own.
 
-A gate of your own is an async function `(request, **options)` or a class of such. It is named `module:name`, or by the
-entry point under which an installed package offers it.
+A gate of your own is an async function `(request, **options)`, or a class whose objects are called like that.
+It is named `module:name`, or by the entry point under which an installed package offers it.
 """
 
 from __future__ import annotations

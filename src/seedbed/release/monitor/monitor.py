@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
@@ -77,9 +77,7 @@ class Health:
                 "metric": row.guard.metric,
                 "action": row.guard.action,
                 "limit": row.guard.by,
-                **{name: getattr(row, name) for name in ("pairs", "older", "newer", "change", "low", "high")},
-                "evidence": row.evidence,
-                "breached": row.breached,
+                **{name: value for name, value in asdict(row).items() if name != "guard"},
             }
             for row in self.rows
         ]

@@ -36,7 +36,7 @@ class Panel:
 
     `reviewers` are people and their roles; without any, everybody may review. Each of the `roles` needs one approval;
     without roles, one approval is enough. People who made the candidate or requested its review do not count. An
-    approval holds for as long as `expires` says; a refusal stands until the same person approves.
+    approval is valid for `expires`; a refusal stands until the same person approves.
     """
 
     reviewers: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
