@@ -143,16 +143,16 @@ def _value(parameter: object) -> object:
     return parameter.get("value") if isinstance(parameter, Mapping) else parameter
 
 
-def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[str, Any], int]]:
+def _steps(steps: object) -> Iterator[tuple[str, Mapping[str, Any], int]]:
     """Each step with its path and the number of its group."""
     for index, item in enumerate(steps if isinstance(steps, list | tuple) else ()):
         item = _mapping(item)
         if "together" in item:
             inner = item["together"] if isinstance(item["together"], list | tuple) else ()
             for position, step in enumerate(inner):
-                yield f"{place}[{index}].together[{position}]", _mapping(step), index
+                yield f"steps[{index}].together[{position}]", _mapping(step), index
         else:
-            yield f"{place}[{index}]", item, index
+            yield f"steps[{index}]", item, index
 
 
 def _conditions(path: str, condition: object, step: object = None) -> Iterator[tuple[str, Mapping[str, Any], object]]:
