@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from seedbed.documents import html_table
@@ -225,3 +225,10 @@ def replay_moves(moves: Iterable[Fact]) -> State:
 
 def percent(share: float) -> str:
     return f"{100 * share:g} %"
+
+
+def time_span(time: timedelta) -> str:
+    hours = time / timedelta(hours=1)
+    if hours >= 48:
+        return f"{hours / 24:.3g} days"
+    return f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.3g} minutes"

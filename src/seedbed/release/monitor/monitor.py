@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from seedbed.errors import NotFound, RefMoved, ReleaseRefused, shown
@@ -20,7 +20,7 @@ from seedbed.release.channels import moves, rollback
 from seedbed.release.monitor.exposures import Exposure, ExposureFeed, ExposureOutcome
 from seedbed.release.monitor.guard_evidence import GuardEvidence, GuardStatus, PairSide
 from seedbed.release.monitor.guards import Guard, Watch
-from seedbed.release.states import State, percent, replay_moves, serves, stable_of
+from seedbed.release.states import State, percent, replay_moves, serves, stable_of, time_span
 from seedbed.stats.monitors import Drift, SampleRatio
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
 
@@ -267,12 +267,12 @@ class _Watched:
         watch, alarms = self._watch, []
         quiet = at - (self._last_met or self.case.since.at)
         if watch.no_traffic and quiet > watch.no_traffic:
-            message = f"no user got the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
+            message = f"no user got the canary {short(self.case.newer)} for {time_span(quiet)}, at {percent(share)}"
             alarms.append(Alarm("no traffic", "hold", message))
         age = at - self.case.since.at
         if watch.deadline and age > watch.deadline:
-            message = f"the canary {short(self.case.newer)} is {_span(age)} old, and should be settled within "
-            alarms.append(Alarm("deadline", "roll back", message + _span(watch.deadline)))
+            message = f"the canary {short(self.case.newer)} is {time_span(age)} old, and should be settled within "
+            alarms.append(Alarm("deadline", "roll back", message + time_span(watch.deadline)))
         return alarms
 
 
@@ -324,10 +324,3 @@ def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) 
     counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
     message = f"{counts}; equally many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
     return Alarm(kind, reaction, message)
-
-
-def _span(time: timedelta) -> str:
-    hours = time / timedelta(hours=1)
-    return (
-        f"{hours / 24:.3g} days" if hours >= 48 else f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.3g} minutes"
-    )
