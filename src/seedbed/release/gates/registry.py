@@ -71,7 +71,8 @@ def _panel(settings: ChannelSettings) -> Panel:
 
 def _max_change(options: Any, panel: Panel) -> Gate:
     limits = (options.number, options.text, options.since_last_review)
-    return MaxChange(*(math.inf if limit is None else limit for limit in limits), panel)
+    number, text, drift = (math.inf if limit is None else limit for limit in limits)
+    return MaxChange(number, text, drift, panel)
 
 
 _Builder: TypeAlias = Callable[[Any, Panel], Gate]
