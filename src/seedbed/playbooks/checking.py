@@ -28,7 +28,6 @@ EXPECTED = {
     "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
-    "missing": "a value",
     "finite_number": "a finite number",
 }
 LIMITS = {
@@ -45,7 +44,9 @@ def explain(error: ValidationError, known_keys: Callable[[tuple[int | str, ...]]
         path = _path(each["loc"])
         kind, value, context = each["type"], each["input"], each.get("ctx", {})
         if kind == "extra_forbidden":
-            remedy = _remedy_for_key(str(each["loc"][-1]), list(known_keys(each["loc"])))
+            known_here = list(known_keys(each["loc"]))
+            hint = plugins.suggestion(str(each["loc"][-1]), known_here) or f"Known keys: {', '.join(known_here)}."
+            remedy = f"{hint} Notes of your own go under meta."
             problem = Problem(path, "an unknown key", "a key of the format", remedy)
         elif kind == "missing":
             problem = Problem(path, "nothing", "a value")
@@ -94,11 +95,6 @@ def _path(location: tuple[int | str, ...]) -> str:
     return path or "document"
 
 
-def _remedy_for_key(name: str, known: list[str]) -> str:
-    hint = plugins.suggestion(name, known) or f"Known keys: {', '.join(known)}."
-    return f"{hint} Notes of your own go under meta."
-
-
 def locate(problems: Iterable[Problem], document: object, origins: Mapping[str, str]) -> list[Problem]:
     """Add to each problem its file and line, where `origins` has them by path."""
     steps = _steps(_mapping(document).get("steps"))
@@ -143,16 +139,20 @@ def _number(value: object) -> float | None:
     return value if is_number(value) else None
 
 
-def _steps(steps: object, place: str = "steps") -> Iterator[tuple[str, Mapping[str, Any], int]]:
+def _value(parameter: object) -> object:
+    return parameter.get("value") if isinstance(parameter, Mapping) else parameter
+
+
+def _steps(steps: object) -> Iterator[tuple[str, Mapping[str, Any], int]]:
     """Each step with its path and the number of its group."""
     for index, item in enumerate(steps if isinstance(steps, list | tuple) else ()):
         item = _mapping(item)
         if "together" in item:
             inner = item["together"] if isinstance(item["together"], list | tuple) else ()
             for position, step in enumerate(inner):
-                yield f"{place}[{index}].together[{position}]", _mapping(step), index
+                yield f"steps[{index}].together[{position}]", _mapping(step), index
         else:
-            yield f"{place}[{index}]", item, index
+            yield f"steps[{index}]", item, index
 
 
 def _conditions(path: str, condition: object, step: object = None) -> Iterator[tuple[str, Mapping[str, Any], object]]:
@@ -219,7 +219,7 @@ class _DocumentCheck:
 
     def loop_problems(self) -> Iterator[Problem]:
         """Loops must go back to a step that exists, and must not overlap."""
-        loops: list[tuple[int, int, str]] = []
+        loops: list[tuple[int, int, str, bool]] = []
         for path, step, group in self.steps:
             if not isinstance(until := step.get("until"), Mapping):
                 continue
@@ -230,15 +230,17 @@ class _DocumentCheck:
                     yield Problem(f"{path}.until.back_to", shown(back_to), f"a step up to this one: {known}")
                     continue
                 first = self.group_of[back_to]
-            for low, high, other in loops:
-                alone = first == low == group == high and not (back_to or self._goes_back(other))
+            for low, high, other, goes_back in loops:
+                alone = first == low == group == high and not (back_to or goes_back)
                 if first <= high and low <= group and not alone:
                     remedy = "Let one end before the other begins."
-                    yield Problem(f"{path}.until", f"a loop that overlaps with that of {other}", "one apart", remedy)
-            loops.append((first, group, str(step.get("name"))))
-
-    def _goes_back(self, name: str) -> bool:
-        return any("back_to" in _mapping(step.get("until")) for _, step, _ in self.steps if step.get("name") == name)
+                    yield Problem(
+                        f"{path}.until",
+                        f"a loop that overlaps with that of {other}",
+                        "loops that do not overlap",
+                        remedy,
+                    )
+            loops.append((first, group, str(step.get("name")), "back_to" in until))
 
     def condition_problems(self) -> Iterator[Problem]:
         for path, step, group in self.steps:
@@ -311,8 +313,7 @@ class _DocumentCheck:
 
     def parameter_problems(self) -> Iterator[Problem]:
         for name, item in self.parameters.items():
-            parameter = item if isinstance(item, Mapping) else {"value": item}
-            path, raw = f"parameters.{name}", parameter.get("value")
+            path, parameter, raw = f"parameters.{name}", _mapping(item), _value(item)
             value, low, high = _number(raw), _number(parameter.get("low")), _number(parameter.get("high"))
             options = parameter.get("options")
             if value is None and not (low is None and high is None):
@@ -327,10 +328,6 @@ class _DocumentCheck:
                 yield Problem(path, shown(raw), f"one of its options: {_join(map(shown, options))}")
             if parameter.get("whole") is True and (value is None or value != int(value)):
                 yield Problem(path, shown(raw), "a whole number, as it says whole: true")
-
-    def value(self, parameter: str) -> object:
-        item = self.parameters[parameter]
-        return item.get("value") if isinstance(item, Mapping) else item
 
     def demo_problems(self) -> Iterator[Problem]:
         steps = self._steps()
@@ -367,8 +364,13 @@ class _DocumentCheck:
         if isinstance(below, str) and below not in self.parameters:
             expected = f"a number, or one of the parameters: {_join(self.parameters)}"
             yield Problem("rules.confirm_below", shown(below), expected)
-        elif isinstance(below, str) and not is_number(value := self.value(below)):
+        elif isinstance(below, str) and not is_number(value := _value(self.parameters[below])):
             remedy = f"Give parameters.{below} a number."
-            yield Problem("rules.confirm_below", f"{shown(below)}, which is {shown(value)}", "a number's name", remedy)
+            yield Problem(
+                "rules.confirm_below",
+                f"{shown(below)}, which is {shown(value)}",
+                "the name of a parameter that holds a number",
+                remedy,
+            )
         elif is_number(below) and not 0 <= below <= 1:
             yield Problem("rules.confirm_below", str(below), "between 0 and 1")

@@ -135,7 +135,7 @@ def _names(item: Json) -> Any:
     return [step["name"] for step in item["together"]] if "together" in item else item["name"]
 
 
-def build(flat: Mapping[str, Any], source: str = "") -> Playbook:
+def build(flat: Mapping[str, Any]) -> Playbook:
     """The playbook with these leaves. Raises PlaybookError if it would not be valid."""
     content: Json = {}
     steps: dict[str, Json] = {}
@@ -155,10 +155,8 @@ def build(flat: Mapping[str, Any], source: str = "") -> Playbook:
             for item in flat["steps"]
         ]
     if steps:
-        raise PlaybookError(
-            [Problem(f"steps.{name}", "a step without a place", "its name in steps") for name in steps], source
-        )
-    return Playbook.from_document(content, source=source)
+        raise PlaybookError([Problem(f"steps.{name}", "a step without a place", "its name in steps") for name in steps])
+    return Playbook.from_document(content)
 
 
 def _plant(tree: Json, path: list[str], value: Any) -> None:

@@ -21,7 +21,7 @@ from seedbed.playbooks.values import thaw
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, in_brief, put_all, short
 
 BranchState = Literal["active", "merged", "archived", "failed"]
-SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+SEMVER = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 REF_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*")
 
 
@@ -144,7 +144,7 @@ class Library:
         """Tag a playbook, to find it by."""
         for tag in tags:
             if not tag.strip() or not tag.isprintable():
-                raise PlaybookError([Problem("tag", shown(tag), "a printable word or a few")])
+                raise PlaybookError([Problem("tag", shown(tag), "one or more printable words")])
         digest = self.find(name)
         at = self.clock()
         self.store.append(
@@ -281,37 +281,28 @@ class Library:
 
     # Search
 
-    def search(
-        self,
-        where: PlaybookFilter | None = None,
-        *,
-        after: int | None = None,
-        limit: int = 20,
-    ) -> Page:
+    def search(self, where: PlaybookFilter | None = None, *, after: int | None = None, limit: int = 20) -> Page:
         """Playbooks that match all conditions, newest first."""
         where = where or PlaybookFilter()
-        gene = where.gene and _gene_query(where.gene)
         query = Query(
             kind="derivation",
             text=where.text,
-            tag=gene,
+            tag=where.gene and _gene_query(where.gene),
             by=where.by,
             since=where.since,
             until=where.until,
             newest=True,
         )
-        matches = self._search_tags(where.tag, query, after) if where.tag else self._search_facts(query, after)
+        matches: Iterator[tuple[int, Fact]]
+        if where.tag:
+            marks = self.store.facts(Query(kind="tag", tag=where.tag, newest=True, after=after))
+            tagged = ((mark.number, self.store.facts(replace(query, key=mark.subject))) for mark in marks)
+            matches = ((number, fact) for number, facts in tagged for fact in facts)
+        else:
+            matches = ((fact.number, fact) for fact in self.store.facts(replace(query, after=after)))
         page = list(islice(matches, limit + 1))
-        return Page(tuple(entry for _, entry in page[:limit]), page[limit - 1][0] if len(page) > limit else None)
-
-    def _search_facts(self, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
-        for fact in self.store.facts(replace(query, after=after)):
-            yield fact.number, _entry(fact)
-
-    def _search_tags(self, tag: str, query: Query, after: int | None) -> Iterator[tuple[int, Entry]]:
-        for mark in self.store.facts(Query(kind="tag", tag=tag, newest=True, after=after)):
-            for fact in self.store.facts(replace(query, key=mark.subject)):
-                yield mark.number, _entry(fact)
+        entries = tuple(_entry(fact) for _, fact in page[:limit])
+        return Page(entries, page[limit - 1][0] if len(page) > limit else None)
 
 
 def names_a_playbook(ref: Ref) -> bool:

@@ -47,7 +47,8 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if not isinstance(read.value, dict):
         remedy = f"{chain[-1]} extends it." if chain else ""
         expected = "a mapping with roles, steps or parameters"
-        raise PlaybookError([Problem("document", _kind(read.value), expected, remedy)], str(real if chain else path))
+        kind = "nothing" if read.value is None else "a list" if isinstance(read.value, list) else shown(read.value)
+        raise PlaybookError([Problem("document", kind, expected, remedy)], str(real if chain else path))
     own = dict(read.value)
     parents = _parents(own.pop("extends", None), path)
     overrides = own.pop("overrides", None)
@@ -70,10 +71,6 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if not isinstance(overrides, dict):
         return loaded
     return _override(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else "a list" if isinstance(value, list) else shown(value)
 
 
 def _duplicate_steps(steps: object, read: documents.Document) -> Iterator[Problem]:
@@ -100,9 +97,9 @@ def _parent(name: str, path: Path) -> Path:
     for candidate in tried:
         if candidate.is_file():
             return candidate
-    looked = ", ".join(str(each) for each in tried)
     remedy = "Names are relative to the file that extends them."
-    raise PlaybookError([Problem("extends", shown(name), f"one of these files: {looked}", remedy)], str(path))
+    expected = f"one of these files: {', '.join(map(str, tried))}"
+    raise PlaybookError([Problem("extends", shown(name), expected, remedy)], str(path))
 
 
 def _place(read: documents.Document, raw: str) -> str:
@@ -187,12 +184,13 @@ def _override(loaded: ResolvedDocument, overrides: Mapping[str, object], places:
             action = "remove" if value is None else "change"
             problems.append(Problem(path + where, f"no {missing} to {action}", "a path of this playbook"))
             continue
-        origins = {known: origin for known, origin in origins.items() if not _within(known, path)}
-        origins |= {named: places[path] for named, _, _ in leaves(document) if _within(named, path)}
+        origins = {known: origin for known, origin in origins.items() if not is_within(known, path)}
+        origins |= {named: places[path] for named, _, _ in leaves(document) if is_within(named, path)}
     return ResolvedDocument(document, origins, tuple(problems))
 
 
-def _within(path: str, parent: str) -> bool:
+def is_within(path: str, parent: str) -> bool:
+    """Whether a path is the parent or lies below it."""
     return path == parent or path.startswith(f"{parent}.")
 
 

@@ -1,8 +1,8 @@
 """Three-way merge of playbooks, leaf by leaf.
 
 A change of one side is taken. Where both sides changed a leaf differently there is a clash, which a resolver settles;
-MergeClash lists the clashes that none settled. Of rules, their threshold and locks the stricter side wins, whatever a
-resolver says.
+MergeClash lists the clashes that none settled. For rules, their threshold and locks the stricter side
+wins, whatever a resolver says.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def merge(base: Playbook, one: Playbook, other: Playbook, resolvers: Iterable[Re
     Raises MergeClash with every clash that none settles, or if the result would not be a valid playbook.
     """
     shared = _shared_threshold(one, other)
-    sides = [{**_without_protection(flatten(side)), **shared} for side in (base, one, other)]
+    sides = [{**_unprotected(side), **shared} for side in (base, one, other)]
     result, clashes = _three_way(*sides)
     whole = {path for path, gene in genes(one).items() if gene.kind == "integer"}
     clashes = [replace(clash, whole=clash.path in whole) for clash in clashes]
@@ -123,7 +123,8 @@ def _shared_threshold(one: Playbook, other: Playbook) -> Json:
     return {f"parameters.{name}": max(values)} if len(values) == 2 and all(map(is_number, values)) else {}
 
 
-def _without_protection(flat: Json) -> Json:
+def _unprotected(playbook: Playbook) -> Json:
+    flat = flatten(playbook)
     return {path: value for path, value in flat.items() if path != "locked" and path.split(".")[0] != "rules"}
 
 
@@ -189,7 +190,8 @@ def _assemble(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Playb
     # Steps that a settled clash removed take their prompts and demos with them.
     remaining = {path: v for path, v in flat.items() if not path.startswith("steps.") or path.split(".")[1] in named}
     try:
-        playbook = build({**remaining, **_rule_leaves(rules)})
+        strict = rules.model_dump(mode="json", exclude_defaults=True)
+        playbook = build({**remaining, **{f"rules.{name}": value for name, value in strict.items()}})
         return _protect(playbook, one, other)
     except PlaybookError as wrong:
         remedy = "Both sides are valid, their union is not: settle it by hand."
@@ -208,7 +210,3 @@ def _protect(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
     elif not locked:
         return playbook
     return Playbook.from_document({**content, "locked": locked})
-
-
-def _rule_leaves(rules: Rules) -> Json:
-    return {f"rules.{name}": value for name, value in rules.model_dump(mode="json", exclude_defaults=True).items()}

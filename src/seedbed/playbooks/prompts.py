@@ -27,6 +27,15 @@ def placeholders(prompt: str) -> Iterator[Placeholder]:
     return iter(dict.fromkeys(names))
 
 
+def rename(prompt: str, values: Mapping[Placeholder, str]) -> str:
+    """Replace those placeholders of a prompt that have a value; everything else stays as it is."""
+
+    def replace(match: re.Match[str]) -> str:
+        return values.get(Placeholder(match["name"] or "", bool(match["model"])), match[0])
+
+    return _PLACEHOLDER.sub(replace, prompt)
+
+
 def fill(prompt: str, values: Mapping[Placeholder, str]) -> str:
     """Replace the placeholders of a prompt. Raises KeyError for one without a value.
 

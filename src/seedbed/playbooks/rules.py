@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -17,6 +17,8 @@ from seedbed.playbooks.values import is_number
 PermissionAnswer = Literal["allowed", "confirm", "forbidden"]
 """From the loosest to the strictest."""
 DEFAULT_CONFIRM_BELOW = 0.8
+LEVELS = ("never", "confirm", "prefer_confirm")
+"""The lists of rules, from the strictest to the loosest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,11 @@ class Rules(BaseModel):
                 f"rules.{level}",
                 f"{pattern} dropped or weakened",
                 f"{pattern} kept at {level} or stricter",
-                "Rules may only be tightened; loosening one is for a person to decide.",
+                "Rules may only be tightened; only a person may loosen one.",
             )
-            for level, pattern in self._strictness()
-            if not any(matches(wider, pattern) for wider in other._at_least(level))
+            for place, level in enumerate(LEVELS, 1)
+            for pattern in getattr(self, level)
+            if not any(matches(wider, pattern) for name in LEVELS[:place] for wider in getattr(other, name))
         ]
         if self.prefer_confirm and stricter(self.confirm_below, other.confirm_below) != other.confirm_below:
             change = f"{self.confirm_below} → {other.confirm_below}"
@@ -105,15 +108,6 @@ class Rules(BaseModel):
             prefer_confirm=unite(self.prefer_confirm, other.prefer_confirm),
             confirm_below=self.confirm_below if below is None else below,
         )
-
-    def _strictness(self) -> Iterator[tuple[str, str]]:
-        for level in ("never", "confirm", "prefer_confirm"):
-            for pattern in getattr(self, level):
-                yield level, pattern
-
-    def _at_least(self, level: str) -> tuple[str, ...]:
-        levels = ("never", "confirm", "prefer_confirm")
-        return tuple(pattern for name in levels[: levels.index(level) + 1] for pattern in getattr(self, name))
 
 
 def strictest(permissions: Iterable[Permission]) -> Permission:

@@ -14,6 +14,7 @@ from seedbed.errors import NotFound, PlaybookError, Problem, shown
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.genes import flatten
 from seedbed.playbooks.library import Library, check_ref_name, names_a_playbook
+from seedbed.playbooks.loading import is_within
 from seedbed.playbooks.merging import Clash, Merge, Resolver, Unresolved, merge
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Fact, Query, Ref
@@ -197,18 +198,14 @@ def _merge(
 def _not_taken(was: Playbook, sides: Iterable[Playbook], merged: Merge) -> Iterator[Change]:
     """Changes of a side that the result does not have, without a clash: the stricter side won."""
     old, new = flatten(was), flatten(merged.playbook)
-    settled = tuple(clash.path for clash in merged.settled)
     changes = {}
     for side in map(flatten, sides):
         for path in {**old, **side}:
+            settled = any(is_within(path, clash.path) for clash in merged.settled)
             wanted = side.get(path)
-            if wanted not in (old.get(path), new.get(path)) and not _within(path, settled):
+            if wanted not in (old.get(path), new.get(path)) and not settled:
                 changes[path] = Change(path, wanted, new.get(path))
     yield from changes.values()
-
-
-def _within(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}.") for place in places)
 
 
 # The facts
@@ -238,13 +235,10 @@ def _fact(library: Library, ref: Ref) -> Fact | None:
 
     A ref that was moved back by hand inherits what it inherited there before.
     """
-    facts = sorted(library.store.facts(Query(kind="specialisation", subject=ref.name)), key=_version, reverse=True)
+    facts = list(library.store.facts(Query(kind="specialisation", subject=ref.name)))
+    facts.sort(key=lambda fact: int(fact.key.rpartition("@")[2]), reverse=True)
     family = {entry.digest for entry in library.ancestry(str(ref.target))}
     return next((fact for fact in facts if fact.body["playbook"] in family), facts[0] if facts else None)
-
-
-def _version(fact: Fact) -> int:
-    return int(fact.key.rpartition("@")[2])
 
 
 def _move(library: Library, ref: Ref, to: Digest, base: str, inherited: Digest, because: str) -> SpecialisedPlaybook:

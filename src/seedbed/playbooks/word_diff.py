@@ -49,29 +49,22 @@ def _trim(mine: list[str], yours: list[str]) -> Iterator[tuple[str, str]]:
     yield from (("".join(old), "".join(new)) for old, new in parts)
 
 
-def _same(ours: list[str], theirs: list[str]) -> Iterator[WordPair]:
-    """The positions of words that both have, in order."""
-    start, end = _ends(ours, theirs)
-    yield from ((n, n) for n in range(start))
-    mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
-    cuts = _anchors(mine, yours) if len(mine) * len(yours) > MAX_COMPARED else []
-    here, there = 0, 0
-    for a, b in (*cuts, (len(mine), len(yours))):
-        for n, m in _same_between(mine[here:a], yours[there:b]):
-            yield start + here + n, start + there + m
-        if a < len(mine):
-            yield start + a, start + b
-        here, there = a + 1, b + 1
-    yield from ((len(ours) - end + n, len(theirs) - end + n) for n in range(end))
-
-
-def _same_between(ours: list[str], theirs: list[str]) -> Iterator[WordPair]:
+def _same(ours: list[str], theirs: list[str], *, split: bool = True) -> Iterator[WordPair]:
+    """The positions of words that both have, in order. Texts that are too long are split, but only once."""
     start, end = _ends(ours, theirs)
     yield from ((n, n) for n in range(start))
     mine, yours = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
     if len(mine) * len(yours) <= MAX_COMPARED:
         for block in SequenceMatcher(None, mine, yours, autojunk=False).get_matching_blocks():
             yield from ((start + block.a + n, start + block.b + n) for n in range(block.size))
+    elif split:
+        here, there = 0, 0
+        for a, b in (*_anchors(mine, yours), (len(mine), len(yours))):
+            for n, m in _same(mine[here:a], yours[there:b], split=False):
+                yield start + here + n, start + there + m
+            if a < len(mine):
+                yield start + a, start + b
+            here, there = a + 1, b + 1
     yield from ((len(ours) - end + n, len(theirs) - end + n) for n in range(end))
 
 

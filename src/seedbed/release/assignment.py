@@ -2,9 +2,9 @@
 
 A unit is a user, a session or a conversation that should always get the same playbook. Its place in [0, 1) depends on
 the channel, the candidate and its key, and on nothing else: not on the process, the machine or the time. Units below
-the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. As
-many units at the other end are the control: they get the stable playbook. When the canary is settled, some of them can
-be kept back: they still get the playbook before it.
+the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. The
+same number of units at the other end is the control: they get the stable playbook. When the canary is settled, some of
+them can be kept back: they still get the playbook before it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
@@ -91,16 +91,15 @@ class Reader:
         self._late = None
         look = loop.run_in_executor(None, self._look)
         try:
-            serving = await _within(look, self._patience)
+            # The read goes on after a timeout: a thread cannot be stopped.
+            serving = await asyncio.wait_for(asyncio.shield(look), self._patience)
         except TimeoutError:
             self._late = look
             return self.stale(f"no answer within {self._patience:g} seconds")
         except (StoreError, OSError) as wrong:
             return self.stale(str(wrong), wrong)
         if serving is None:
-            known = await loop.run_in_executor(None, self.library.store.refs, "channels/")
-            names = ", ".join(ref.name.removeprefix("channels/") for ref in known) or "none yet"
-            raise NotFound(f"no channel {shown(self.channel)}. Channels: {names}")
+            raise await loop.run_in_executor(None, unknown_channel, self.library.store, self.channel)
         if self.held is None or serving.version >= self.held.version:  # a slow look may come after a later one
             self.held = serving
         return self.held
@@ -127,9 +126,9 @@ class Reader:
         return Serving(self.channel, ref.version, ref.at, stable, canary, playbooks, frozen, held=held)
 
 
-async def _within(look: Awaitable[Any], seconds: float) -> Any:
-    """Wait for a read for so many seconds. It goes on afterwards: a thread cannot be stopped."""
-    return await asyncio.wait_for(asyncio.shield(look), seconds)
+def unknown_channel(store: Store, channel: str) -> NotFound:
+    known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
+    return NotFound(f"no channel {shown(channel)}. Channels: {known}")
 
 
 # Which playbook a unit gets
@@ -224,7 +223,25 @@ def _check(key: str) -> None:
 
 async def _record_exposure(choice: Choice, subject: str, library: Library, *, is_run: bool = False) -> bool:
     """Record an exposure. Returns whether that worked: if not, it does not take place."""
-    fact = _exposed(choice, subject, library.by, is_run)
+    body = {
+        "unit": choice.key,
+        "arm": choice.arm,
+        "playbook": choice.playbook.digest,
+        "share": choice.share,
+        "propensity": choice.propensity,
+        "version": choice.version,
+        "compared": choice.compared,
+        "run": is_run,
+    }
+    fact = Fact(
+        kind="exposure",
+        key=choice.exposure,
+        subject=subject,
+        at=now(),
+        by=library.by,
+        body=body,
+        tags=(choice.playbook.digest,),
+    )
     try:
         await asyncio.get_running_loop().run_in_executor(None, library.store.append, [fact])
     except (StoreError, OSError):
@@ -252,28 +269,6 @@ def assign(serving: Serving, key: str, exposure: str = "") -> Choice:
     )
 
 
-def _exposed(choice: Choice, subject: str, by: str, is_run: bool) -> Fact:
-    body = {
-        "unit": choice.key,
-        "arm": choice.arm,
-        "playbook": choice.playbook.digest,
-        "share": choice.share,
-        "propensity": choice.propensity,
-        "version": choice.version,
-        "compared": choice.compared,
-        "run": is_run,
-    }
-    return Fact(
-        kind="exposure",
-        key=choice.exposure,
-        subject=subject,
-        at=now(),
-        by=by,
-        body=body,
-        tags=(choice.playbook.digest,),
-    )
-
-
 def feedback(library: Library, on: str, rating: float, comment: str = "", *, metric: str = "rating") -> Fact:
     """Record feedback on a run or an exposure, from 0 to 1. The newest one counts.
 
@@ -281,7 +276,7 @@ def feedback(library: Library, on: str, rating: float, comment: str = "", *, met
     """
     if not isinstance(rating, int | float) or not 0 <= rating <= 1:
         raise SeedbedError(f"rating: found {shown(rating)}; expected a number from 0 to 1")
-    if not _is_known(library.store, on):
+    if not any(any(library.store.facts(Query(kind=kind, key=on, limit=1))) for kind in ("exposure", "start")):
         raise NotFound(f"no run and no exposure {shown(on)}; expected the id of one")
     body = {"metric": metric, "comment": comment}
     fact = Fact(
@@ -296,7 +291,3 @@ def feedback(library: Library, on: str, rating: float, comment: str = "", *, met
     )
     library.store.append([fact])
     return fact
-
-
-def _is_known(store: Store, name: str) -> bool:
-    return any(any(store.facts(Query(kind=kind, key=name, limit=1))) for kind in ("exposure", "start"))

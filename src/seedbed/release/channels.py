@@ -14,9 +14,9 @@ from typing import Any
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, check_ref_name
+from seedbed.release.assignment import unknown_channel
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.live_comparison import find_live_verdict
-from seedbed.release.ramp import Ramp
 from seedbed.release.states import (
     Canary,
     ChannelEvent,
@@ -30,10 +30,47 @@ from seedbed.release.states import (
     apply_event,
     canary_of,
     document,
+    percent,
     replay_moves,
     stable_of,
 )
+from seedbed.settings.channels import ChannelSettings
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """The steps in which a candidate reaches everybody, as `channels.<name>.canary` in seedbed.yaml declares them.
+
+    Each step has a share of the users, and takes so many runs of the canary. The last may need another person. Without
+    shares a release reaches everybody at once, unless it asks for less.
+    """
+
+    shares: tuple[float, ...] = ()
+    hold: int = 0
+    approval: bool = False
+
+    def first(self, wanted: float | None) -> float | Problem:
+        """The share that a release begins with, or why not the wanted one."""
+        return self._at_most(self.shares[0] if self.shares else 1.0, wanted, "its first step")
+
+    def after(self, now: float, wanted: float | None) -> float | Problem:
+        """The next share, or why not the wanted one."""
+        return self._at_most(next((share for share in self.shares if share > now), 1.0), wanted, "its next step")
+
+    def _at_most(self, step: float, wanted: float | None, which: str) -> float | Problem:
+        if wanted is None:
+            return step
+        if wanted > step:
+            return Problem(
+                "share", percent(wanted), f"at most {percent(step)}, {which}", "Raise the share step by step."
+            )
+        return wanted
+
+
+def build_ramp(settings: ChannelSettings) -> Ramp:
+    return Ramp(settings.canary.shares, settings.canary.hold, settings.canary.approval)
+
 
 NO_RAMP = Ramp()
 
@@ -42,9 +79,9 @@ NO_RAMP = Ramp()
 class Rollout:
     """How a playbook reaches the users of a channel.
 
-    `share` is the share of users that get it; by default it is the next step of the `ramp`. When it is for all, the
-    users in `keep_back` still get the playbook before it. `require` holds the gates as the settings write them: the
-    move records which gates the playbook has passed.
+    `share` is the share of users that get it; by default it is the next step of the `ramp`. When it reaches
+    everybody, the users in `keep_back` still get the previous playbook. `require` holds the gates as in the settings:
+    the move records which gates the playbook has passed.
     """
 
     share: float | None = None
@@ -67,11 +104,6 @@ def state(store: Store, channel: str) -> State:
     return replay_moves(moves(store, channel))
 
 
-def settled(store: Store, channel: str) -> list[Digest]:
-    """The releases that still stand, oldest first. A rollback removes the newest."""
-    return list(state(store, channel).standing)
-
-
 async def release(
     library: Library,
     channel: str,
@@ -84,7 +116,7 @@ async def release(
 ) -> Ref:
     """Put a candidate on a channel. Raises ReleaseRefused with the refusal of every gate.
 
-    A first release is for all: there is nothing else to serve.
+    A first release reaches everybody: there is nothing else to serve.
     """
     store, share = library.store, rollout.share
     check_ref_name(f"channels/{channel}")
@@ -105,12 +137,7 @@ async def release(
 
 
 async def promote(
-    library: Library,
-    channel: str,
-    gates: Sequence[Gate] = (),
-    *,
-    because: str,
-    rollout: Rollout = AT_ONCE,
+    library: Library, channel: str, gates: Sequence[Gate] = (), *, because: str, rollout: Rollout = AT_ONCE
 ) -> Ref:
     """Give the canary of a channel its next share; after the last step it is what the channel serves.
 
@@ -196,8 +223,7 @@ def _known(store: Store, channel: str) -> Ref:
     # Read before the moves: a move in between makes the compare-and-swap fail, and nothing is lost.
     ref = store.ref(f"channels/{channel}")
     if ref is None:
-        known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
-        raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+        raise unknown_channel(store, channel)
     return ref
 
 
@@ -222,11 +248,6 @@ def _evidence(store: Store, channel: Ref) -> Verdict | None:
 
 
 def _exposed(store: Store, channel: str, canary: Canary, began: Fact, at_most: int | None) -> int:
-    query = Query(
-        kind="exposure",
-        subject=f"channels/{channel}",
-        tag=canary.playbook,
-        after=began.number,
-        limit=at_most,
-    )
+    subject, after = f"channels/{channel}", began.number
+    query = Query(kind="exposure", subject=subject, tag=canary.playbook, after=after, limit=at_most)
     return sum(1 for _ in in_brief(store, query))

@@ -65,13 +65,13 @@ class LiveComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rollout:
-    """The newest canary of a channel: its control, the move with which it came, and whether it is over."""
+class _Pair:
+    """Two playbooks that users get at the same time, where their feedback comes from, and whether that is over."""
 
     control: Digest
     candidate: Digest
     source: LiveSource
-    is_over: bool
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ DEFAULTS = LiveOptions()
 
 def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAULTS) -> LiveComparison:
     """Compare the canary of a channel, or the last one, with its control. Raises NotFound if nobody looked in time."""
-    rollout = _rollout(library.store, channel)
-    plan = rollout and _begun(library.store, rollout.source, rollout.candidate, options, 1)
-    if rollout is None or (plan is None and rollout.is_over):
+    pair = _newest_canary(library.store, channel)
+    plan = pair and _begun(library.store, pair, options, 1)
+    if pair is None or (plan is None and pair.is_over):
         raise NotFound(f"no canary on channel {shown(channel)}. Release a playbook with a share first")
-    plan = plan or _register(library, rollout.source, rollout.control, rollout.candidate, options, channel, 1)
-    return _standing(library, channel, rollout.source, plan, options)
+    plan = plan or _register(library, pair, options, channel, 1)
+    return _standing(library, channel, pair.source, plan, options)
 
 
 def compare_channels(
@@ -116,34 +116,35 @@ def compare_channels(
     comparisons = []
     for other, candidate in zip(others, served[1:], strict=True):
         source = LiveSource(split_name(channels), tuple(move.key for move in moves), (first, other))
-        plan = _begun(library.store, source, candidate, options, len(others))
-        plan = plan or _register(library, source, served[0], candidate, options, first, len(others))
+        pair = _Pair(served[0], candidate, source)
+        plan = _begun(library.store, pair, options, len(others))
+        plan = plan or _register(library, pair, options, first, len(others))
         comparisons.append(_standing(library, other, source, plan, options))
     return comparisons
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:
     """The live verdict about the canary on a channel, if there is one. A verdict that it is worse comes first."""
-    rollout = _rollout(store, channel)
-    if rollout is None or rollout.is_over:
+    pair = _newest_canary(store, channel)
+    if pair is None or pair.is_over:
         return None
     verdicts = []
-    for begun in _comparisons(store, rollout.source, rollout.candidate):
+    for begun in _comparisons(store, pair):
         with suppress(NotFound):
             verdicts.append(Verdict.recall(store, begun.key))
     return next((each for each in verdicts if each.finding == "inferior"), verdicts[-1] if verdicts else None)
 
 
-def _rollout(store: Store, channel: str) -> _Rollout | None:
-    newest: _Rollout | None = None
+def _newest_canary(store: Store, channel: str) -> _Pair | None:
+    newest: _Pair | None = None
     for move in store.facts(Query(kind="move", subject=f"channels/{channel}")):
         target = move.body["to"] or {}
         canary = canary_of(target)
         if canary is None:
-            newest = newest and _Rollout(newest.control, newest.candidate, newest.source, True)
+            newest = newest and replace(newest, is_over=True)
         elif newest is None or newest.is_over or newest.candidate != canary.playbook:
             source = LiveSource(f"channels/{channel}", (move.key,), ("control", "canary"))
-            newest = _Rollout(stable_of(target), canary.playbook, source, False)
+            newest = _Pair(stable_of(target), canary.playbook, source)
     return newest
 
 
@@ -160,14 +161,14 @@ def _serves_since(store: Store, channel: str) -> Fact:
     return came
 
 
-def _comparisons(store: Store, source: LiveSource, candidate: Digest) -> list[Fact]:
-    begun = store.facts(Query(kind="comparison", subject=candidate))
-    return [fact for fact in begun if fact.body["dataset"] == source.digest]
+def _comparisons(store: Store, pair: _Pair) -> list[Fact]:
+    begun = store.facts(Query(kind="comparison", subject=pair.candidate))
+    return [fact for fact in begun if fact.body["dataset"] == pair.source.digest]
 
 
-def _begun(store: Store, source: LiveSource, candidate: Digest, options: LiveOptions, arms: int) -> Experiment | None:
+def _begun(store: Store, pair: _Pair, options: LiveOptions, arms: int) -> Experiment | None:
     """The first registered experiment that fits the options, if there is one. Several arms share the error rate."""
-    for fact in _comparisons(store, source, candidate):
+    for fact in _comparisons(store, pair):
         plan = Experiment.from_content(store.get(fact.key))
         same = options.alpha is None or plan.rule["alpha"] == options.alpha / arms
         paid = options.terms is None or plan.channel
@@ -176,18 +177,10 @@ def _begun(store: Store, source: LiveSource, candidate: Digest, options: LiveOpt
     return None
 
 
-def _register(
-    library: Library,
-    source: LiveSource,
-    control: Digest,
-    candidate: Digest,
-    options: LiveOptions,
-    channel: str,
-    arms: int,
-) -> Experiment:
+def _register(library: Library, pair: _Pair, options: LiveOptions, channel: str, arms: int) -> Experiment:
     """Register the experiment before any feedback is read."""
     store = library.store
-    draft = partial(plan_live, source, control, candidate, options.metric)
+    draft = partial(plan_live, pair.source, pair.control, pair.candidate, options.metric)
     if options.terms:
 
         def paid(alpha: float, _: RuleChoice) -> Experiment:
@@ -196,7 +189,7 @@ def _register(
         plan = reserve(store, channel, options.terms, paid, None, by=library.by, clock=library.clock)
     else:
         plan = draft(alpha=(0.05 if options.alpha is None else options.alpha) / arms)
-    register_live(store, source, plan, by=library.by, clock=library.clock)
+    register_live(store, pair.source, plan, by=library.by, clock=library.clock)
     return plan
 
 

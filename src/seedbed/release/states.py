@@ -4,15 +4,15 @@
                             ▲                                │
                             └────────────rollback────────────┘     and once more: the one settled before
 
-Each state can be frozen: then only a rollback is possible. When a release is for all, some users can be kept back for a
-while: they still get the playbook before it, so that the two can be compared.
+Each state can be frozen: then only a rollback is possible. When a release reaches everybody, some users can be kept
+back for a while: they still get the previous playbook, so that the two can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from seedbed.documents import html_table
@@ -30,7 +30,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The playbook before, which a share of the users still gets until then."""
+    """The previous playbook, which a share of the users still gets until a date."""
 
     playbook: Digest
     share: float
@@ -65,7 +65,7 @@ class State:
         parts += [("canary", f"{short(canary.playbook)} for {percent(canary.share)}")] if canary else []
         kept_until = held and f"{short(held.playbook)} for {percent(held.share)} until {held.until:%Y-%m-%d %H:%M}"
         parts += [("held back", kept_until)] if kept_until else []
-        return [*parts, ("frozen", "nothing moves but a rollback")] if self.frozen else parts
+        return [*parts, ("frozen", "only a rollback is possible")] if self.frozen else parts
 
 
 # Events
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class KeepBack:
-    """The share of users that still get the playbook before, and until when."""
+    """The share of users that still get the previous playbook, and until when."""
 
     share: float
     until: datetime
@@ -155,7 +155,7 @@ def _promoted(state: State, event: Promote) -> State | Problem:
         return Problem("promote", "no canary", "one under way", "Release a playbook with a share first.")
     if event.share <= state.canary.share:
         now = percent(state.canary.share)
-        return Problem("share", percent(event.share), f"more than {now}", "Roll it back to take it from people.")
+        return Problem("share", percent(event.share), f"more than {now}", "A share only grows: roll it back instead.")
     if event.share == 1:
         return _settled(state, state.canary.playbook, event.keep_back, 1 - state.canary.share)
     return replace(state, canary=replace(state.canary, share=event.share))
@@ -215,16 +215,20 @@ def replay_moves(moves: Iterable[Fact]) -> State:
         standing, stable = state.standing, stable_of(target)
         if stable != state.stable:
             back = isinstance(target, Mapping) and target.get("how") == "rollback" and stable in standing
-            standing = _until(standing, stable) if back else (*standing, stable)
+            # A rollback returns to the last time that this one was settled.
+            again = len(standing) - standing[::-1].index(stable) if back else 0
+            standing = standing[:again] if back else (*standing, stable)
         frozen = isinstance(target, Mapping) and bool(target.get("frozen"))
         state = State(standing, canary_of(target), frozen, held_of(target))
     return state
 
 
-def _until(standing: tuple[Digest, ...], stable: Digest) -> tuple[Digest, ...]:
-    """The releases up to the last time that this one was settled."""
-    return standing[: len(standing) - standing[::-1].index(stable)]
-
-
 def percent(share: float) -> str:
     return f"{100 * share:g} %"
+
+
+def time_span(time: timedelta) -> str:
+    hours = time / timedelta(hours=1)
+    if hours >= 48:
+        return f"{hours / 24:.3g} days"
+    return f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.3g} minutes"

@@ -29,6 +29,7 @@ from seedbed.storage.store import (
     Ref,
     Target,
     UpkeptStore,
+    batched,
     brief_of,
     canonical,
     from_micros,
@@ -47,7 +48,7 @@ _log = logging.getLogger("seedbed")
 
 
 class CachedStore:
-    """A store that reads from Redis first. `name` tells it from every other store that uses the same Redis.
+    """A store that reads from Redis first. `name` distinguishes it from other stores in the same Redis.
 
     Facts are cached when they are first read by key, as only then their numbers are known. The server decides how much
     it holds and for how long (`maxmemory`, `maxmemory-policy allkeys-lru`).
@@ -127,8 +128,7 @@ class CachedStore:
 
     def _read_known(self, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
         known: dict[str, Fact] = {}
-        for start in range(0, len(keys), CHUNK):
-            some = keys[start : start + CHUNK]
+        for some in batched(keys, CHUNK):
             places = [self._fact_at(kind, key) for key in some]
             texts = self._redis.read(lambda client, places=places: client.mget(places))  # type: ignore[misc]
             if texts is None:
@@ -139,9 +139,9 @@ class CachedStore:
         return known
 
     def _save(self, values: Mapping[str, bytes]) -> None:
-        small = iter([(at, value) for at, value in values.items() if len(value) <= LARGEST])
-        while some := dict(islice(small, CHUNK)):
-            self._redis.write(lambda client, some=some: client.mset(some))  # type: ignore[misc]
+        small = [(at, value) for at, value in values.items() if len(value) <= LARGEST]
+        for some in batched(small, CHUNK):
+            self._redis.write(lambda client, some=some: client.mset(dict(some)))  # type: ignore[misc]
 
     def _delete(self, places: Sequence[str]) -> None:
         if places:

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias, runtime_checkable
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError, shown
 from seedbed.storage.content import Content as Content
@@ -27,6 +28,8 @@ from seedbed.storage.content import short as short
 
 Target: TypeAlias = str | Json
 """What a ref points at: a digest, or a small document that holds some (a channel's stable and canary)."""
+
+_Item = TypeVar("_Item")
 
 BriefFact: TypeAlias = tuple[str, float | None, str]
 """The key and value of a fact, and its body as JSON text."""
@@ -272,6 +275,12 @@ def is_name(name: object) -> bool:
         return False
 
 
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -319,7 +328,7 @@ class RefMove:
         if (current and current.version) != (self.expected and self.expected.version):
             state = f"at version {current.version}, moved by {current.by}: {current.because}" if current else "gone"
             wanted = f"version {self.expected.version}" if self.expected else "no such ref"
-            raise RefMoved(f"{self.name} is {state}; expected {wanted}. Read the ref again and decide anew")
+            raise RefMoved(f"{self.name} is {state}; expected {wanted}. Read the ref again before you move it")
         body = {"to": self.to, "from": current.target if current else None, "because": self.because}
         fact = Fact(kind="move", key=f"{self.name}@{version + 1}", subject=self.name, at=at, by=self.by, body=body)
         return ref_after(fact), fact

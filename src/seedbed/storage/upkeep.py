@@ -24,6 +24,7 @@ from seedbed.storage.store import (
     Ref,
     Store,
     UpkeptStore,
+    batched,
     canonical,
     is_sealed,
     link,
@@ -218,12 +219,12 @@ def copy(source: UpkeptStore, target: UpkeptStore, progress: Callable[[int], Non
     # Facts added from now on may name content added from now on: those wait for the next copy.
     last = _last_number(source)
     done = 0
-    for contents in _batches(map(_intact, source.contents())):
+    for contents in batched(map(_intact, source.contents()), PAGE):
         target.load(contents, [])
         done += len(contents)
         if progress:
             progress(done)
-    for facts in _batches(_linked(_in_order(source, source.kinds(), last))):
+    for facts in batched(_linked(_in_order(source, source.kinds(), last)), PAGE):
         target.load([], facts)
         done += len(facts)
         if progress:
@@ -343,12 +344,6 @@ def _pages(store: Store, kind: str) -> Iterator[Fact]:
     while page := list(store.facts(Query(kind=kind, after=after, limit=PAGE))):
         yield from page
         after = page[-1].number
-
-
-def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    left = iter(items)
-    while batch := list(islice(left, PAGE)):
-        yield batch
 
 
 def _digests(value: object) -> set[Digest]:

@@ -83,7 +83,7 @@ def test_only_reviewers_of_the_workspace_file_are_heard(
         monkeypatch.setenv("SEEDBED_BY", name)
         done = seedbed("review", "approve", *ABOUT, "--because", "fine")
         assert done.code == 1
-        assert f"{name}, who is no reviewer of this channel" in done.err
+        assert f"{name}, who is not a reviewer of this channel" in done.err
     monkeypatch.setenv("SEEDBED_BY", "bob")
     assert seedbed("review", "approve", *ABOUT, "--because", "fine").code == 0
     assert seedbed(*RELEASE).code == 0

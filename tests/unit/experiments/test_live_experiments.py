@@ -187,7 +187,7 @@ async def test_gates_that_look_at_tasks_refuse_a_live_verdict(gate: Gate) -> Non
 async def test_a_live_verdict_that_nobody_paid_for_is_refused_by_the_error_budget() -> None:
     space = workspace(MemoryStore(), "error_budget")
     unpaid = await shown(space, CLEAR)
-    assert (await refusal(error_budget, change(space, unpaid))).found == "one that nobody paid for"
+    assert (await refusal(error_budget, change(space, unpaid))).found == "one that was not paid from an error budget"
 
 
 async def test_a_live_verdict_is_paid_from_the_budget_that_the_channel_requires() -> None:

@@ -43,7 +43,7 @@ def problems(document: object) -> dict[str, Any]:
             {"parameters": {"p": "high"}, "rules": {"confirm_below": "p"}},
             "rules.confirm_below",
             '"p", which is "high"',
-            "a number's name",
+            "the name of a parameter that holds a number",
         ),
         ({**ROLE, "locked": ["roles.z"]}, "locked[0]", '"roles.z"', "the path of a gene"),
         ({**ROLE, "demos": {"b": []}}, "demos.b", "a step that does not exist", "one of: a"),

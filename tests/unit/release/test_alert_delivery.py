@@ -92,7 +92,7 @@ async def test_an_alert_is_a_fact_before_anybody_is_told(library: Library) -> No
             return ""
 
     (ended,) = await send(library, [Looks()], ALERT)
-    assert (ended.ok, ended.attempts, ended.error) == (True, 1, "")
+    assert (ended.status, ended.attempts, ended.error) == ("delivered", 1, "")
     ((fact,),) = seen
     assert (fact.subject, fact.by, fact.at) == ("channels/production", "ann", AT)
     assert fact.body["told"] == "It was worse."
@@ -221,7 +221,7 @@ async def test_who_joins_later_is_not_told_of_old_alerts(library: Library) -> No
 async def test_a_server_that_fails_once_is_tried_again_with_the_same_id(library: Library) -> None:
     with taking(500, 503, 200) as server:
         (ended,) = await send(library, [WebhookSender("hook", "info", server.url, "s")], ALERT, QUICK)
-    assert (ended.ok, ended.attempts, len(server.posted)) == (True, 3, 3)
+    assert (ended.status, ended.attempts, len(server.posted)) == ("delivered", 3, 3)
     assert len({posted.headers["Seedbed-Alert"] for posted in server.posted}) == 1
 
 
@@ -290,7 +290,7 @@ async def test_what_failed_is_sent_again_after_a_while_and_then_no_more(library:
         assert undelivered(library.store, [hook], at=AT + timedelta(seconds=59)) == []
         assert undelivered(library.store, [hook], at=AT + timedelta(seconds=60)) == [(ALERT, hook)]
         (ended,) = await resend(later(library, minutes=1), [hook], ONCE)
-        assert ended.ok
+        assert ended.status == "delivered"
         assert await resend(later(library, hours=1), [hook], ONCE) == []
     assert len(server.posted) == 2
     assert deliveries(library.store) == ["begun", "failed", "begun", "delivered"]
@@ -308,7 +308,7 @@ async def test_each_failure_doubles_the_wait_and_after_a_day_only_a_person_tries
     assert tried[:8] == [1, 3, 7, 15, 31, 63, 123, 183]
     assert tried[-1] <= 24 * 60
     own.failures.clear()
-    assert [each.ok for each in await resend(later(library, days=3), [own], everything=True)] == [True]
+    assert [each.status for each in await resend(later(library, days=3), [own], everything=True)] == ["delivered"]
 
 
 async def test_a_delivery_whose_process_died_is_taken_up_by_another(library: Library) -> None:
@@ -327,7 +327,7 @@ async def test_a_delivery_whose_process_died_is_taken_up_by_another(library: Lib
         await work
     own = Own()
     assert await resend(later(library, minutes=1), [own], everything=True) == []  # it may still be at it
-    assert [each.ok for each in await resend(later(library, minutes=2), [own])] == [True]
+    assert [each.status for each in await resend(later(library, minutes=2), [own])] == ["delivered"]
     assert own.sent == [ALERT]
 
 
@@ -337,7 +337,7 @@ async def test_an_alert_that_nobody_began_to_send_is_sent(library: Library) -> N
     (fact,) = library.store.facts(Query(kind="alert"))
     crashed = Library(MemoryStore(), "ann", Clock())
     crashed.store.append([fact])
-    assert [each.ok for each in await resend(crashed, [own])] == [True]
+    assert [each.status for each in await resend(crashed, [own])] == ["delivered"]
 
 
 # The end

@@ -15,8 +15,7 @@ from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, Split, assign, choose, choose_among, feedback, place
-from seedbed.release.channels import Rollout
-from seedbed.release.ramp import Ramp
+from seedbed.release.channels import Ramp, Rollout
 from seedbed.release.states import KeepBack
 from seedbed.stats.monitors import SampleRatio
 from seedbed.storage.memory import MemoryStore
@@ -308,7 +307,7 @@ async def test_a_step_takes_its_runs_of_the_canary_and_the_last_another_person(l
     ):
         await channels.promote(library, "live", because="well", rollout=Rollout(ramp=steps))
     await channels.promote(ben, "live", because="well", rollout=Rollout(ramp=steps))
-    assert channels.settled(library.store, "live") == [OLD, NEW]
+    assert channels.state(library.store, "live").standing == (OLD, NEW)
 
 
 # What came of it

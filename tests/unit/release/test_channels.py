@@ -11,10 +11,9 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import Rollout, freeze, promote, release, rollback, settled, stable, state, unfreeze
+from seedbed.release.channels import Ramp, Rollout, freeze, promote, release, rollback, stable, state, unfreeze
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
-from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -101,7 +100,7 @@ async def test_what_is_served_already_is_not_released_again(library: Library) ->
     await put(library, A)
     with pytest.raises(ReleaseRefused, match="redundant: found the playbook that is there already; expected another"):
         await put(library, A)
-    assert settled(library.store, "production") == [A]
+    assert [*state(library.store, "production").standing] == [A]
 
 
 async def test_a_playbook_that_is_not_kept_cannot_be_released(library: Library) -> None:
@@ -132,7 +131,7 @@ async def test_of_two_releases_at_once_one_wins_and_the_other_is_told(first: boo
     (won,) = [each for each in done if isinstance(each, Ref)]
     (lost,) = [each for each in done if not isinstance(each, Ref)]
     assert isinstance(lost, RefMoved)
-    assert "Read the ref again and decide anew" in str(lost)
+    assert "Read the ref again before you move it" in str(lost)
     assert stable(library.store, "production") == won.target["stable"]  # type: ignore[index]
     assert count(library.store, "move") == (1 if first else 2)
 
@@ -145,7 +144,7 @@ async def test_a_canary_leaves_what_is_stable_where_it_is(library: Library) -> N
     ref = await release(library, "production", B, [], verdict=None, because="try it", rollout=Rollout(share=0.05))
     canary = {"playbook": B, "share": 0.05}
     assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None, "require": []}
-    assert (stable(library.store, "production"), settled(library.store, "production")) == (A, [A])
+    assert (stable(library.store, "production"), [*state(library.store, "production").standing]) == (A, [A])
 
 
 async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_about_its_share() -> None:
@@ -206,7 +205,7 @@ async def test_a_ramp_leads_a_release_step_by_step_and_a_first_one_at_once(libra
     assert [
         share(await promote(library, "production", because="well", rollout=Rollout(ramp=steps))) for _ in range(2)
     ] == [0.25, 1]
-    assert settled(library.store, "production") == [A, B]
+    assert [*state(library.store, "production").standing] == [A, B]
 
 
 async def test_what_some_are_kept_back_with_is_told_with_the_move_and_a_rollback_ends_it(library: Library) -> None:
@@ -223,7 +222,7 @@ async def test_what_some_are_kept_back_with_is_told_with_the_move_and_a_rollback
     )
     assert isinstance(ref.target, dict)
     assert ref.target["held"]["playbook"] == A
-    assert (stable(library.store, "production"), settled(library.store, "production")) == (C, [A, C])
+    assert (stable(library.store, "production"), [*state(library.store, "production").standing]) == (C, [A, C])
 
 
 async def test_a_rollback_of_one_playbook_takes_nothing_else_back(library: Library) -> None:
@@ -237,7 +236,7 @@ async def test_a_rollback_of_one_playbook_takes_nothing_else_back(library: Libra
     with pytest.raises(RefMoved):
         rollback(library, "production", because="worse", of=C)
     rollback(library, "production", because="worse", of=B)
-    assert settled(library.store, "production") == [A]
+    assert [*state(library.store, "production").standing] == [A]
 
 
 async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(library: Library) -> None:
@@ -253,7 +252,7 @@ async def test_rollback_takes_the_canary_first_and_works_on_a_frozen_channel(lib
         await put(library, D)
     unfreeze(library, "production", because="understood")
     await put(library, D)
-    assert settled(library.store, "production") == [A, D]
+    assert [*state(library.store, "production").standing] == [A, D]
 
 
 async def test_a_frozen_channel_says_so_beside_what_the_gates_say(library: Library) -> None:
@@ -295,7 +294,7 @@ async def test_after_a_rollback_what_was_taken_back_is_not_returned_to(library: 
         await put(library, each)
     rollback(library, "production", because="worse")
     await put(library, C)
-    assert settled(library.store, "production") == [A, C]
+    assert [*state(library.store, "production").standing] == [A, C]
     rollback(library, "production", because="worse, too")
     assert stable(library.store, "production") == A
 
@@ -306,7 +305,7 @@ async def test_what_was_taken_back_may_be_released_again(library: Library) -> No
     rollback(library, "production", because="worse")
     await put(library, B)
     await put(library, A)
-    assert settled(library.store, "production") == [A, B, A]
+    assert [*state(library.store, "production").standing] == [A, B, A]
     rollback(library, "production", because="worse")
     assert stable(library.store, "production") == B
 
@@ -345,7 +344,7 @@ async def test_a_channel_and_its_past_outlive_the_process(scheme: str, tmp_path:
     rollback(library, "production", because="worse")
     store.close()
     again = open_store(url)
-    assert settled(again, "production") == [A, B]
+    assert [*state(again, "production").standing] == [A, B]
     rollback(Library(again, "eve"), "production", because="worse, too")
     assert stable(again, "production") == A
     again.close()

@@ -68,7 +68,7 @@ async def test_outputs_that_speak_to_the_judge_are_refused(library: Library) -> 
     verdict = await run_experiment(NEW, some, TASKS, ExactMatch(), bench(library.store, oracle=flatterer))
     refusal = await ContentGate()(change(library, verdict, candidate=some.digest, incumbent=NEW.digest))
     assert refusal
-    assert "speak to whoever gives the scores" in refusal.found
+    assert "address the judge" in refusal.found
 
 
 async def test_without_the_outputs_nothing_passes(library: Library) -> None:

@@ -45,7 +45,7 @@ async def test_a_verdict_that_was_paid_from_the_channel_s_budget_passes(library:
 async def test_a_verdict_that_nobody_paid_for_is_refused(library: Library) -> None:
     refusal = await error_budget(change(library, await compared(library)))
     assert refusal
-    assert refusal.found == "one that nobody paid for"
+    assert refusal.found == "one that was not paid from an error budget"
     assert refusal.remedy == f"Run: {FOR}"
 
 
@@ -65,7 +65,7 @@ async def test_a_verdict_that_says_it_was_paid_but_has_no_place_in_line_is_refus
     library.store.append([Fact(kind="verdict", body=verdict.body(), **told)])
     refusal = await error_budget(change(library, verdict))
     assert refusal
-    assert refusal.found == "one without a place in line"
+    assert refusal.found == "one without a reservation"
 
 
 async def test_without_a_verdict_the_command_pays_from_the_budget(library: Library) -> None:

@@ -167,7 +167,9 @@ async def test_units_that_go_missing_hold_the_canary() -> None:
     library.store.append([met(NEW) for _ in range(300)] + [met(OLD) for _ in range(450)])
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("sample ratio", "hold")], None)
-    assert health.alarms[0].message.startswith("300 units met the newer, 450 the older; as many were expected (p = ")
+    assert health.alarms[0].message.startswith(
+        "300 units got the newer, 450 the older; equally many were expected (p = "
+    )
 
 
 async def test_answers_that_are_missing_on_one_side_hold_it_until_they_have_come() -> None:
@@ -192,7 +194,7 @@ async def test_a_canary_that_nobody_meets_is_held_until_somebody_does() -> None:
     library.store.append([met(OLD, at=at)])
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("no traffic", "hold")], None)
-    assert health.alarms[0].message == f"nobody met the canary {NEW[3:13]} for 3 hours, at 50 %"
+    assert health.alarms[0].message == f"no user got the canary {NEW[3:13]} for 3 hours, at 50 %"
     library.store.append([met(NEW, at=at)])
     library.store.append([met(NEW, at=at - timedelta(hours=3))])  # which was written late
     assert monitor.look().alarms == ()
@@ -349,7 +351,7 @@ async def test_what_was_promoted_meanwhile_is_taken_back_all_the_same(store: Sto
     await channels.promote(library, "live", because="looks well", rollout=Rollout(share=0.75))
     await channels.promote(library, "live", because="looks well")
     assert monitor.react(health)
-    assert channels.settled(store, "live") == [OLD]
+    assert channels.state(store, "live").standing == (OLD,)
 
 
 async def test_a_frozen_channel_is_taken_back_and_stays_frozen(store: Store) -> None:

@@ -276,12 +276,12 @@ async def test_a_workspace_promotes_nothing_that_is_out_of_ratio_and_says_why(tm
             await space.release(agent(text), to="live", because="so")
         old, new = agent("Answer.").digest, agent("Answer well.").digest
         space.store.append([met(new) for _ in range(200)] + [met(old) for _ in range(400)])
-        with pytest.raises(ReleaseRefused, match="watch: found 200 units met the newer, 400 the older; as many"):
+        with pytest.raises(ReleaseRefused, match="watch: found 200 units got the newer, 400 the older; equally many"):
             await space.channels.promote("live", because="well")
         await space.rollback("live", because="assignment is broken")
         await space.release(agent("Answer well."), to="live", because="it was mended")
         await space.channels.promote("live", because="well")
-        assert channels.settled(space.store, "live") == [old, new]
+        assert channels.state(space.store, "live").standing == (old, new)
 
 
 async def test_a_workspace_keeps_back_whom_its_settings_say(tmp_path: Path) -> None:

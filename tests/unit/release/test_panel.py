@@ -26,7 +26,7 @@ def test_a_role_that_nobody_has_is_nobody_s_to_give() -> None:
     for panel in (Panel(roles=("safety",)), Panel({"ben": ()}, ("safety",))):
         told = panel.objection(library, "production", NEW.digest)
         assert told
-        assert "ben, who is no reviewer" in told.found
+        assert "ben, who is not a reviewer" in told.found
 
 
 def test_who_made_it_and_who_asked_are_involved() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import Problem, SettingsError
-from seedbed.release.ramp import Ramp, build_ramp
+from seedbed.release.channels import Ramp, build_ramp
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.settings.values import share
 
@@ -77,9 +77,11 @@ def test_a_release_begins_with_the_first_step_and_goes_on_with_the_next() -> Non
 
 def test_no_step_can_be_left_out() -> None:
     steps = Ramp((0.05, 0.25))
-    told = Problem("share", "50 %", "at most 5 %, its first step", "Go there step by step.")
+    told = Problem("share", "50 %", "at most 5 %, its first step", "Raise the share step by step.")
     assert steps.first(0.5) == told
-    assert steps.after(0.05, 0.5) == Problem("share", "50 %", "at most 25 %, its next step", "Go there step by step.")
+    assert steps.after(0.05, 0.5) == Problem(
+        "share", "50 %", "at most 25 %, its next step", "Raise the share step by step."
+    )
 
 
 def test_without_steps_a_release_is_for_all_unless_it_asks_for_less() -> None:

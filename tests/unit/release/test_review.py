@@ -172,10 +172,10 @@ PEOPLE = {"ben": ("safety",), "cleo": ("product",), "dan": ("safety", "product")
 def test_with_reviewers_nobody_else_counts(anna: Library, start: Digest) -> None:
     panel = Panel({"ben": ()})
     eve = replace(anna, by="eve")
-    with pytest.raises(ReleaseRefused, match="eve, who is no reviewer of this channel; expected ben"):
+    with pytest.raises(ReleaseRefused, match="eve, who is not a reviewer of this channel; expected ben"):
         approve(eve, "production", start, because="fine", panel=panel)
     approve(eve, "production", start, because="fine")
-    with pytest.raises(ReleaseRefused, match="eve, who is no reviewer of this channel; expected one by ben"):
+    with pytest.raises(ReleaseRefused, match="eve, who is not a reviewer of this channel; expected one by ben"):
         put(anna, start, Review(panel=panel))
     refuse(eve, "production", start, because="no")
     approve(replace(anna, by="ben"), "production", start, because="read it", panel=panel)

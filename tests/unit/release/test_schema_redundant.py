@@ -68,7 +68,7 @@ async def test_an_input_that_nobody_gives_is_refused() -> None:
     library, before, after = made(roles={"writer": {"system": "Answer the {question} for {customer}."}})
     refusal = await schema(change(library, candidate=after, incumbent=before))
     assert refusal
-    assert (refusal.found, refusal.expected) == ("inputs that callers do not give: customer", "no others than question")
+    assert (refusal.found, refusal.expected) == ("inputs that callers do not pass: customer", "only question")
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_channel_goes_from_state_to_state(before: State, event: Any, then: Sta
         (State((A,), Canary(B, 0.05)), Release(B, 0.25), "canary: found the canary"),
         (State((A,)), Promote(), "promote: found no canary"),
         (State((A,), Canary(B, 0.25)), Promote(0.25), "share: found 25 %; expected more than 25 %"),
-        (State((A,), Canary(B, 0.25)), Promote(0.05), "Roll it back to take it from people."),
+        (State((A,), Canary(B, 0.25)), Promote(0.05), "A share only grows: roll it back instead."),
         (State((A,), frozen=True), Release(B), "frozen: found a frozen channel; expected one that moves. Roll it back"),
         (State((A,), Canary(B, 0.25), frozen=True), Promote(), "frozen: found a frozen channel"),
         (State((A,), frozen=True), Freeze(), "freeze: found a frozen channel"),

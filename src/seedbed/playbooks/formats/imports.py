@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks import checking
 from seedbed.playbooks.changes import diff
+from seedbed.playbooks.library import SEMVER
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Json, digest
 
@@ -104,15 +105,8 @@ class Foreign(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
 
-def is_version(value: object) -> bool:
-    """Whether a value is a semantic version, which is what refs under versions/ are named by."""
-    number = r"(?:0|[1-9][0-9]*)"
-    pattern = rf"{number}\.{number}\.{number}(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?"
-    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
-
 def _version(text: str) -> str:
-    if not is_version(text):
+    if not SEMVER.fullmatch(text):
         raise PydanticCustomError("version", 'a version such as "2.0.0"')
     return text
 

@@ -142,7 +142,14 @@ def resolve(original: Original) -> Json:
         for name, turn in (document.get(section) or {}).items():
             prompts[name] = {**prompts.get(name, {}), **turn}
     if "phases" in document:
-        mode["phases"] = [_without_prompts(phase) for phase in document["phases"] or ()]
+        mode["phases"] = [
+            {
+                **phase,
+                "turns": [*(phase.get("turns") or ()), *turns.ordered(phase.get("prompts") or ())],
+                "prompts": {},
+            }
+            for phase in document["phases"] or ()
+        ]
         prompts |= _in_phases(document)
     return {**mode, "prompts": prompts}
 
@@ -150,11 +157,6 @@ def resolve(original: Original) -> Json:
 def _in_phases(document: Json) -> dict[str, Json]:
     """The turns that are written in phases."""
     return {name: turn for phase in document.get("phases") or () for name, turn in (phase.get("prompts") or {}).items()}
-
-
-def _without_prompts(phase: Json) -> Json:
-    names = [*(phase.get("turns") or ()), *turns.ordered(phase.get("prompts") or ())]
-    return {**phase, "turns": names, "prompts": {}}
 
 
 def _contradictions(document: Json, parent: Json) -> Iterator[Problem]:
@@ -247,12 +249,9 @@ def _write_layout(document: Json, parent: Json | None, wanted: turns.Layout) -> 
         mode["turns"] = document["turns"] = last
     if turns.layout(mode) == wanted:
         return
-    if turns.layout({**mode, "structure": "sequential"}) == wanted:
-        document["structure"] = "sequential"
-    elif turns.layout({**mode, "structure": "parallel"}) == wanted:
-        document["structure"] = "parallel"
-    else:
-        document["structure"] = "mixed"
+    plain = (name for name in ("sequential", "parallel") if turns.layout({**mode, "structure": name}) == wanted)
+    document["structure"] = next(plain, "mixed")
+    if document["structure"] == "mixed":
         if inner := _in_phases(document):
             document["prompts"] = {**(document.get("prompts") or {}), **inner}
         document["phases"] = turns.phases(wanted)

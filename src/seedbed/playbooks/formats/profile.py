@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from seedbed.errors import Problem
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Identifier, Import, Note, Original, RefName, part
+from seedbed.playbooks.library import SEMVER
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number
 from seedbed.storage.store import Json
@@ -150,20 +151,16 @@ def _role(prompt: Json) -> Json:
     return {"system": prompt[_text_key(prompt)], **settings}
 
 
-def _identifier(document: Json) -> str | None:
-    identifier: str | None = document.get("profile_id") or document.get("id")
-    return identifier
-
-
 def _refs(document: Json) -> Iterator[str]:
-    if identifier := _identifier(document):
+    if identifier := document.get("profile_id") or document.get("id"):
         yield f"profiles/{identifier}"
     if corpus := document.get("corpus_id"):
         yield f"corpora/{part(corpus)}/{part(document.get('task_type') or TASK_TYPE)}"
     if name := document.get("name"):
         yield f"branches/{part(name)}"
-        if imports.is_version(document.get("version")):
-            yield f"versions/{part(name)}/{document['version']}"
+        version = document.get("version")
+        if isinstance(version, str) and SEMVER.fullmatch(version):
+            yield f"versions/{part(name)}/{version}"
 
 
 def _parents(document: Json) -> Iterator[Note]:
@@ -181,11 +178,8 @@ def _scores(document: Json) -> Iterator[Note]:
     for section in SCORES:
         for metric, value in (document.get(section) or {}).items():
             if is_number(value):
-                yield _score(_owner(document), metric, value)
-
-
-def _score(owner: str, metric: str, value: float) -> Note:
-    return Note("score", f"{owner}/{metric}/{value!r}", {"metric": metric, "value": value})
+                body = {"metric": metric, "value": value}
+                yield Note("score", f"{_owner(document)}/{metric}/{value!r}", body)
 
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
@@ -234,8 +228,8 @@ def _rename(document: Json, refs: list[str]) -> None:
 
 
 def _write_role(prompt: Json, role: Json) -> None:
-    key = _text_key(prompt)
-    for theirs, new in {key: role.get("system", ""), **{name: role.get(name) for name in SETTINGS}}.items():
+    wanted = {_text_key(prompt): role.get("system", ""), **{name: role.get(name) for name in SETTINGS}}
+    for theirs, new in wanted.items():
         if prompt.get(theirs) != new:
             prompt[theirs] = new
 

@@ -16,7 +16,7 @@ from seedbed.errors import Problem
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, Version, part
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.values import Number
+from seedbed.playbooks.values import Number, is_number
 from seedbed.storage.store import Json, short
 
 FORMAT = "strategy"
@@ -85,7 +85,10 @@ def read(original: Original) -> Import:
     }
     if THRESHOLD in document["parameters"]:
         rules["confirm_below"] = THRESHOLD
-    parameters = {name: _parameter(value) for name, value in document["parameters"].items()}
+    parameters = {
+        name: {"value": value, "low": 0, "high": 1} if 0 <= value <= 1 else {"value": value}
+        for name, value in document["parameters"].items()
+    }
     playbook = Playbook.from_document({"parameters": parameters, "rules": rules}, source=original.source)
     name, version = part(document["metadata"]["name"]), document["metadata"]["version"]
     return Import(
@@ -99,10 +102,6 @@ def read(original: Original) -> Import:
 
 def _is_empty(document: Json) -> bool:
     return not document["parameters"] and not any(document["constraints"].get(key) for key in CONSTRAINTS)
-
-
-def _parameter(value: float) -> Json:
-    return {"value": value, "low": 0, "high": 1} if 0 <= value <= 1 else {"value": value}
 
 
 def _parents(document: Json, name: str) -> Iterator[Note]:
@@ -177,7 +176,7 @@ def _write_parameters(document: Json, playbook: Playbook) -> None:
     new = {
         name: parameter["value"]
         for name, parameter in playbook.content().get("parameters", {}).items()
-        if isinstance(parameter["value"], int | float) and not isinstance(parameter["value"], bool)
+        if is_number(parameter["value"])
     }
     document["parameters"] = {
         name: old[name] if name in old and float(old[name]) == new[name] else new[name]

@@ -10,7 +10,7 @@ from seedbed.errors import PlaybookError, Problem
 from seedbed.playbooks.formats.imports import unique
 from seedbed.playbooks.genes import flatten
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.prompts import Placeholder, placeholders
+from seedbed.playbooks.prompts import Placeholder, placeholders, rename
 from seedbed.storage.store import Json, canonical
 
 Layout: TypeAlias = list[str | list[str]]
@@ -25,7 +25,6 @@ SETTINGS = {
 }
 """The fields of a role and the keys of a turn. The model is handled apart."""
 
-_NAMED = re.compile(r"\{\{\w+(?:\.model)?\}\}|\{(?P<name>[^\W\d]\w*)(?P<model>\.model)?\}")
 _PARTICIPANT = re.compile(r"(?<!\{)\{(\w+)_participant\}(?!\})")
 
 
@@ -215,7 +214,7 @@ def in_turns(playbook: Playbook, mode: Json) -> Playbook:
     for item in content.get("steps", ()):
         for step in item.get("together", [item]):
             step["name"] = names[step["name"]]
-            step["prompt"] = _replace(step.get("prompt", ""), renamed)
+            step["prompt"] = rename(step.get("prompt", ""), renamed)
             step["sees"] = [names[name] for name in step.get("sees", ()) if names[name] not in _quoted(step["prompt"])]
     content["demos"] = {names.get(name, name): demos for name, demos in content.get("demos", {}).items()}
     content["locked"] = [_rename_path(path, names) for path in content.get("locked", ())]
@@ -227,13 +226,6 @@ def _rename_path(path: str, names: Mapping[str, str]) -> str:
     if head in ("steps", "demos") and rest:
         rest[0] = names.get(rest[0], rest[0])
     return ".".join([head, *rest])
-
-
-def _replace(prompt: str, values: Mapping[Placeholder, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        return values.get(Placeholder(match["name"] or "", bool(match["model"])), match[0])
-
-    return _NAMED.sub(value, prompt)
 
 
 def changes(new: Playbook, mode: Json) -> dict[str, Json]:
@@ -254,7 +246,7 @@ def changes(new: Playbook, mode: Json) -> dict[str, Json]:
         changed: Json = {} if was and (same_speakers or role_name(turn) == step.role) else {"role": step.role}
         changed |= _changed_settings(turn, roles[step.role], declared, spelled)
         if not was or was.prompt != step.prompt:
-            changed["template"] = _replace(step.prompt, spelled)
+            changed["template"] = rename(step.prompt, spelled)
         if not was or (was.prompt, was.sees) != (step.prompt, step.sees):
             needed = {*_quoted(step.prompt), *step.sees}
             changed["context_from"] = _references(name for name in flat(plan(new)) if name in needed)
@@ -273,7 +265,7 @@ def _changed_settings(turn: Json, role: Json, declared: set[str], spelled: Mappi
         if old.get(ours) != role.get(ours):
             changed[theirs] = role.get(ours, empty.get(ours))
     if "role_instruction" in changed:
-        changed["role_instruction"] = _replace(changed["role_instruction"], spelled)
+        changed["role_instruction"] = rename(changed["role_instruction"], spelled)
     return changed
 
 

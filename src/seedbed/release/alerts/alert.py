@@ -52,7 +52,7 @@ class Alert:
         return f"[{'resolved' if self.resolved else self.severity}] {self.channel}: {self.message}"
 
     def document(self) -> Json:
-        """The alert as JSON, as a webhook is sent it and a log holds it."""
+        """The alert as JSON, for webhooks and logs."""
         return {
             "id": self.id,
             "key": self.key,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from seedbed.errors import StoreError
 from seedbed.playbooks.library import Library
@@ -51,10 +51,6 @@ class Delivery:
     status: DeliveryStatus
     attempts: int = 0
     error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "delivered"
 
     def document(self) -> Json:
         return asdict(self)
@@ -235,22 +231,22 @@ async def _attempts(alert: Alert, sender: Sender, patience: Patience) -> Deliver
         except NotDelivered as wrong:
             error, again = str(wrong), wrong.again
         except TimeoutError:
-            error = f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that it is there"
+            error = (
+                f"found no answer within {patience.timeout_seconds:g} s; expected one. Check that the receiver is up"
+            )
         except Exception as wrong:  # noqa: BLE001 - whatever it is, it must not stop the monitor or reveal a secret
             error, again = f"found {type(wrong).__name__}; expected a delivery", False
     return Delivery(alert.record_key, sender.name, "failed", attempt, error)
 
 
 def _delivery_fact(library: Library, alert: Alert, key: str, delivery: Delivery) -> Fact:
-    body: dict[str, Any] = {"sender": delivery.sender, "status": delivery.status}
-    body |= {"attempts": delivery.attempts, "error": delivery.error}
     return Fact(
         kind="delivery",
         key=key,
         subject=delivery.alert,
         at=library.clock(),
         by=library.by,
-        body=body,
+        body={name: value for name, value in asdict(delivery).items() if name != "alert"},
         tags=(delivery.sender, f"channels/{alert.channel}"),
     )
 

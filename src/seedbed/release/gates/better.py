@@ -8,9 +8,8 @@ from seedbed.errors import NotFound
 from seedbed.evaluation.judges.agreement import AGREEMENT, agreements, deciding, distrust
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.experiments.replay.replay import is_replayed
-from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
-from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_sentinel, check_verdict, compare_command
 from seedbed.storage.store import Json, Query, Store, short
 
 
@@ -51,11 +50,7 @@ class BetterGate:
             return Refusal("better", actual, "the first", f"Compare on {units} that were not used yet.")
         if verdict.finding != "superior":
             return Refusal("better", f"the finding {verdict.finding}", "superior", "Look for a better candidate.")
-        if (games := sentinel(store, self.error)).alarmed:
-            actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
-            remedy = "Find out why before anything is released: seedbed evidence sentinel."
-            return Refusal("better", actual, f"at most {self.error:g}, but for chance", remedy)
-        return self._distrust(verdict, plan["metric"], store)
+        return check_sentinel("better", store, self.error) or self._distrust(verdict, plan["metric"], store)
 
     def _distrust(self, verdict: Verdict, metric: Json, store: Store) -> Refusal | None:
         """Why a judge that gave the scores, with the words and the model it had then, is not trusted."""

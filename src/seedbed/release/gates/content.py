@@ -18,7 +18,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 from seedbed.release.review.outputs import OutputPair, read_output_pairs
 from seedbed.settings.gates import TextHazard
-from seedbed.storage.store import canonical
+from seedbed.storage.store import canonical, short
 
 ENOUGH = 8
 """With fewer tasks, equal outputs prove nothing."""
@@ -50,7 +50,7 @@ class ContentGate:
                 remedies.append(refusal.remedy)
             elif reason := self._outputs(request):
                 wrong.append(reason)
-                remedies.append("Read them: seedbed review show " + f"{request.channel} {request.candidate[3:13]}")
+                remedies.append(f"Read them: seedbed review show {request.channel} {short(request.candidate)}")
         if not wrong:
             return None
         expected = "texts that are safe, and outputs that answer the tasks"
@@ -71,7 +71,7 @@ class ContentGate:
         try:
             level = await asyncio.to_thread(offence, text)
         except ImportError:
-            return [f"{path}: nobody to say whether it offends (pip install 'seedbed[safety]')"]
+            return [f"{path}: no classifier that could rate it (pip install 'seedbed[safety]')"]
         limit = self.offence or 0.0
         return [f"{path}: a text that offends at {level:.2f}, above {limit:g}"] if level > limit else []
 
@@ -87,7 +87,7 @@ class ContentGate:
         flattering = [pair for pair in output_pairs if _flatters(pair.candidate) and not _flatters(pair.control)]
         if flattering:
             count = f"{len(flattering)} of {len(output_pairs)} outputs"
-            return f"{count} speak to whoever gives the scores, as at task {shown(flattering[0].task.id)}"
+            return f"{count} address the judge, for example at task {shown(flattering[0].task.id)}"
         return self._repeats(output_pairs)
 
     def _repeats(self, output_pairs: Sequence[OutputPair]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
+from seedbed.release.states import time_span
 from seedbed.storage.store import Query, now
 
 
@@ -24,9 +25,4 @@ class Cooldown:
             return None
         free = (last + self.wait).astimezone().strftime("%Y-%m-%d %H:%M")
         actual = f"a release at {last.astimezone():%Y-%m-%d %H:%M}"
-        return Refusal("cooldown", actual, f"{_write_span(self.wait)} between two", f"Wait until {free}.")
-
-
-def _write_span(wait: timedelta) -> str:
-    days, hours = wait / timedelta(days=1), wait / timedelta(hours=1)
-    return f"{days:g} days" if days >= 1 else f"{hours:g} hours"
+        return Refusal("cooldown", actual, f"{time_span(self.wait)} between two", f"Wait until {free}.")

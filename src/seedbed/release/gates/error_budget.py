@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.sentinel import sentinel
-from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
+from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_sentinel, check_verdict, compare_command
 from seedbed.storage.store import Query
 
 
@@ -20,18 +19,11 @@ async def error_budget(request: ReleaseRequest) -> Refusal | None:
     assert verdict
     plan = Experiment.from_content(store.get(verdict.experiment))
     if plan.channel != request.channel:
-        actual = f"one for {plan.channel}" if plan.channel else "one that nobody paid for"
+        actual = f"one for {plan.channel}" if plan.channel else "one that was not paid from an error budget"
         return Refusal("error_budget", actual, expected, remedy)
     places = store.facts(Query(kind="reservation", subject=request.channel))
-    if not any(_is_place(fact.body, verdict.experiment, verdict.candidate, verdict.alpha) for fact in places):
-        return Refusal("error_budget", "one without a place in line", expected, remedy)
-    for alpha in sorted({float(fact.body["alpha"]) for fact in store.facts(Query(kind="sentinel"))}):
-        if (games := sentinel(store, alpha)).alarmed:
-            actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
-            remedy = "Find out why before anything is released: seedbed evidence sentinel."
-            return Refusal("error_budget", actual, f"at most {alpha:g}, but for chance", remedy)
-    return None
-
-
-def _is_place(body: dict[str, object], experiment: str, candidate: str, alpha: float) -> bool:
-    return (body["experiment"], body["candidate"], body["alpha"]) == (experiment, candidate, alpha)
+    paid = (verdict.experiment, verdict.candidate, verdict.alpha)
+    if not any((fact.body["experiment"], fact.body["candidate"], fact.body["alpha"]) == paid for fact in places):
+        return Refusal("error_budget", "one without a reservation", expected, remedy)
+    alphas = sorted({float(fact.body["alpha"]) for fact in store.facts(Query(kind="sentinel"))})
+    return next(filter(None, (check_sentinel("error_budget", store, alpha) for alpha in alphas)), None)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seedbed.errors import NotFound, Problem
+from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.storage.store import Digest, Store, short
@@ -53,6 +54,15 @@ def check_verdict(request: ReleaseRequest, gate: str, expected: str) -> Refusal 
         actual, again = f"no experiment {short(verdict.experiment)}", "Copy it from the store that has it"
         return Refusal(gate, actual, "the one of the verdict", f"{again}, or compare again here.")
     return None
+
+
+def check_sentinel(gate: str, store: Store, alpha: float) -> Refusal | None:
+    """Why nothing passes: at this error rate, comparisons have called playbooks better than themselves too often."""
+    if not (games := sentinel(store, alpha)).alarmed:
+        return None
+    actual = f"{games.rate.mean:.1%} of {games.rate.n} playbooks called better than themselves"
+    remedy = "Find out why before anything is released: seedbed evidence sentinel."
+    return Refusal(gate, actual, f"at most {alpha:g}, apart from chance", remedy)
 
 
 def _is_recorded(verdict: Verdict, store: Store) -> bool:

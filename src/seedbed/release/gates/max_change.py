@@ -34,7 +34,7 @@ class MaxChange:
         if too_much:
             actual = "; ".join(f"{problem.path}: {problem.found}" for problem in too_much)
             allowed = ", ".join(f"{what} by at most {limit:g}" for what, limit in self._limits().items())
-            return Refusal("max_change", actual, f"the same genes, {allowed}", "Go there in smaller steps.")
+            return Refusal("max_change", actual, f"the same genes, {allowed}", "Release it in smaller steps.")
         return self._drift(request) if math.isfinite(self.since_last_review) else None
 
     def _limits(self) -> dict[str, float]:

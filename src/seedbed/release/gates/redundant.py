@@ -20,7 +20,7 @@ async def redundant(request: ReleaseRequest) -> Refusal | None:
         return None
     paths = ", ".join(each.path for each in changes)
     actual = f"nothing but white space, locks or bounds in {paths}" if paths else "no difference"
-    return Refusal("redundant", actual, "a change that does something", "Leave what is served as it is.")
+    return Refusal("redundant", actual, "a change that does something", "Keep serving the current playbook.")
 
 
 def _is_idle(difference: Change) -> bool:

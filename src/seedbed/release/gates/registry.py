@@ -1,7 +1,7 @@
 """The gates by the names they have under `channels.<name>.require` in seedbed.yaml: built-in ones, and your own.
 
-A gate of your own is an async function `(request, **options)` or a class of such. It is named `module:name`, or by the
-entry point under which an installed package offers it.
+A gate of your own is an async function `(request, **options)`, or a class whose objects are called like that.
+It is named `module:name`, or by the entry point under which an installed package offers it.
 """
 
 from __future__ import annotations
@@ -69,23 +69,17 @@ def _panel(settings: ChannelSettings) -> Panel:
 # Built-in gates
 
 
-def _better(options: Any, _: Panel) -> Gate:
-    return BetterGate(options.error, options.agreement, options.replays)
-
-
 def _max_change(options: Any, panel: Panel) -> Gate:
-    return MaxChange(_limit(options.number), _limit(options.text), _limit(options.since_last_review), panel)
-
-
-def _limit(limit: float | None) -> float:
-    return math.inf if limit is None else limit
+    limits = (options.number, options.text, options.since_last_review)
+    number, text, drift = (math.inf if limit is None else limit for limit in limits)
+    return MaxChange(number, text, drift, panel)
 
 
 _Builder: TypeAlias = Callable[[Any, Panel], Gate]
 
 BUILT_IN: Mapping[str, _Builder] = {
     "schema": lambda _, __: schema,
-    "better": _better,
+    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays),
     "not_worse": lambda options, _: NotWorse(options.margins, options.error),
     "held_out": lambda _, __: held_out,
     "rules_kept": lambda options, panel: RulesKept(panel) if options.unless else rules_kept,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seedbed.errors import NotFound, shown
@@ -11,6 +11,7 @@ from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 from seedbed.release.review.outputs import read_output_pairs, read_tool_calls
 from seedbed.release.review.panel import Panel
 from seedbed.stats.estimates import Interval, exact_rate
+from seedbed.storage.store import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +31,22 @@ def impact(request: ReleaseRequest) -> Impact:
     output_pairs = read_output_pairs(library.store, request.verdict)
     if not output_pairs:
         raise NotFound("no task at which both were scored")
-    called = read_tool_calls(library.store, request.verdict)
-    hazards = (*_tools(*called), *_models(before, after), *_autonomy(before, after), *_code(before, after))
+    known, called = read_tool_calls(library.store, request.verdict)
+    tools = [
+        ("tools", f"the new tool {name}{', which changes the world' if changes else ''}")
+        for name, changes in sorted(called.items())
+        if name not in known
+    ]
+    hazards = (*tools, *_new_abilities(before, after))
     rate = exact_rate(sum(pair.differs for pair in output_pairs), len(output_pairs))
     share = request.share
     return Impact(hazards, Interval(rate.mean * share, rate.low * share, rate.high * share, rate.confidence, rate.n))
 
 
-def _tools(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    for name, changes in sorted(after.items()):
-        if name not in before:
-            yield "tools", f"the new tool {name}{', which changes the world' if changes else ''}"
-
-
-def _models(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
-    known = _models_of(before)
-    for name in sorted(_models_of(after) - known):
+def _new_abilities(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
+    """What the playbook itself allows that it did not before: models, autonomy, code."""
+    for name in sorted(_models_of(after) - _models_of(before)):
         yield "models", f"the new model {name}"
-
-
-def _models_of(playbook: Playbook) -> set[str]:
-    """The models that a playbook names."""
-    roles = playbook.roles.values()
-    named = {each.model for each in roles} | {each.prefer for each in roles}
-    return {name for name in named | {step.prefer for step in playbook.all_steps()} if name}
-
-
-def _autonomy(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
     for problem in before.loosened_by(after):
         yield "autonomy", f"{problem.path}: {problem.found}"
     gone = {step.name for step in before.all_steps()} - {step.name for step in after.all_steps()}
@@ -67,17 +57,21 @@ def _autonomy(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
         yield "autonomy", f"up to {now} dialogues of its own, where it had {was}"
     if gone_locks := sorted({*before.locked} - {*after.locked}):
         yield "autonomy", f"{', '.join(gone_locks)} no longer locked"
+    if before.program != after.program:
+        yield "code", f"the program {shown(after.program)}, where it was {shown(before.program)}"
+
+
+def _models_of(playbook: Playbook) -> set[str]:
+    """The models that a playbook names."""
+    roles = playbook.roles.values()
+    named = {each.model for each in roles} | {each.prefer for each in roles}
+    return {name for name in named | {step.prefer for step in playbook.all_steps()} if name}
 
 
 def _reach(playbook: Playbook) -> int:
     """How many dialogues a run may open at most."""
     opens = [step.opens for step in playbook.all_steps() if step.opens]
     return sum(sum(each.at_most**level for level in range(1, each.depth + 1)) for each in opens)
-
-
-def _code(before: Playbook, after: Playbook) -> Iterator[tuple[str, str]]:
-    if before.program != after.program:
-        yield "code", f"the program {shown(after.program)}, where it was {shown(before.program)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,5 @@ class Risk:
         if not reasons or self.panel.objection(request.library, request.channel, request.candidate) is None:
             return None
         expected = "nothing new" if self.impact >= 1 else f"nothing new, and at most {self.impact:.0%} affected"
-        remedy = (
-            f"Have it reviewed: seedbed review request {request.channel} {request.candidate[3:13]} --because REASON"
-        )
-        return Refusal("risk", "; ".join(reasons), expected, remedy)
+        command = f"seedbed review request {request.channel} {short(request.candidate)} --because REASON"
+        return Refusal("risk", "; ".join(reasons), expected, f"Have it reviewed: {command}")

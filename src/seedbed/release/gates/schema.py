@@ -18,7 +18,7 @@ async def schema(request: ReleaseRequest) -> Refusal | None:
         return Refusal("schema", f"no playbook {short(request.candidate)} in this store", expected, remedy)
     except PlaybookError as wrong:
         reason = "; ".join(map(str, wrong.problems))
-        return Refusal("schema", reason, expected, "Correct it, and keep it anew.")
+        return Refusal("schema", reason, expected, "Correct it, and save it again.")
     if playbook.digest != request.candidate:
         remedy = "Look for damage: seedbed store verify"
         return Refusal(
@@ -28,6 +28,6 @@ async def schema(request: ReleaseRequest) -> Refusal | None:
         return None
     known = request.library.get(request.incumbent).needed_inputs
     if new := sorted(playbook.needed_inputs - known):
-        reason = f"inputs that callers do not give: {', '.join(new)}"
-        return Refusal("schema", reason, f"no others than {', '.join(sorted(known)) or 'none'}", "Take them out.")
+        reason = f"inputs that callers do not pass: {', '.join(new)}"
+        return Refusal("schema", reason, f"only {', '.join(sorted(known)) or 'none'}", "Remove them.")
     return None

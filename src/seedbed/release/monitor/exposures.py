@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -49,7 +49,7 @@ ExposureEvent: TypeAlias = Exposure | ExposureOutcome
 class _OpenExposure:
     met: Exposure
     missing: set[str]
-    denied: bool = field(default=False)
+    denied: bool = False
 
 
 class ExposureFeed:
@@ -88,7 +88,9 @@ class ExposureFeed:
             elif fact.kind == "feedback":
                 yield from self._read_values(fact.subject, {fact.body["metric"]: fact.value})
             elif fact.kind == "decision":
-                self._decided(fact)
+                if exposure := self._open.get(fact.subject):
+                    answer = (fact.body["point"].partition(" ")[0], fact.body["action"])
+                    exposure.denied |= answer in {("may", "forbidden"), ("confirm", "no")}
             else:
                 yield from self._over(fact)
 
@@ -96,7 +98,13 @@ class ExposureFeed:
         run = fact.key.partition("@")[0]
         if run not in self._open:
             return
-        readings = list(self._read_values(run, _of_run(fact, self._open[run].denied)))
+        figures = {
+            "error_rate": float(fact.body["status"] == "failed"),
+            "violation_rate": float(self._open[run].denied),
+            "latency_seconds": fact.body["latency_seconds"],
+            "cost_usd": fact.body["cost_usd"],
+        }
+        readings = list(self._read_values(run, figures))
         if run in self._ended:
             self._ended[run] = self._ended[run] or readings
             yield from self._next(fact.subject, fact.at)
@@ -126,11 +134,6 @@ class ExposureFeed:
             self._ended[fact.key] = None
             yield from self._next(met.playbook, fact.at)
 
-    def _decided(self, fact: Fact) -> None:
-        if fact.subject in self._open:
-            body = (fact.body["point"].partition(" ")[0], fact.body["action"])
-            self._open[fact.subject].denied |= body in {("may", "forbidden"), ("confirm", "no")}
-
     def _read_values(self, exposure: str, values: dict[str, float | None]) -> Iterator[ExposureOutcome]:
         if (waiting := self._open.get(exposure)) is None:
             return
@@ -140,13 +143,3 @@ class ExposureFeed:
                 yield ExposureOutcome(waiting.met.playbook, metric, value, waiting.met.compared)
         if not waiting.missing:
             del self._open[exposure]
-
-
-def _of_run(fact: Fact, denied: bool) -> dict[str, float | None]:
-    body = fact.body
-    return {
-        "error_rate": float(body["status"] == "failed"),
-        "violation_rate": float(denied),
-        "latency_seconds": body["latency_seconds"],
-        "cost_usd": body["cost_usd"],
-    }

@@ -40,11 +40,11 @@ class GuardStatus:
 
 
 class GuardEvidence:
-    """Pairs the next outcome of the newer playbook with the next of the older one, which as many units get.
+    """Pairs the next outcome of the newer playbook with the next of the older one; equally many units get each.
 
-    If the newer playbook is never worse by more than the guard allows, the guard is ever breached with a probability of
-    at most `error`. With a `run_length` it watches for a change without end, and a false alarm comes at most once in so
-    many pairs, on average.
+    If the newer playbook is never worse by more than the guard allows, the probability that the guard is ever breached
+    is at most `error`. With a `run_length` it watches for changes without end: on average, false alarms are at least
+    that many pairs apart.
     """
 
     def __init__(self, guard: Guard, *, error: float = 0.05, run_length: float | None = None) -> None:

@@ -59,7 +59,7 @@ class Guard:
 class Watch:
     """What the monitor watches while a new playbook is served, and how many users are kept back for how long.
 
-    The probability that any of the guards that roll back does so without cause is at most `error`; the same holds for
+    The probability that any of the guards that roll back acts without cause is at most `error`; the same is true of
     the guards that hold.
     """
 
@@ -71,7 +71,7 @@ class Watch:
     keep_back_for: timedelta = timedelta(days=7)
 
     def keep_back_from(self, at: datetime) -> KeepBack | None:
-        """The users to keep back when a playbook is for all from then on."""
+        """The users to keep back when a playbook reaches everybody at this time."""
         return KeepBack(self.keep_back, at + self.keep_back_for) if self.keep_back else None
 
 

@@ -48,7 +48,7 @@ def no_alarm_gate(health: Health) -> Gate:
 
     async def watch(request: ReleaseRequest) -> Refusal | None:
         messages = [alarm.message for alarm in health.alarms if alarm.reaction != "tell"]
-        remedy = "Roll it back, or find out why; it may go on when the alarm is over."
+        remedy = "Roll it back, or find out why; it can advance when the alarm is over."
         return Refusal("watch", "; ".join(messages), "no alarm", remedy) if messages else None
 
     return watch

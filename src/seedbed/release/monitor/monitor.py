@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from seedbed.errors import NotFound, RefMoved, ReleaseRefused, shown
@@ -20,7 +20,7 @@ from seedbed.release.channels import moves, rollback
 from seedbed.release.monitor.exposures import Exposure, ExposureFeed, ExposureOutcome
 from seedbed.release.monitor.guard_evidence import GuardEvidence, GuardStatus, PairSide
 from seedbed.release.monitor.guards import Guard, Watch
-from seedbed.release.states import State, percent, replay_moves, serves, stable_of
+from seedbed.release.states import State, percent, replay_moves, serves, stable_of, time_span
 from seedbed.stats.monitors import Drift, SampleRatio
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, now, short
 
@@ -77,9 +77,7 @@ class Health:
                 "metric": row.guard.metric,
                 "action": row.guard.action,
                 "limit": row.guard.by,
-                **{name: getattr(row, name) for name in ("pairs", "older", "newer", "change", "low", "high")},
-                "evidence": row.evidence,
-                "breached": row.breached,
+                **{name: value for name, value in asdict(row).items() if name != "guard"},
             }
             for row in self.rows
         ]
@@ -254,7 +252,7 @@ class _Watched:
         alarms = [_breach(row, phase, self.case.newer) for row in rows if row.breached]
         if concurrent:
             hold: Reaction = "hold" if phase == "canary" else "tell"
-            alarms += [_out_of_ratio("sample ratio", "units met", self._ratio, hold)] if self._ratio.alarm else []
+            alarms += [_out_of_ratio("sample ratio", "units got", self._ratio, hold)] if self._ratio.alarm else []
             for metric, ratio in self._answers.items():
                 if ratio.evidence >= -math.log(ratio.alpha):  # as it is now: late outcomes of one arm may still arrive
                     uneven = _out_of_ratio("answer ratio", f"outcomes by {metric} of", ratio, hold)
@@ -269,12 +267,12 @@ class _Watched:
         watch, alarms = self._watch, []
         quiet = at - (self._last_met or self.case.since.at)
         if watch.no_traffic and quiet > watch.no_traffic:
-            message = f"nobody met the canary {short(self.case.newer)} for {_span(quiet)}, at {percent(share)}"
+            message = f"no user got the canary {short(self.case.newer)} for {time_span(quiet)}, at {percent(share)}"
             alarms.append(Alarm("no traffic", "hold", message))
         age = at - self.case.since.at
         if watch.deadline and age > watch.deadline:
-            message = f"the canary {short(self.case.newer)} is {_span(age)} old, and should be settled within "
-            alarms.append(Alarm("deadline", "roll back", message + _span(watch.deadline)))
+            message = f"the canary {short(self.case.newer)} is {time_span(age)} old, and should be settled within "
+            alarms.append(Alarm("deadline", "roll back", message + time_span(watch.deadline)))
         return alarms
 
 
@@ -303,10 +301,8 @@ class _Level:
         if self._drift is None or not self._drift.alarm:
             return None
         guard = self._guard
-        message = (
-            f"{guard.metric} of {short(playbook)} has become worse than the {guard.value(self._normal):.3g} that is "
-            f"normal for it, by more than {abs(guard.by):g}"
-        )
+        normal = f"{guard.value(self._normal):.3g} that is normal for it, by more than {abs(guard.by):g}"
+        message = f"{guard.metric} of {short(playbook)} has become worse than the {normal}"
         return Alarm("drift", "tell", message, guard.metric)
 
 
@@ -326,12 +322,5 @@ def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
 
 def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) -> Alarm:
     counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
-    message = f"{counts}; as many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
+    message = f"{counts}; equally many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
     return Alarm(kind, reaction, message)
-
-
-def _span(time: timedelta) -> str:
-    hours = time / timedelta(hours=1)
-    return (
-        f"{hours / 24:.3g} days" if hours >= 48 else f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.3g} minutes"
-    )

@@ -80,7 +80,7 @@ def _read(store: Store, verdict: Verdict) -> tuple[list[Task], list[_Arm]]:
     """The tasks that were read, and the runs of both playbooks at them. Raises NotFound."""
     plan = Experiment.from_content(store.get(verdict.experiment))
     if verdict.live:
-        raise NotFound("no tasks behind a live verdict, to look at outputs side by side")
+        raise NotFound("no tasks behind a live verdict, so no outputs to compare")
     units = plan.units(known_tasks(store, plan.dataset))[: verdict.tasks]
     tasks, failed, arms = [task for unit in units for task in unit], {*verdict.failed}, []
     for playbook, name, first in zip((plan.control, plan.candidate), ARMS, plan.first_replicates, strict=True):
@@ -134,12 +134,9 @@ def draw_samples(
     """A random sample of tasks with different outputs, in random order: always the same for one reviewer."""
     chance = random.Random(f"{reviewer} {candidate}")
     differing = [pair for pair in output_pairs if pair.differs]
-    chosen = chance.sample(differing, min(count, len(differing)))
-    return list(_swapped(chosen, chance))
-
-
-def _swapped(chosen: Sequence[OutputPair], chance: random.Random) -> Iterator[OutputSample]:
-    for pair in chosen:
+    samples = []
+    for pair in chance.sample(differing, min(count, len(differing))):
         swapped = chance.random() < 0.5
         left, right = (pair.candidate, pair.control) if swapped else (pair.control, pair.candidate)
-        yield OutputSample(pair.task, left, right, swapped)
+        samples.append(OutputSample(pair.task, left, right, swapped))
+    return samples

@@ -36,7 +36,7 @@ class Panel:
 
     `reviewers` are people and their roles; without any, everybody may review. Each of the `roles` needs one approval;
     without roles, one approval is enough. People who made the candidate or requested its review do not count. An
-    approval holds for as long as `expires` says; a refusal stands until the same person approves.
+    approval is valid for `expires`; a refusal stands until the same person approves.
     """
 
     reviewers: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
@@ -64,7 +64,7 @@ class Panel:
         if approval.by in barred:
             return f"who {barred[approval.by]}"
         if not self.has(approval.by):
-            return "who is no reviewer of this channel"
+            return "who is not a reviewer of this channel"
         if self.expires is not None and self.clock() - approval.at >= self.expires:
             return f"which expired on {approval.at + self.expires:%Y-%m-%d}"
         return ""
@@ -97,13 +97,15 @@ class Panel:
         if not self.reviewers and not self.roles:
             return f"somebody other than {' or '.join(barred)}"
         return " or ".join(name for name in self.reviewers if self.has(name) and name not in barred) or (
-            "a reviewer, of whom the workspace file names none that may"
+            "a reviewer: the workspace file names nobody who may"
         )
 
     def _holders(self, barred: Mapping[str, str]) -> str:
         def named(role: str) -> str:
             free = [name for name, roles in self.reviewers.items() if role in roles and name not in barred]
-            return f"one for {role} by {' or '.join(free) or 'somebody whom the workspace file names'}"
+            return (
+                f"one for {role} by {' or '.join(free) or 'a reviewer: the workspace file names nobody with this role'}"
+            )
 
         return "; ".join(map(named, self.roles))
 

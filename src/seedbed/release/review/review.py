@@ -11,6 +11,7 @@ from seedbed.errors import ReleaseRefused
 from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.playbooks.library import Library
 from seedbed.release.review.panel import Opinion, Panel, involved
+from seedbed.release.states import stable_of
 from seedbed.storage.store import Digest, Fact, Json, Query
 
 ReviewStatus: TypeAlias = Literal["waiting", "approved", "refused", "expired", "served"]
@@ -52,7 +53,7 @@ def _expect_member(person: str, panel: Panel | None) -> None:
     if panel and not panel.has(person):
         may = " or ".join(name for name in panel.reviewers if panel.has(name)) or "a reviewer: there is none yet"
         remedy = "Ask them, or add yourself under reviewers in the workspace file."
-        raise ReleaseRefused([Refusal("review", f"{person}, who is no reviewer of this channel", may, remedy)])
+        raise ReleaseRefused([Refusal("review", f"{person}, who is not a reviewer of this channel", may, remedy)])
 
 
 def _record(library: Library, kind: str, channel: str, candidate: Digest, because: str) -> Fact:
@@ -113,8 +114,7 @@ def queue(library: Library, panels: dict[str, Panel]) -> Iterator[ReviewItem]:
 
 def _status(library: Library, channel: str, candidate: Digest, opinion: Opinion) -> ReviewStatus:
     ref = library.store.ref(f"channels/{channel}")
-    target = ref.target if ref else None
-    if candidate == (target if isinstance(target, str) else (target or {}).get("stable")):
+    if ref and candidate == stable_of(ref.target):
         return "served"
     if opinion.refusals:
         return "refused"

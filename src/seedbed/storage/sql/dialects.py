@@ -78,21 +78,25 @@ class Dialect(Protocol):
 
     def pin(self, path: str) -> str:
         """SQL with its index hints, `INDEXED BY` and a plus against one, where the database supports them (SQLite)."""
+        return path
 
     def ticket(self, db: Connection) -> str | None:
         """The id of the open transaction, to ask later whether it was committed."""
+        return None
 
     def was_committed(self, db: Connection, ticket: str) -> bool:
         """Whether the transaction with this id was committed; waits until that is decided."""
+        return False
 
     def is_transient(self, error: DBAPIError) -> bool:
         """Whether the same work may soon succeed on another connection."""
+        return False
 
     def explain(self, error: DBAPIError, name: str) -> StoreError:
         """The error as a user should see it."""
 
 
-class Sqlite:
+class Sqlite(Dialect):
     name = "sqlite"
     begin = "BEGIN IMMEDIATE"
     parents = "json_each(f.parents) p"
@@ -134,7 +138,7 @@ class Sqlite:
 
     def add_contents(self, db: Connection, rows: Sequence[SqlRow]) -> None:
         last = self._last(db, "content", "id")
-        _insert(db, "INSERT OR IGNORE INTO content", CONTENT, rows)
+        db.exec_driver_sql(_insert("content", CONTENT), list(rows))
         self._index_words(db, last)
 
     def add_facts(self, db: Connection, rows: Sequence[SqlRow]) -> int:
@@ -142,14 +146,13 @@ class Sqlite:
         if len(rows) == 1 and not tagged:
             return self._add_fact(db, rows[0])
         last = self._last(db, "facts", "number") if tagged else 0
-        added = _insert(db, "INSERT OR IGNORE INTO facts", FACT, rows)
+        added = db.exec_driver_sql(_insert("facts", FACT), list(rows)).rowcount
         if tagged:
             self._index_tags(db, last)
         return added
 
     def discard(self, db: Connection, digests: Sequence[str]) -> int:
-        among = "digest IN (SELECT value FROM json_each(?))"
-        parameters = (json.dumps(digests),)
+        among, parameters = "digest IN (SELECT value FROM json_each(?))", (json.dumps(digests),)
         # A contentless index deletes a row only by the words it had.
         forget = "INSERT INTO search(search, rowid, words) SELECT 'delete', id, words_in(body) FROM content WHERE "
         db.exec_driver_sql(forget + among, parameters)
@@ -168,18 +171,6 @@ class Sqlite:
     def match_all(self, words: Sequence[str]) -> str:
         return " ".join(f'"{word}"' for word in dict.fromkeys(words))
 
-    def pin(self, path: str) -> str:
-        return path
-
-    def ticket(self, db: Connection) -> str | None:
-        return None
-
-    def was_committed(self, db: Connection, ticket: str) -> bool:
-        return False
-
-    def is_transient(self, error: DBAPIError) -> bool:
-        return False
-
     def explain(self, error: DBAPIError, name: str) -> StoreError:
         # The lower byte of an extended code is its kind.
         kind = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
@@ -196,7 +187,7 @@ class Sqlite:
     @staticmethod
     def _add_fact(db: Connection, row: SqlRow) -> int:
         """Without SQLAlchemy, whose cursor takes as long as the insert: a run adds its facts one by one."""
-        sql = f"INSERT OR IGNORE INTO facts ({', '.join(FACT)}) VALUES ({', '.join('?' * len(FACT))})"
+        sql = _insert("facts", FACT)
         connection: sqlite3.Connection = db.connection.driver_connection  # type: ignore[assignment]
         try:
             return connection.execute(sql, row).rowcount
@@ -221,7 +212,7 @@ class Sqlite:
         )
 
 
-class Postgresql:
+class Postgresql(Dialect):
     name = "postgresql"
     begin = "BEGIN"
     parents = "json_array_elements_text(f.parents::json) AS p(value)"
@@ -370,10 +361,9 @@ def _use_write_ahead_log(connection: Any) -> None:
             time.sleep(0.005)
 
 
-def _insert(db: Connection, statement: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> int:
-    """Insert rows, and return how many were new."""
-    marks = ", ".join("?" * len(columns))
-    return db.exec_driver_sql(f"{statement} ({', '.join(columns)}) VALUES ({marks})", list(rows)).rowcount
+def _insert(table: str, columns: Sequence[str]) -> str:
+    """The statement that adds a row to a table of SQLite, if it is not there yet."""
+    return f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 _TYPES = {"at": "bigint", "id": "bigint", "value": "float8"}

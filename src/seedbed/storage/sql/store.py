@@ -40,6 +40,7 @@ from seedbed.storage.store import (
     Ref,
     RefMove,
     Target,
+    batched,
     canonical,
     check_facts,
     digest,
@@ -64,7 +65,6 @@ PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 8)
 """Seconds to wait before each new attempt after a lost connection: long enough for a server to restart."""
 
 _Result = TypeVar("_Result")
-_Item = TypeVar("_Item")
 
 _GET = text("SELECT kind, body FROM content WHERE digest = :digest")
 _REF = ", ".join(REF)
@@ -84,7 +84,9 @@ class SqlStore:
         _engines.add(self._engine)
         try:
             if not create:
-                self._expect_tables()
+                with self._engine.connect() as db:
+                    if not version(db):
+                        raise missing(self._name)
             migrate(self._engine, self._dialect)
         except DBAPIError as error:
             self.close()
@@ -160,9 +162,9 @@ class SqlStore:
 
     def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
         loaded = 0
-        for some in _chunks(contents):
+        for some in batched(contents, CHUNK):
             self._write(partial(self._load_contents, contents=some))
-        for many in _chunks(facts):
+        for many in batched(facts, CHUNK):
             self._write(partial(self._load_facts, facts=many))
             loaded += len(many)
         if loaded >= CHUNK:
@@ -170,7 +172,7 @@ class SqlStore:
 
     def discard(self, digests: Iterable[Digest]) -> int:
         names = list(digests)
-        return self._write(lambda db: sum(self._dialect.discard(db, some) for some in _chunks(names)))
+        return self._write(lambda db: sum(self._dialect.discard(db, some) for some in batched(names, CHUNK)))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -184,16 +186,11 @@ class SqlStore:
         here = platform.node() if url.host in (None, "", "localhost", "127.0.0.1", "::1") else ""
         return f"{place} {here} {made}"
 
-    def _expect_tables(self) -> None:
-        with self._engine.connect() as db:
-            if not version(db):
-                raise missing(self._name)
-
     def _add(self, db: Connection, facts: Sequence[Fact]) -> int:
         if any(fact.kind in CHAINED for fact in facts):
             self._dialect.lock_chain(db)
             facts = list(self._link(db, facts))
-        return sum(self._dialect.add_facts(db, to_rows(some)) for some in _chunks(facts))
+        return sum(self._dialect.add_facts(db, to_rows(some)) for some in batched(facts, CHUNK))
 
     def _link(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
         """The facts without chained ones already known, and each new chained one linked to the one before."""
@@ -214,7 +211,7 @@ class SqlStore:
         sql = text(f"SELECT kind, key FROM facts WHERE kind = :kind AND key {self._dialect.texts.format('keys')}")
         known: set[tuple[str, str]] = set()
         for kind in {kind for kind, _ in names}:
-            for some in _chunks(key for each, key in names if each == kind):
+            for some in batched((key for each, key in names if each == kind), CHUNK):
                 rows = db.execute(sql, {"kind": kind, "keys": self._dialect.list_parameter(some)})
                 known |= {(row.kind, row.key) for row in rows}
         return known
@@ -252,7 +249,7 @@ class SqlStore:
         if query.since or query.until or query.text:
             left = self._read(lambda db: narrow(db, self._dialect, query))
         if left.numbers is not None:
-            for some in _chunks(left.numbers, PAGE):
+            for some in batched(left.numbers, PAGE):
                 if page := self._page(replace(left, numbers=some), columns, PAGE):
                     yield page
             return
@@ -351,9 +348,3 @@ def _update_refs(db: Connection, moves: Sequence[Fact]) -> None:
         target = canonical(ref.target) if ref.target else None
         columns = {"name": ref.name, "target": target, "version": ref.version, "at": micros(ref.at)}
         db.execute(upsert, {**columns, "by": ref.by, "because": ref.because})
-
-
-def _chunks(items: Iterable[_Item], size: int = CHUNK) -> Iterator[list[_Item]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, size)):
-        yield chunk

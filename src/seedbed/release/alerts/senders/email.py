@@ -1,4 +1,4 @@
-"""E-mail: a letter to some people."""
+"""E-mail to some people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seedbed.settings.alerts import Severity
 
 @dataclass(frozen=True, slots=True)
 class EmailSender:
-    """A letter to some people, encrypted on its way if the server can. A password is never sent in the clear."""
+    """Sends e-mail, encrypted if the server supports it. A password is never sent unencrypted."""
 
     name: str
     at_least: Severity
@@ -42,7 +42,7 @@ class EmailSender:
                 refused = server.send_message(
                     email_message(alert, self.sender, list(self.to)), self.sender, list(self.to)
                 )
-                with suppress(smtplib.SMTPException, OSError):  # the letter is accepted already
+                with suppress(smtplib.SMTPException, OSError):  # the message was accepted already
                     server.quit()
             finally:
                 server.close()
@@ -51,7 +51,7 @@ class EmailSender:
             again = all(400 <= code < 500 for code, _ in refused.values())
             raise NotDelivered(f"found {self._refusal(refused)}; expected recipients", again) from None
         except smtplib.SMTPResponseException as error:
-            reason = f"found {type(error).__name__} ({error.smtp_code}); expected a letter taken"
+            reason = f"found {type(error).__name__} ({error.smtp_code}); expected the server to accept the message"
             raise NotDelivered(f"{reason}. Check server, user and password", 400 <= error.smtp_code < 500) from None
         except (smtplib.SMTPException, OSError, ValueError) as error:
             reason = f"found {type(error).__name__}; expected an answer of the server"
@@ -88,7 +88,7 @@ class EmailSender:
 
 
 def email_message(alert: Alert, sender: str, to: list[str]) -> EmailMessage:
-    """A letter in plain text, with the same Message-ID however often it is sent."""
+    """A message in plain text, with the same Message-ID however often it is sent."""
     message = EmailMessage(policy=SMTP)
     message["From"], message["To"] = sender, ", ".join(to)
     message["Subject"] = shorten(" ".join(re.sub(r"[\x00-\x1f\x7f]", " ", alert.headline).split()), 200)
