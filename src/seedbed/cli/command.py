@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -16,8 +16,6 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, SettingsError
-from seedbed.evaluation.metrics.registry import parse_metric
-from seedbed.settings import Settings
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
 
@@ -34,8 +32,8 @@ DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
 
 
 @dataclass(frozen=True)
-class Call:
-    """What every command was called with: the workspace file, whether to change nothing, and how to print."""
+class Invocation:
+    """How a command was called: with which workspace file, whether to change nothing, and how to print."""
 
     workspace: Path | None = None
     dry_run: bool = False
@@ -49,11 +47,8 @@ class Call:
         folder = str(path.resolve().parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        space = open_workspace(path)
-        try:
+        with closing(open_workspace(path)) as space:
             yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
-        finally:
-            space.resources.close()
 
     @contextmanager
     def open_for_files(self, *names: str) -> Iterator[Workspace]:
@@ -63,21 +58,11 @@ class Call:
         except SettingsError:
             if self.workspace or not all(is_playbook_file(name) or Path(name).exists() for name in names):
                 raise
-            space = open_workspace(store="memory:")
-            try:
+            with closing(open_workspace(store="memory:")) as space:
                 yield space
-            finally:
-                space.resources.close()
         else:
             with self.open() as space:
                 yield space
-
-    def expect_metrics(self, names: Iterable[str]) -> None:
-        """Refuse a metric that nobody knows before a store is opened. Raises SettingsError."""
-        own = Settings.load(find_file(self.workspace)).metrics
-        for name in names:
-            if ":" not in name and name.partition("(")[0].strip() not in own:
-                parse_metric(name, {})
 
     def show(self, document: object, *renderables: Any) -> None:
         """Print the result: the document for programs, or what people read."""
@@ -99,6 +84,11 @@ class Call:
         text = output.listing(columns, documents if rows is None else rows) if documents else output.line(empty)
         self.show({key: [*documents]} if key else [*documents], text)
 
+    def say_written(self, file: Path | None) -> None:
+        """Say that a report was written, if one was."""
+        if file and not self.as_json:
+            output.show(None, False, output.line(("✓ ", "bold green"), f"wrote {file}"))
+
     def done(self, document: dict[str, Any], text: str, *, would: str = "would have: ") -> None:
         """Print what a command changed, or would have changed."""
         mark = (would, "yellow") if self.dry_run else ("✓ ", "bold green")
@@ -118,7 +108,7 @@ def command(
     dry_run: bool = False,
     aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
-    """Declare a command of an app. Its first parameter is the Call; a parameter that is a dataclass stands for options.
+    """Declare a command of an app. Its first parameter is the Invocation; one that is a dataclass stands for options.
 
     Every command takes --json; `workspace` and `dry_run` say which of the other shared options it takes. A
     SettingsError about an option is a wrong call, not a failure; `aliases` are options whose paths have other names.
@@ -131,7 +121,7 @@ def command(
         parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
 
         def called(**values: Any) -> None:
-            call = Call(**{each: values.pop(each) for each in shared})
+            call = Invocation(**{each: values.pop(each) for each in shared})
             grouped = {
                 name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups
             }

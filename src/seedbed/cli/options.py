@@ -13,6 +13,7 @@ import typer
 from seedbed.cli import output
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
+from seedbed.settings.values import A_SHARE, share
 
 REPORTS = (".md", ".html")
 """How the names of report files end."""
@@ -24,16 +25,17 @@ Because = Annotated[str, typer.Option("--because", metavar="REASON", help="Why; 
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
+ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
+RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
 MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How answers are scored.")]
 Parallel = Annotated[
     str | None, typer.Option("--parallel", metavar="WHERE", help="loop, processes, a number of them, or ray.")
 ]
-Report = Annotated[
+ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Draws at random; the same seed draws the same.")]
@@ -48,6 +50,18 @@ def _dollars(amount: float | None) -> float | None:
 MaxCost = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="USD", callback=_dollars, help="Never spend more. Run again to continue."),
+]
+
+
+def _share(text: str) -> float:
+    if (value := share(text)) is None:
+        raise typer.BadParameter(f'found "{text}"; expected {A_SHARE}')
+    return value
+
+
+CanaryShare = Annotated[
+    float | None,
+    typer.Option("--share", metavar="SHARE", parser=_share, help="For how many of those served, such as 5%."),
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -31,7 +30,7 @@ def _bar(*columns: str) -> Progress:
     )
 
 
-class _Pace:
+class _Speed:
     """How fast it goes and how long it will take."""
 
     def __init__(self, total: int, began: float | None = None) -> None:
@@ -52,7 +51,7 @@ class _Pace:
 @contextmanager
 def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
     """A watcher of cells that come in rounds: the name of the round, how many, its mean so far, the cost, the pace."""
-    pace, mean = _Pace(total), _Mean()
+    pace, mean = _Speed(total), _Mean()
     about, cost, done, drawn_at = "", 0.0, 0, 0.0
     with _bar("mean", "cost", "rate", "left") as bar:
         task = bar.add_task("starting", total=total, mean="", cost="", rate="", left="")
@@ -69,8 +68,8 @@ def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
             # Known cells come by the thousand in a second; nobody reads that fast.
             if not bar.disable and (now - drawn_at > 0.1 or done == total):
                 drawn_at = now
-                fields: dict[str, Any] = {"rate": pace.rate(done), "left": pace.left(done)}
-                bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost), **fields)
+                bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost))
+                bar.update(task, rate=pace.rate(done), left=pace.left(done))
 
         yield watch
 
@@ -96,7 +95,7 @@ class _Mean:
 @contextmanager
 def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
     """A watcher of a comparison: one status line, as engine testers know it."""
-    pace = _Pace(total)
+    pace = _Speed(total)
     console = output.errors()
     with Live(Text(""), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
 
@@ -127,7 +126,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task(what, total=None, rate="", left="")
 
         def watch(done: int, total: int) -> None:
-            pace = _Pace(total, began)
+            pace = _Speed(total, began)
             bar.update(task, completed=done, total=total, rate=pace.rate(done), left=pace.left(done))
 
         yield watch

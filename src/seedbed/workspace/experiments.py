@@ -37,7 +37,7 @@ from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Query, now
 from seedbed.workspace.execution import Execution, Tasks
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import ONCE, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
@@ -60,13 +60,13 @@ class Experiments:
         on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str = "exact_match",
         options: Comparing | None = None,
-        max_cost_usd: float | None = None,
-        parallel: str | int | None = None,
+        work: Evaluating = ONCE,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
+        options = options or DEFAULT
         if isinstance(on, LiveTraffic):
-            return self._live_verdict(on, metric, options or DEFAULT)
+            return self._live_verdict(on, metric, options)
         chosen = self._execution.metric(metric)
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
@@ -77,8 +77,8 @@ class Experiments:
             candidates if several else candidates[0],
             source,
             chosen,
-            self._execution.context(parallel, max_cost_usd),
-            self._for_channel(options or DEFAULT),
+            self._execution.context(work.parallel, work.max_cost_usd),
+            self._for_channel(options),
             on_event,
         )
 
@@ -98,10 +98,12 @@ class Experiments:
         """How a canary does beside its control, or each other channel beside the first, by users' feedback.
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
-        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if there is
-        no canary and nobody looked while there was one.
+        Where the first channel requires `error_budget`, that budget sets the error rate. Raises SettingsError for a
+        channel that does not exist, and NotFound if there is no canary and nobody looked while there was one.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
+        for each in names:
+            self._resources.protection(each)
         options = LiveOptions(metric, alpha, self._paid(names[0], alpha), on.conclude)
         library = self._resources.library
         return (
@@ -149,8 +151,7 @@ class Experiments:
         live_runs: int,
         metric: Metric | str = "exact_match",
         seed: int = 0,
-        max_cost_usd: float | None = None,
-        parallel: str | int | None = None,
+        work: Evaluating = ONCE,
     ) -> tuple[Estimate, ReplayedRuns]:
         """By how much live runs would differ, from past runs replayed and `live_runs` of them also run live.
 
@@ -159,7 +160,7 @@ class Experiments:
         chosen, old = self._execution.metric(metric), self._resources.playbook(control)
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
-        context = self._execution.context(parallel, max_cost_usd)
+        context = self._execution.context(work.parallel, work.max_cost_usd)
         replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
 

@@ -223,7 +223,7 @@ class Playbooks:
         ]
         return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
 
-    # SpecialisedPlaybook playbooks
+    # Specialised playbooks
 
     def specialise(self, base: str, name: str, *, because: str) -> SpecialisedPlaybook:
         """Start a playbook for one corpus and one kind of task at its base: the ref corpora/CORPUS/TASK."""

@@ -17,7 +17,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
-from seedbed.stage.confirmation import Confirm, Person
+from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.runner import Runner
 from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 
 DATASET_FILES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow")
 FILE = "seedbed.yaml"
+
+
+@dataclass(frozen=True)
+class Evaluating:
+    """How runs are done: how often each task, on which budget together, where, and how long a run may take."""
+
+    replicates: int = 1
+    max_cost_usd: float | None = None
+    parallel: str | int | None = None
+    timeout_seconds: float | None = None
+
+
+ONCE = Evaluating()
 
 
 @dataclass
@@ -114,33 +127,28 @@ class Resources:
     def _runner(self) -> Runner:
         return Runner(self.settings, self.store, self.library, self.models, self.spent)
 
+    def ask_here(self) -> None:
+        """Let the person at this terminal answer what runs ask, unless the settings say who is asked."""
+        if self.settings.confirm.how is None:
+            self.confirm = Prompt(self.by, self.settings.confirm.timeout)
+
     # Playbooks
 
-    def playbook(self, given: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+    def playbook(self, playbook: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
 
         In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
         """
-        if isinstance(given, str | Path) and is_playbook_file(given):
-            return Playbook.load(given, dict(changes) if changes else None)
-        playbook = given if isinstance(given, Playbook) else self.library.get(self._playbook_name(given))
-        return with_genes(playbook, changes) if changes else playbook
+        if isinstance(playbook, str | Path) and is_playbook_file(playbook):
+            return Playbook.load(playbook, dict(changes) if changes else None)
+        chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
+        return with_genes(chosen, changes) if changes else chosen
 
-    def _playbook_name(self, given: object) -> str:
-        if not isinstance(given, str | Path):
-            expected = "a Playbook, the path of one, a digest, a ref or a channel"
-            raise PlaybookError([Problem("playbook", f"a {type(given).__name__}", expected)])
-        name = str(given)
-        if Path(name).suffix in DATASET_FILES:
-            remedy = "The playbook comes first, then the tasks."
-            raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
-        return name
-
-    def keep(self, given: Playbook | Path | str, because: str) -> Digest:
+    def keep(self, playbook: Playbook | Path | str, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
-        if isinstance(given, str) and not is_playbook_file(given):
-            return self.library.find(given)
-        return self.library.keep(self.playbook(given), because=because)
+        if isinstance(playbook, str) and not is_playbook_file(playbook):
+            return self.library.find(playbook)
+        return self.library.keep(self.playbook(playbook), because=because)
 
     # Channels
 
@@ -161,9 +169,9 @@ def find_file(path: Path | str | None = None) -> Path:
     for each in tried:
         if each.is_file():
             return each
-    found = f"no file {path}" if path else f"no {FILE} in {here} or above"
+    missing = f"no file {path}" if path else f"no {FILE} in {here} or above"
     remedy = "Run: seedbed init, or name the file with --workspace."
-    raise SettingsError([Problem("workspace", found, "a workspace file", remedy)])
+    raise SettingsError([Problem("workspace", missing, "a workspace file", remedy)])
 
 
 def store_url(settings: Settings) -> str:
@@ -179,6 +187,16 @@ def is_playbook_file(name: Path | str) -> bool:
     return Path(name).suffix in (".yaml", ".yml", ".json")
 
 
+def _playbook_name(name: object) -> str:
+    if not isinstance(name, str | Path):
+        expected = "a Playbook, the path of one, a digest, a ref or a channel"
+        raise PlaybookError([Problem("playbook", f"a {type(name).__name__}", expected)])
+    if Path(name).suffix in DATASET_FILES:
+        remedy = "The playbook comes first, then the tasks."
+        raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
+    return str(name)
+
+
 def _login() -> str:
     try:
         return getpass.getuser()
@@ -187,6 +205,6 @@ def _login() -> str:
         raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
 
 
-def new_seed(given: int | None) -> int:
-    """The seed to use: the one given, or a random one."""
-    return random.SystemRandom().getrandbits(31) if given is None else given
+def new_seed(seed: int | None = None) -> int:
+    """The seed to use; without one, a random seed."""
+    return random.SystemRandom().getrandbits(31) if seed is None else seed

@@ -22,23 +22,10 @@ from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.workspace.execution import Execution, Metrics, Tasks
-from seedbed.workspace.resources import Resources, is_playbook_file
+from seedbed.workspace.resources import ONCE, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
 """Receives each cell as it is paid or found, with the name of the playbook it is of."""
-
-
-@dataclass(frozen=True)
-class Evaluating:
-    """How several evaluations are done: on which budget together, where, and how long a run may take."""
-
-    replicates: int = 1
-    max_cost_usd: float | None = None
-    parallel: str | int | None = None
-    timeout_seconds: float | None = None
-
-
-DEFAULT = Evaluating()
 
 
 @dataclass(frozen=True)
@@ -57,9 +44,6 @@ class Scorecards:
         self._resources = resources
         self._execution = Execution(resources)
 
-    options = Evaluating
-    """How several evaluations are done."""
-
     def metric(self, metric: Metric | str) -> Metric:
         """The metric of that name: built in, `module:name`, or a judge of the workspace file. Raises SettingsError."""
         return self._execution.metric(metric)
@@ -70,7 +54,7 @@ class Scorecards:
         tasks: Tasks,
         *,
         metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        options: Evaluating = ONCE,
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks; `Workspace.evaluate` does this for you."""
@@ -102,7 +86,7 @@ class Scorecards:
         tasks: Tasks,
         *,
         metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> dict[str, Scorecard]:
         """The scorecards of several playbooks over the same tasks, paid from one budget."""
@@ -120,7 +104,7 @@ class Scorecards:
         suite: Suite,
         playbooks: Mapping[str, Playbook],
         *,
-        options: Evaluating = DEFAULT,
+        options: Evaluating = ONCE,
         accept: bool = False,
         on_event: OnCell | None = None,
     ) -> SuiteResult:
@@ -145,7 +129,7 @@ class Scorecards:
         suites.record_results(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
         return SuiteResult(suite.name, results, cards)
 
-    # SpecialisedPlaybook playbooks
+    # Specialised playbooks
 
     def specialists(self, task: str, names: Sequence[str] = ()) -> list[SpecialisedPlaybook]:
         """The specialised playbooks of a kind of task, or those named. Raises NotFound."""
@@ -193,7 +177,7 @@ class Scorecards:
         corpora: Mapping[str, Dataset],
         *,
         metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> Specialisation:
         """Specialised playbooks and their bases on every corpus."""

@@ -32,6 +32,13 @@ class Searches:
         self._resources = resources
         self._execution = Execution(resources)
 
+    def options(
+        self, options: SearchOptions | None, *, optimizer: Optimizer | str | None, budget: Budget | str | None
+    ) -> SearchOptions:
+        """The options of a search with another optimizer and budget, if one is named."""
+        options = options or SearchOptions()
+        return replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
+
     def plan(self, playbook: Playbook | Path | str, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
         """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
         options = options or SearchOptions()
@@ -45,15 +52,12 @@ class Searches:
         tasks: Tasks,
         *,
         metric: Metrics = "exact_match",
-        optimizer: Optimizer | str | None = None,
-        budget: Budget | str | None = None,
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
         on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook; `Workspace.evolve` does this for you."""
         options = options or SearchOptions()
-        options = replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
@@ -61,12 +65,9 @@ class Searches:
             names = tuple(str(each) for each in named)
             stored = replace(options, metrics=names).pin(plan, self._resources.library).to_json()
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
-        because = (
-            f"by {options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity['optimizer']}"
-        )
-        return await evolve(
-            plan, evaluator, self._resources.library, because=because, options=stored, on_event=on_event
-        )
+        by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
+        library = self._resources.library
+        return await evolve(plan, evaluator, library, because=f"by {by}", options=stored, on_event=on_event)
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None

@@ -12,13 +12,13 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
-from seedbed.workspace.resources import Resources, find_file, new_seed
+from seedbed.workspace.resources import Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
-    from seedbed.evolution.evolve import SearchProgress
+    from seedbed.evolution.evolve import OnProgress
     from seedbed.evolution.plan import SearchOptions
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.searches import Evolution
@@ -187,9 +187,8 @@ class Workspace:
         So are runs that take longer than `timeout_seconds`. `parallel` is `loop`, `processes`, a number of them, `ray`
         or `ray://HOST:PORT`; the default is what the workspace file says.
         """
-        scorecards = self.scorecards
-        options = scorecards.options(replicates, max_cost_usd, parallel, timeout_seconds)
-        return await scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
+        options = Evaluating(replicates, max_cost_usd, parallel, timeout_seconds)
+        return await self.scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
 
     async def release(
         self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
@@ -225,15 +224,9 @@ class Workspace:
         `options` says by which rule, at which error rate and for which goal. An interrupted comparison continues where
         it was, and repeating one returns its verdict.
         """
+        work = Evaluating(max_cost_usd=max_cost_usd, parallel=parallel)
         return await self.experiments.compare(
-            control,
-            candidate,
-            on=on,
-            metric=metric,
-            options=options,
-            max_cost_usd=max_cost_usd,
-            parallel=parallel,
-            on_event=on_event,
+            control, candidate, on=on, metric=metric, options=options, work=work, on_event=on_event
         )
 
     async def evolve(
@@ -242,26 +235,22 @@ class Workspace:
         tasks: Tasks,
         *,
         metric: Metrics = "exact_match",
-        optimizer: Optimizer | str = "portfolio",
-        budget: Budget | str = "500 runs",
+        optimizer: Optimizer | str | None = None,
+        budget: Budget | str | None = None,
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
-        on_event: Callable[[SearchProgress], None] | None = None,
+        on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook within a budget; every candidate is stored as a child of what it grew from.
 
         The tasks are split: the optimizer reads some, some decide, and some confirm at the end what was found, unless
-        the `options` name other tasks to confirm by. Started again with the same arguments it continues where it was.
+        the `options` name other tasks to confirm by. The default optimizer is a portfolio, the default budget 500 runs.
+        Started again with the same arguments it continues where it was.
         """
-        return await self.searches.evolve(
-            playbook,
-            tasks,
-            metric=metric,
-            optimizer=optimizer,
-            budget=budget,
-            options=options,
-            parallel=parallel,
-            on_event=on_event,
+        searches = self.searches
+        chosen = searches.options(options, optimizer=optimizer, budget=budget)
+        return await searches.evolve(
+            playbook, tasks, metric=metric, options=chosen, parallel=parallel, on_event=on_event
         )
 
     async def train(

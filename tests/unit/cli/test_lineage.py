@@ -112,4 +112,4 @@ def test_a_ref_is_found_by_its_short_name_even_after_it_is_gone(kept: str) -> No
 
 def test_targets_are_shown_short() -> None:
     digest = "b2:" + "a" * 64
-    assert [lineage.target(each) for each in (None, digest, {"stable": digest})] == ["–", "a" * 10, "a" * 10]
+    assert [lineage.target_text(each) for each in (None, digest, {"stable": digest})] == ["–", "a" * 10, "a" * 10]

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import Limit
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import RowLimit
 from seedbed.cli.output import BLOCKED, Column, line, when
 from seedbed.release.alerts.delivery import Delivery
 
@@ -32,9 +32,9 @@ COLUMNS = (
 
 @command(app, "list")
 def list_alerts(
-    call: Call,
+    call: Invocation,
     channel: Annotated[str | None, typer.Option("--channel", help="Only those about this channel.")] = None,
-    limit: Limit = 50,
+    limit: RowLimit = 50,
 ) -> None:
     """List the alerts about channels, newest first, and whom they reached."""
     with call.open() as space:
@@ -44,7 +44,7 @@ def list_alerts(
 
 @command(app, "test")
 def send_test(
-    call: Call,
+    call: Invocation,
     channel: Annotated[str, typer.Option("--channel", help="The channel that the test names.")] = "production",
 ) -> None:
     """Send a test to everybody under `alerts` in the workspace file, whatever severity they asked for.
@@ -59,7 +59,7 @@ def send_test(
 
 
 @command(app, dry_run=True)
-def resend(call: Call) -> None:
+def resend(call: Invocation) -> None:
     """Try again to deliver what could not be delivered, however old it is.
 
     Exit code 1 if somebody still could not be reached.

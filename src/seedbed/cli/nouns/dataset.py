@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import DatasetName, Seed
 from seedbed.cli.output import Column, clipped, counted, line, when
 from seedbed.errors import DatasetError, Problem
@@ -54,7 +54,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_datasets(call: Call) -> None:
+def list_datasets(call: Invocation) -> None:
     """List the stored datasets."""
     with call.open() as space:
         datasets = space.datasets.describe()
@@ -62,7 +62,7 @@ def list_datasets(call: Call) -> None:
 
 
 @dataclass(frozen=True)
-class Fields:
+class FieldOptions:
     """Which fields of a file hold what."""
 
     expected: Annotated[
@@ -86,7 +86,7 @@ class Fields:
 
 @command(app, dry_run=True)
 def add(
-    call: Call,
+    call: Invocation,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder of splits.")
     ],
@@ -94,7 +94,7 @@ def add(
     once: Annotated[bool, typer.Option("--once", help="Leave out tasks that occur a second time.")] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
     *,
-    fields: Fields,
+    fields: FieldOptions,
 ) -> None:
     """Store a dataset under a name, which then works wherever a DATASET is expected.
 
@@ -116,7 +116,7 @@ def add(
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
 ) -> None:
@@ -179,7 +179,7 @@ def _splits(splits: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitOptions:
     """How a dataset is split, and where its parts go."""
 
     share: Annotated[float, typer.Option("--share", help="The share of tasks in the first part.")] = 0.5
@@ -201,7 +201,7 @@ class Parts:
 
 
 @command(app, dry_run=True)
-def split(call: Call, dataset: DatasetName, parts: Parts) -> None:
+def split(call: Invocation, dataset: DatasetName, parts: SplitOptions) -> None:
     """Split tasks into those to evolve on and those held out: NAME:train and NAME:test from now on.
 
     A file stays as it is, and its parts are written to FILE-train.jsonl and FILE-test.jsonl, or with their folds to
@@ -236,7 +236,7 @@ def split(call: Call, dataset: DatasetName, parts: Parts) -> None:
 
 
 def _write(
-    call: Call, tasks: Dataset, drawn: dict[str, Dataset], parts: Parts, place: tuple[str, str | None]
+    call: Invocation, tasks: Dataset, drawn: dict[str, Dataset], parts: SplitOptions, place: tuple[str, str | None]
 ) -> dict[str, Path | None]:
     """Write the parts of a file beside it; where each went."""
     if parts.folds is not None:
@@ -251,12 +251,12 @@ def _write(
     return dict(zip(drawn, both, strict=True))
 
 
-def _mark(call: Call, verb: str) -> tuple[str, str]:
+def _mark(call: Invocation, verb: str) -> tuple[str, str]:
     past = {"store": "stored", "write": "wrote"}[verb]
     return (f"would {verb} ", "yellow") if call.dry_run else (f"✓ {past} ", "bold green")
 
 
-def _drawn(tasks: Dataset, parts: Parts) -> dict[str, Dataset]:
+def _drawn(tasks: Dataset, parts: SplitOptions) -> dict[str, Dataset]:
     by: Any = parts.stratify.value if parts.stratify else None
     if parts.folds is not None:
         pairs = enumerate(tasks.folds(parts.folds, parts.seed, by=by), 1)
@@ -277,7 +277,7 @@ def _beside(whole: str, part: str | None, name: str) -> Path:
 
 @command(app, dry_run=True)
 def sample(
-    call: Call,
+    call: Invocation,
     dataset: DatasetName,
     n: Annotated[int, typer.Option("-n", "--tasks", min=1, help="How many tasks.")],
     seed: Seed = 0,
@@ -312,7 +312,7 @@ def _document(name: str | None, tasks: Dataset, ref: Ref | None) -> Json:
     return {"name": name, "dataset": tasks.digest, "tasks": len(tasks), "splits": splits, "version": version}
 
 
-def _stored(call: Call, name: str, tasks: Dataset, more: str = "") -> Any:
+def _stored(call: Invocation, name: str, tasks: Dataset, more: str = "") -> Any:
     splits = f" ({_splits({each: len(ids) for each, ids in tasks.splits.items()})})" if tasks.splits else ""
     text = f"{name}, {counted(len(tasks), 'task')}{splits}, {short(tasks.digest)}{more}"
     return line(_mark(call, "store"), text)

@@ -10,19 +10,17 @@ import typer
 from rich.console import Group
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import ChannelName, MetricName
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import ChannelName, ExperimentName, MetricName
 from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.cli.views import verdict as views
 from seedbed.storage.store import short
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
-
 
 @command(app)
-def show(call: Call, name: Name) -> None:
+def show(call: Invocation, name: ExperimentName) -> None:
     """Show the certificate of a verdict: what was registered, every outcome, the path of the rule, and what to doubt.
 
     Exit code 1 if anything differs when it is recomputed.
@@ -41,7 +39,7 @@ def show(call: Call, name: Name) -> None:
 
 @command(app)
 def verify(
-    call: Call,
+    call: Invocation,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Digests, or how they start. Default: all.")
     ] = None,
@@ -67,7 +65,7 @@ def verify(
 
 
 @command(app)
-def budget(call: Call, channel: ChannelName) -> None:
+def budget(call: Invocation, channel: ChannelName) -> None:
     """Show what is left of a channel's error budget, which all candidates ever judged for it share.
 
     Its rate is `error_budget` under the channel in the workspace file.
@@ -87,7 +85,7 @@ def budget(call: Call, channel: ChannelName) -> None:
 
 @command(app)
 def sentinel(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Compared with itself.")] = None,
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="On which tasks.")] = None,
     metric: MetricName = "exact_match",

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
 from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
@@ -44,7 +44,7 @@ COLUMNS = (
 
 @command(app)
 def check(
-    call: Call,
+    call: Invocation,
     judge: JudgeName,
     labels: Annotated[
         Path, typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output and label, from 0 to 1.")
@@ -68,7 +68,7 @@ def check(
 
 
 @command(app, "list")
-def list_judges(call: Call) -> None:
+def list_judges(call: Invocation) -> None:
     """List the judges of the workspace file, and which of them are trusted."""
     with call.open() as space:
         judges = [_listed(space.judges[name], space.judges.trust(name)) for name in space.judges]
@@ -76,7 +76,7 @@ def list_judges(call: Call) -> None:
 
 
 @command(app)
-def show(call: Call, judge: JudgeName) -> None:
+def show(call: Invocation, judge: JudgeName) -> None:
     """Show the playbook of a judge, and how far it agrees with people."""
     with call.open() as space:
         chosen, trust, checks = space.judges[judge], space.judges.trust(judge), space.judges.agreements(judge)

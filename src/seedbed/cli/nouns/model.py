@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import Column, counted, line, money
 from seedbed.errors import ModelUnavailable
 from seedbed.models.chat import Reply
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_models(call: Call) -> None:
+def list_models(call: Invocation) -> None:
     """List the models of the workspace, with prices and measured latency."""
     with call.open() as space:
         cards = space.models.cards()
@@ -55,7 +55,7 @@ def _price(card: Json) -> str:
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     model: ModelName,
 ) -> None:
     """Show the card of a model: what it can do, its price, its limits and how fast it was."""
@@ -90,7 +90,7 @@ def _speed(measured: Json | None) -> str:
 
 @command(app, "try")
 def try_model(
-    call: Call,
+    call: Invocation,
     model: ModelName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
@@ -148,7 +148,7 @@ LEARNED = (
 
 
 @command(app)
-def stats(call: Call) -> None:
+def stats(call: Invocation) -> None:
     """Show how each model did at each type of task, and whether choosing among them helps."""
     with call.open() as space:
         rows, helps = space.models.outcomes()
@@ -157,7 +157,7 @@ def stats(call: Call) -> None:
 
 
 @command(app, workspace=False, dry_run=True)
-def install(call: Call) -> None:
+def install(call: Invocation) -> None:
     """Install the weights of the embedded model if they are missing, and check them. No workspace is needed."""
     try:
         path = str(embedded.weights())

@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import Because, ChannelName, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import playbook as playbook_views
@@ -31,7 +31,8 @@ COLUMNS = (
 
 @command(app, "list")
 def list_reviews(
-    call: Call, everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False
+    call: Invocation,
+    everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False,
 ) -> None:
     """List the reviews that wait for an answer, the longest waiting first."""
     with call.open() as space:
@@ -41,7 +42,7 @@ def list_reviews(
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     playbook: PlaybookName,
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
@@ -102,7 +103,7 @@ def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
 def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> None:
     """Declare a command by which a person says something about a candidate."""
 
-    def said(call: Call, channel: ChannelName, playbook: PlaybookName, because: Because) -> None:
+    def said(call: Invocation, channel: ChannelName, playbook: PlaybookName, because: Because) -> None:
         with call.open() as space:
             fact: Any = say(space.reviews, channel, playbook, because=because)
         document = {"channel": channel, "playbook": fact.subject, "because": fact.body["because"]}

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command
-from seedbed.cli.options import Limit, Report
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import ReportFile, RowLimit
 from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import search as views
 from seedbed.evaluation.metrics.metric import better
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_searches(call: Call, limit: Limit = 20) -> None:
+def list_searches(call: Invocation, limit: RowLimit = 20) -> None:
     """List searches, newest first."""
     with call.open() as space:
         searches = list(islice(space.searches.begun(), limit))
@@ -46,9 +46,9 @@ def list_searches(call: Call, limit: Limit = 20) -> None:
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     name: Annotated[str, typer.Argument(metavar="SEARCH", help="Its digest, or how it starts.")],
-    report: Report = None,
+    report: ReportFile = None,
 ) -> None:
     """Show what a search found, or has found so far."""
     options.expect_report(report)
@@ -57,7 +57,7 @@ def show(
         if report:
             view.evolution.export(report, store=space.store)
     call.show({**to_document(view), "begun": past.begun.at, "by": past.begun.by}, views.view(view))
-    views.say_written(call, report)
+    call.say_written(report)
 
 
 def _document(space: Workspace, past: PastSearch) -> Json:

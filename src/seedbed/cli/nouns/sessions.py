@@ -10,7 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, counted, line
 from seedbed.cli.views.verdict import FINDINGS
 from seedbed.errors import DocumentError, Problem
@@ -42,7 +42,7 @@ Side = Annotated[
 
 @command(app, workspace=False)
 def show(
-    call: Call,
+    call: Invocation,
     file: File,
 ) -> None:
     """List the sessions in a file: their settings, how many tasks they did, and how well.
@@ -60,7 +60,7 @@ def show(
 
 @command(app, workspace=False)
 def compare(
-    call: Call,
+    call: Invocation,
     file: File,
     a: Side,
     b: Side,

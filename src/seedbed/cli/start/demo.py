@@ -18,7 +18,7 @@ import typer
 from rich.rule import Rule
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.main import main
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 from seedbed.cli.start import init
@@ -187,7 +187,7 @@ LOOK = (
 
 @command(app, workspace=False)
 def demo(
-    call: Call,
+    call: Invocation,
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where it happens.")] = Path(
         "seedbed-demo"
     ),
@@ -288,7 +288,7 @@ def _do(arguments: tuple[str, ...], steps: list[Json], *, as_json: bool) -> int:
 
 
 def _newest_experiment() -> str:
-    with Call().open() as space:
+    with Invocation().open() as space:
         return short(space.experiments.newest_verdict())
 
 

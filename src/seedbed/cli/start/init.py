@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import line
 from seedbed.errors import Problem, SettingsError
 from seedbed.workspace.resources import FILE
@@ -40,7 +40,7 @@ NEXT = (
 
 @command(app, workspace=False, dry_run=True)
 def init(
-    call: Call,
+    call: Invocation,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where. Default: this folder.")] = Path("."),
 ) -> None:
     """Write a first workspace that runs offline: settings, a playbook, tasks, instructions to try.

@@ -13,7 +13,7 @@ import typer
 from rich.console import Group
 
 from seedbed.cli import options, output, progress
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS, counted
 from seedbed.cli.views import scorecard as views
@@ -28,8 +28,8 @@ from seedbed.reports import specialisation as specialisation_reports
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import dataset_file
-from seedbed.workspace.scorecards import Evaluating
+from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.resources import Evaluating
 
 app = typer.Typer()
 
@@ -47,7 +47,7 @@ ENDINGS = {".md": Format.markdown, ".csv": Format.csv, ".html": Format.html, ".j
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkOptions:
     """How the runs are done."""
 
     metric: Annotated[
@@ -74,7 +74,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindOptions:
     """What is evaluated besides playbooks on one dataset, and how it is written."""
 
     suite: Annotated[
@@ -125,7 +125,7 @@ class Evaluated:
 
 @command(app)
 def evaluate(
-    call: Call,
+    call: Invocation,
     playbooks: Annotated[
         list[str] | None, typer.Argument(metavar="PLAYBOOK", help="Files, digests, refs or channels.")
     ] = None,
@@ -134,8 +134,8 @@ def evaluate(
         str | None, typer.Option("--on", metavar="DATASET", help="The dataset, if all arguments are playbooks.")
     ] = None,
     *,
-    work: Work,
-    kind: Kind,
+    work: WorkOptions,
+    kind: KindOptions,
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
@@ -148,11 +148,9 @@ def evaluate(
     form = kind.form
     _expect_fitting(work, kind, on, form)
     arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
-    call.expect_metrics(work.metric or ())
-    # What cannot be read is refused before a store is made.
     suite = Suite.load(kind.suite) if kind.suite else None
-    if suite is None and kind.across is None and arguments:
-        dataset_file(on or arguments[-1])
+    tasks = None if suite or kind.across is not None else on or (arguments or [None])[-1]
+    expect_readable(call.workspace, work.metric or (), tasks)
     with call.open() as space:
         if suite:
             result = _suite(space, suite, arguments, work, accept=kind.accept)
@@ -173,7 +171,7 @@ def evaluate(
     raise typer.Exit(BLOCKED if result.report.notes else PASS if decided else INCONCLUSIVE)
 
 
-def _expect_fitting(work: Work, kind: Kind, on: str | None, form: Format | None) -> None:
+def _expect_fitting(work: WorkOptions, kind: KindOptions, on: str | None, form: Format | None) -> None:
     """Refuse options that would do nothing together."""
     if kind.accept and not kind.suite:
         raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
@@ -188,7 +186,7 @@ def _expect_fitting(work: Work, kind: Kind, on: str | None, form: Format | None)
                 raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
 
 
-def _chosen(space: Workspace, names: list[str], work: Work) -> dict[str, Playbook]:
+def _chosen(space: Workspace, names: list[str], work: WorkOptions) -> dict[str, Playbook]:
     """The playbooks by what people call them, each with the changes of --set."""
     changes = options.assignments(work.changes)
     called = space.scorecards.called(names)
@@ -197,13 +195,13 @@ def _chosen(space: Workspace, names: list[str], work: Work) -> dict[str, Playboo
     return {name: space.playbooks.get(typed, changes) for name, typed in zip(called, dict.fromkeys(names), strict=True)}
 
 
-def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work, with_front: bool) -> Evaluated:
+def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: WorkOptions, with_front: bool) -> Evaluated:
     names = list(arguments)
     if on is None and len(names) > 1:
         *names, on = names
     if on is None or not names:
-        found = f"found only {names[0]}" if names else "found nothing"
-        raise typer.BadParameter(f"{found}; expected playbooks and a dataset", param_hint="DATASET")
+        actual = f"found only {names[0]}" if names else "found nothing"
+        raise typer.BadParameter(f"{actual}; expected playbooks and a dataset", param_hint="DATASET")
     if with_front and len({*names}) < 2:
         raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
     metrics = [space.scorecards.metric(each) for each in work.metrics]
@@ -221,7 +219,7 @@ def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _suite(space: Workspace, suite: Suite, names: list[str], work: Work, *, accept: bool) -> Evaluated:
+def _suite(space: Workspace, suite: Suite, names: list[str], work: WorkOptions, *, accept: bool) -> Evaluated:
     playbooks = _chosen(space, names, work)
     total = space.scorecards.suite_size(suite, len({**suite.baselines, **playbooks}))
     with watched(total) as watch:
@@ -233,7 +231,7 @@ def _suite(space: Workspace, suite: Suite, names: list[str], work: Work, *, acce
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _across(space: Workspace, task: str, arguments: list[str], work: Work) -> Evaluated:
+def _across(space: Workspace, task: str, arguments: list[str], work: WorkOptions) -> Evaluated:
     datasets = options.texts([each for each in arguments if "=" in each], "CORPUS=DATASET")
     names = [each for each in arguments if "=" not in each]
     metrics = [space.scorecards.metric(each) for each in work.metrics]

@@ -8,9 +8,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from seedbed.cli import output
-from seedbed.cli.command import Call
+from seedbed.cli.command import Invocation
 from seedbed.cli.output import Column, clipped, counted, line, when
-from seedbed.storage.store import Fact, Json, Target, short
+from seedbed.storage.store import Fact, Json, Ref, Target, short
 
 
 def view(node: Json) -> Tree:
@@ -50,21 +50,21 @@ def move_document(fact: Fact) -> Json:
 
 
 MOVES = (
-    Column("from", lambda each: target(each["from"]), drop=2),
-    Column("to", lambda each: target(each["to"])),
+    Column("from", lambda each: target_text(each["from"]), drop=2),
+    Column("to", lambda each: target_text(each["to"])),
     Column("because", lambda each: each["because"], flexible=True),
     Column("by", lambda each: each["by"], drop=1),
     Column("at", lambda each: when(each["at"])),
 )
 
 
-def show_moves(call: Call, name: str, moves: Iterable[Fact]) -> None:
+def show_moves(call: Invocation, name: str, moves: Iterable[Fact]) -> None:
     """Print where a ref pointed, newest first."""
     documents = [move_document(fact) for fact in moves]
     call.show({"ref": name, "moves": documents}, line((name, "bold")), output.listing(MOVES, documents))
 
 
-def target(of: Target | None) -> str:
+def target_text(of: Target | None) -> str:
     if not of:
         return "–"
     if isinstance(of, str):
@@ -72,3 +72,20 @@ def target(of: Target | None) -> str:
     canary = of.get("canary")
     beside = f" + {100 * canary['share']:g} % {short(canary['playbook'])}" if canary else ""
     return f"{short(str(of['stable']))}{beside}{', frozen' if of.get('frozen') else ''}"
+
+
+def show_channel(call: Invocation, ref: Ref, verb: str) -> None:
+    """Print where a channel points now, or would point."""
+    target = ref.target if isinstance(ref.target, dict) else {"stable": ref.target}
+    channel = ref.name.removeprefix("channels/")
+    document = {
+        "channel": channel,
+        "playbook": target["stable"],
+        "canary": target.get("canary"),
+        "frozen": target.get("frozen", False),
+        "version": ref.version,
+        "because": ref.because,
+        "by": ref.by,
+        "at": ref.at,
+    }
+    call.done(document, f"{channel} {verb} {target_text(target)}", would="would pass: ")

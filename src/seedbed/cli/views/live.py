@@ -24,22 +24,22 @@ REFRESH_SECONDS = 0.08
 def turns(console: Console) -> Iterator[Callable[[RunEvent], None]]:
     """A listener for a run that shows it on a terminal as it is spoken; elsewhere it prints turns as they end."""
     if not console.is_terminal or console.is_dumb_terminal:
-        yield lambda heard: _print_lines(console, heard)
+        yield lambda event: _print_lines(console, event)
         return
     with LiveTurns(console) as shown:
         yield shown.on_event
 
 
-def _print_lines(console: Console, heard: RunEvent) -> None:
+def _print_lines(console: Console, event: RunEvent) -> None:
     """A turn that is done, or will not be: each of its lines after the name of its step."""
-    lines = (*heard.turn.notices, *heard.turn.text.splitlines()) if heard.turn else ()
-    for each in lines or (f"not answered: {heard.failed}".splitlines() if heard.failed else ()):
-        console.print(line(f"{_place(heard)}: {each}"), soft_wrap=True)
+    lines = (*event.turn.notices, *event.turn.text.splitlines()) if event.turn else ()
+    for each in lines or (f"not answered: {event.failed}".splitlines() if event.failed else ()):
+        console.print(line(f"{_place(event)}: {each}"), soft_wrap=True)
 
 
-def _place(heard: RunEvent) -> str:
+def _place(event: RunEvent) -> str:
     """The step that speaks; that of a run which another opened after the beginning of its id."""
-    return f"{heard.run[:10]} {heard.step}" if heard.depth else heard.step
+    return f"{event.run[:10]} {event.step}" if event.depth else event.step
 
 
 @dataclass
@@ -58,13 +58,13 @@ class _Spoken:
 
     def end(self, length: int) -> str:
         """At least so many of its last characters, without going through all of it."""
-        found: list[str] = []
+        last: list[str] = []
         for piece in reversed(self.pieces):
-            found.append(piece)
+            last.append(piece)
             length -= len(piece)
             if length <= 0:
                 break
-        return "".join(reversed(found))
+        return "".join(reversed(last))
 
 
 class LiveTurns:
@@ -91,25 +91,25 @@ class LiveTurns:
             self._print(spoken.title, "".join(spoken.pieces), [("did not finish", "yellow")])
         self._live.stop()
 
-    def on_event(self, heard: RunEvent) -> None:
-        place = (heard.run, heard.step, heard.role)
-        if heard.failed:
-            spoken = self._under_way.pop(place, None) or _Spoken(_place(heard), heard.role, heard.model)
-            self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {heard.failed}", "red")])
+    def on_event(self, event: RunEvent) -> None:
+        place = (event.run, event.step, event.role)
+        if event.failed:
+            spoken = self._under_way.pop(place, None) or _Spoken(_place(event), event.role, event.model)
+            self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {event.failed}", "red")])
             self._draw()
             return
-        if heard.turn:
+        if event.turn:
             self._under_way.pop(place, None)
-            spoken = _Spoken(_place(heard), heard.role, heard.turn.model)
-            self._print(spoken.title, heard.turn.text, _remarks(heard.turn))
+            spoken = _Spoken(_place(event), event.role, event.turn.model)
+            self._print(spoken.title, event.turn.text, _remarks(event.turn))
             self._draw()
             return
-        spoken = self._under_way.setdefault(place, _Spoken(_place(heard), heard.role, heard.model))
-        if heard.discarded:
+        spoken = self._under_way.setdefault(place, _Spoken(_place(event), event.role, event.model))
+        if event.discarded:
             spoken.pieces.clear()
-            spoken.discarded = heard.discarded
+            spoken.discarded = event.discarded
         else:
-            spoken.pieces.append(heard.piece or "")
+            spoken.pieces.append(event.piece or "")
         if self._clock() - self._drawn >= REFRESH_SECONDS:
             self._draw()
 

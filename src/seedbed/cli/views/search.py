@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.command import Call
 from seedbed.cli.output import counted, line, money
 from seedbed.cli.views.playbook import change_view, difference
 from seedbed.evolution.evolve import SearchProgress
@@ -84,11 +82,11 @@ def so_far(progress: SearchProgress) -> SearchView:
 def progress_view(summary: SearchView) -> RenderableType:
     """A search so far in a few lines: its best, its budget, its arms, its front."""
 
-    best, start, found = summary.standing(summary.best), summary.standing(0), summary.evolution
+    best, start = summary.standing(summary.best), summary.standing(0)
     skipped = summary.skipped.candidates if summary.skipped else 0
     lines = [
         f"best {score_text(best)} on {best.n} of {len(summary.pool.select)} tasks | start {score_text(start)} | "
-        f"step {len(found.steps)} | {len(summary.pool) - 1 - skipped:,} tried"
+        f"step {len(summary.evolution.steps)} | {len(summary.pool) - 1 - skipped:,} tried"
         + (f", {skipped:,} skipped" * bool(skipped))
     ]
     free = []
@@ -122,11 +120,6 @@ def _front_line(summary: SearchView) -> str:
     scores = dict.fromkeys(" / ".join(number(score.mean) for score in each.scores.values()) for each in members)
     more = f", and {len(scores) - FRONT} more" if len(scores) > FRONT else ""
     return f"{' / '.join(summary.pool.metrics)}: {', '.join(list(scores)[:FRONT])}{more}"
-
-
-def say_written(call: Call, report: Path | None) -> None:
-    if report and not call.as_json:
-        call.show(None, line(("✓ ", "bold green"), f"wrote {report}"))
 
 
 def view(summary: SearchView) -> RenderableType:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import ChannelName, DatasetName, MetricName
 from seedbed.storage.store import short
 
@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @command(app)
 def drill(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     dataset: DatasetName,
     units: Annotated[int, typer.Option("--units", min=1, help="How many users to simulate, each with its key.")] = 100,

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import ChannelName
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 from seedbed.cli.views import lineage
@@ -35,7 +35,7 @@ CODES = {"roll back": BLOCKED, "hold": INCONCLUSIVE, "tell": INCONCLUSIVE, None:
 
 @command(app, dry_run=True)
 def watch(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, for a timer or a pipeline.")] = False,
@@ -119,7 +119,7 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
         parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.message))
     if moved := seen.moved or stepped:
         verb = "rolled back; " if seen.moved else "promoted; "
-        parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target(moved.target)}"))
+        parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target_text(moved.target)}"))
     if not health.alarms:
         parts.append(line(("no alarm", STYLES[None])))
     return Group(*parts)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.playbooks import merging
@@ -27,7 +27,7 @@ BRANCHES = (
 )
 
 
-def _show_ref(call: Call, ref: Ref) -> None:
+def _show_ref(call: Invocation, ref: Ref) -> None:
     document = {
         "ref": ref.name,
         "playbook": ref.target,
@@ -41,7 +41,7 @@ def _show_ref(call: Call, ref: Ref) -> None:
 
 @command(app, dry_run=True)
 def keep(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     because: Because,
     parents: Annotated[
@@ -56,7 +56,7 @@ def keep(
 
 @command(app, dry_run=True)
 def derive(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     because: Because,
     changes: Changes = None,
@@ -75,7 +75,7 @@ def derive(
 
 @command(app, dry_run=True)
 def merge(
-    call: Call,
+    call: Invocation,
     ours: Annotated[str, typer.Argument(metavar="OURS", help="A branch, which moves to the result, or a playbook.")],
     theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="A branch, which ends as merged, or a playbook.")],
     because: Because,
@@ -109,7 +109,7 @@ def merge(
 
 @command(app, dry_run=True)
 def name(
-    call: Call,
+    call: Invocation,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A branch, or any other ref such as candidates/best.")],
     playbook: PlaybookName,
     because: Because,
@@ -122,7 +122,7 @@ def name(
 
 @command(app, dry_run=True)
 def version(
-    call: Call,
+    call: Invocation,
     series: Annotated[str, typer.Argument(metavar="SERIES", help="What is counted, such as sorter.")],
     number: Annotated[str, typer.Argument(metavar="NUMBER", help="A semantic version, such as 2.0.0.")],
     playbook: PlaybookName,
@@ -136,7 +136,7 @@ def version(
 
 @command(app, dry_run=True)
 def branch(
-    call: Call,
+    call: Invocation,
     name: Annotated[str, typer.Argument(metavar="BRANCH", help="What to start. Default: list all.")] = "list",
     start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Where it starts.")] = None,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
@@ -168,7 +168,7 @@ def branch(
 
 @command(app, dry_run=True)
 def archive(
-    call: Call,
+    call: Invocation,
     branch: BranchName,
     because: Because,
     failed: Annotated[bool, typer.Option("--failed", help="Record that it led nowhere.")] = False,
@@ -181,7 +181,7 @@ def archive(
 
 @command(app, dry_run=True)
 def tag(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="To find it by.")] = None,
 ) -> None:

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from seedbed import documents
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Changes, PlaybookName
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
@@ -26,7 +26,7 @@ OWN = ("yaml", "json")
 
 @command(app, workspace=False)
 def check(
-    call: Call, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")]
+    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")]
 ) -> None:
     """Find everything that is wrong with playbook files. No workspace is needed.
 
@@ -58,7 +58,7 @@ VALUES = (
 
 @command(app, workspace=False)
 def explain(
-    call: Call,
+    call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A playbook as YAML or JSON.")],
     changes: Changes = None,
 ) -> None:
@@ -74,14 +74,15 @@ def explain(
 
 
 @command(app, workspace=False)
-def schema(call: Call) -> None:
+def schema(call: Invocation) -> None:
     """Print the JSON Schema of a playbook file, for editors. It is always JSON."""
     output.show(Playbook.file_schema(), True)
 
 
 @command(app, "import", dry_run=True)
 def import_file(
-    call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")]
+    call: Invocation,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
 ) -> None:
     """Store a playbook that was written for another tool, with its names, its history and its limits.
 
@@ -112,7 +113,7 @@ def import_file(
 
 @command(app)
 def export(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     to: Annotated[
         str, typer.Option("--format", help="yaml or json for seedbed's own; strategy, mode or profile for others.")

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.playbook import changes as playbook_changes
 from seedbed.cli.nouns.playbook import files, specialised
-from seedbed.cli.options import PLAYBOOK, Changes, Limit, PlaybookName
+from seedbed.cli.options import PLAYBOOK, Changes, PlaybookName, RowLimit
 from seedbed.cli.output import line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
@@ -30,14 +30,14 @@ After = Annotated[
 
 
 @command(app, "list")
-def list_playbooks(call: Call, limit: Limit = 20, after: After = None) -> None:
+def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) -> None:
     """List the stored playbooks, newest first, with their names and scores."""
     with call.open() as space:
         _show_page(call, space, space.playbooks.search(limit=limit, after=after))
 
 
 @dataclass(frozen=True)
-class Query:
+class PlaybookQuery:
     """What a playbook is searched by; everything that is given must hold."""
 
     text: Annotated[str | None, typer.Option("--text", help="Words that its texts contain.")] = None
@@ -49,7 +49,7 @@ class Query:
 
 
 @command(app)
-def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> None:
+def search(call: Invocation, query: PlaybookQuery, limit: RowLimit = 20, after: After = None) -> None:
     """Find stored playbooks, newest first; everything that is given must hold."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
@@ -58,7 +58,7 @@ def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> 
         _show_page(call, space, page)
 
 
-def _show_page(call: Call, space: Workspace, page: Page) -> None:
+def _show_page(call: Invocation, space: Workspace, page: Page) -> None:
     called = space.playbooks.names()
     playbooks = [space.playbooks.describe(entry, called) for entry in page.entries]
     parts: list[RenderableType] = [output.listing(views.COLUMNS, playbooks) if playbooks else line("Nothing found.")]
@@ -68,7 +68,7 @@ def _show_page(call: Call, space: Workspace, page: Page) -> None:
 
 
 @command(app)
-def show(call: Call, playbook: PlaybookName, changes: Changes = None) -> None:
+def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> None:
     """Show what a playbook says and what is known about it. A file needs no workspace."""
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
@@ -93,7 +93,7 @@ def show(call: Call, playbook: PlaybookName, changes: Changes = None) -> None:
 
 @command(app)
 def diff(
-    call: Call,
+    call: Invocation,
     before: Annotated[str, typer.Argument(metavar="A", help=PLAYBOOK)],
     after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
 ) -> None:
@@ -111,7 +111,7 @@ def diff(
 
 @command(app)
 def log(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself moved.")] = False,
 ) -> None:
@@ -127,7 +127,7 @@ def log(
 
 @command(app)
 def tree(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[
         str | None, typer.Argument(metavar="PLAYBOOK", help="Whose family. Default: all that have a name.")
     ] = None,

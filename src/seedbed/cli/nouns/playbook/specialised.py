@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import BLOCKED, Column, counted, line
 from seedbed.cli.views.playbook import change_document, change_view
@@ -25,7 +25,9 @@ from seedbed.workspace.resources import is_playbook_file
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")]
+SpecialisedName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")
+]
 
 
 COLUMNS = (
@@ -39,7 +41,7 @@ COLUMNS = (
 
 @command(app, dry_run=True)
 def specialise(
-    call: Call,
+    call: Invocation,
     base: Annotated[str, typer.Argument(metavar="BASE", help="What it inherits: a branch, a channel, another ref.")],
     name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="What it is for, such as law/qa.")],
     because: Because,
@@ -58,8 +60,8 @@ def specialise(
 
 @command(app, dry_run=True)
 def rebase(
-    call: Call,
-    name: Name,
+    call: Invocation,
+    name: SpecialisedName,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = "",
     take: Annotated[
         list[str] | None,
@@ -105,7 +107,7 @@ def rebase(
 
 
 @command(app, dry_run=True)
-def base(call: Call, name: Name, because: Because) -> None:
+def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
     """Return a specialised playbook to its base. Its history stays: playbook log --moves."""
     with call.open() as space:
         result = space.playbooks.back_to_base(name, because=because)
@@ -120,7 +122,7 @@ def base(call: Call, name: Name, because: Because) -> None:
 
 @command(app, "specialised")
 def list_specialised(
-    call: Call,
+    call: Invocation,
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Of one kind of task only, such as qa.")] = None,
 ) -> None:
     """List the specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
@@ -164,7 +166,7 @@ def _base_state(document: Json) -> RenderableType:
 
 
 def _rebased(
-    call: Call, space: Workspace, result: RebaseResult, clashes: list[Clash]
+    call: Invocation, space: Workspace, result: RebaseResult, clashes: list[Clash]
 ) -> tuple[Json, list[RenderableType]]:
     before, after = result.before, result.after
     changes = space.playbooks.diff(before.playbook, after.playbook)

@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
 from seedbed.experiments.patterns.patterns import Figures, PatternFinding, Patterns
 from seedbed.experiments.patterns.traits import ScoredRuns
@@ -21,7 +21,7 @@ app = typer.Typer()
 
 @command(app)
 def patterns(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[
         str | None,
         typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: runs of all."),

@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
 from seedbed.cli.views import run as views
 from seedbed.storage.store import Fact, Json
@@ -39,7 +39,7 @@ class ReplayStep:
 
 @command(app)
 def replay(
-    call: Call,
+    call: Invocation,
     run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id starts.")],
     playbook: Annotated[
         str | None,

@@ -12,9 +12,9 @@ from rich.console import RenderableType
 from rich.rule import Rule
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import patterns, replay, screening, tail
-from seedbed.cli.options import Limit
+from seedbed.cli.options import RowLimit
 from seedbed.cli.output import Column, counted, line, money, when
 from seedbed.cli.views import run as views
 from seedbed.errors import Problem, SettingsError
@@ -40,8 +40,8 @@ LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd"
 
 @command(app, "list")
 def list_runs(
-    call: Call,
-    limit: Limit = 20,
+    call: Invocation,
+    limit: RowLimit = 20,
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
@@ -79,7 +79,7 @@ def _style(run: Json) -> str:
 
 
 @command(app)
-def show(call: Call, run: RunId) -> None:
+def show(call: Invocation, run: RunId) -> None:
     """Show a run as it happened: prompts and answers, decisions, tool calls, and the runs it opened."""
     with call.open() as space:
         shown = space.runs.get(run)
@@ -98,7 +98,7 @@ def show(call: Call, run: RunId) -> None:
 
 @command(app, "tail")
 def follow(
-    call: Call,
+    call: Invocation,
     run: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Its id, or how its id starts. Default: all runs.")
     ] = None,
@@ -120,7 +120,7 @@ def follow(
 
 @command(app)
 def export(
-    call: Call,
+    call: Invocation,
     run: RunId,
     to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
     file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,

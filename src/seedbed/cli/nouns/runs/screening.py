@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import INCONCLUSIVE, PASS, counted, line
 from seedbed.experiments.screening.screening import Screening
 from seedbed.stats.estimates import Interval
@@ -22,7 +22,7 @@ LOOKS = {"promising": "bold green", "unpromising": "bold red", "unclear": "bold 
 
 @command(app)
 def screen(
-    call: Call,
+    call: Invocation,
     point: Annotated[str, typer.Argument(metavar="POINT", help="The decision, by the name it is recorded under.")],
     policy: Annotated[
         str,
