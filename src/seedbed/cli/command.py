@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from seedbed.cli import output
 from seedbed.cli.output import Column
@@ -117,7 +118,7 @@ def command(
 
     def declare(function: Function) -> Function:
         parameters, groups = _parameters(function)
-        options = {f"--{each.name.replace('_', '-')}" for each in parameters} | {*(aliases or {}).values()}
+        options = {_option(each.name) for each in parameters if _is_option(each)} | {*(aliases or {}).values()}
         parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
 
         def called(**values: Any) -> None:
@@ -131,7 +132,7 @@ def command(
                 path = wrong.problems[0].path if wrong.problems else ""
                 option = (aliases or {}).get(path)
                 if option is None and isinstance(wrong, SettingsError | PlaybookError):
-                    option = f"--{path.partition(' ')[0].replace('_', '-')}"
+                    option = _option(path.partition(" ")[0])
                 if wrong.source or option not in options:
                     raise
                 raise typer.BadParameter(str(wrong), param_hint=option) from None
@@ -166,6 +167,14 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
         else:
             parameters.append(_keyword(each.name, each.default, kind))
     return parameters, groups
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

@@ -13,7 +13,7 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import money
 from seedbed.evaluation.cells import Cell
-from seedbed.stats.estimates import mean_interval
+from seedbed.reports.experiment.view import status_line
 from seedbed.stats.sequential.rule import Answer
 
 
@@ -101,21 +101,10 @@ def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
 
         def watch(answer: Answer) -> None:
             if console.is_terminal:
-                text = f"{status(answer, total, alpha)} | {pace.left(answer.n)}"
+                text = f"{status_line(answer, total, alpha)} | {pace.left(answer.n)}"
                 live.update(Text(text, no_wrap=True), refresh=True)
 
         yield watch
-
-
-def status(answer: Answer, total: int, alpha: float) -> str:
-    """A comparison so far in one line."""
-    delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
-    low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
-    return (
-        f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "
-        f"ends at {'–' if answer.boundary is None else answer.boundary} | spent {answer.spent:.3f}/{alpha:g} | "
-        f"delta {100 * delta.mean:+.1f} [{low:+.1f},{high:+.1f}]"
-    )
 
 
 @contextmanager

@@ -15,8 +15,10 @@ from seedbed.experiments import error_budget
 from seedbed.experiments.certificate import Certificate, certificate, verify
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.held_out import expect_unseen
+from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
@@ -35,7 +37,7 @@ from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
-from seedbed.storage.store import Digest, Json, Query, now
+from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, Evaluating, Resources
 
@@ -189,6 +191,13 @@ class Experiments:
     def get(self, name: str) -> ExperimentStatus:
         """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
         return experiment_status(self._resources.store, self.find(name))
+
+    def source(self, plan: Experiment) -> tuple[str, str]:
+        """Where the evidence of a comparison comes from: `live` or `dataset`, and which, in words."""
+        if is_live(plan):
+            return "live", LiveSource.of(self._resources.store, plan).description
+        tasks = f"{len(plan.order):,} {'task' if len(plan.order) == 1 else 'tasks'}"
+        return "dataset", f"{short(plan.dataset)}, {tasks} in an order from seed {plan.seed}"
 
     def rule(self, verdict: Verdict) -> Json:
         """The registered rule that a verdict follows from, with its numbers."""

@@ -6,21 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from seedbed.errors import NotFound, shown
+from seedbed.errors import NotFound, Problem, SettingsError, shown
 from seedbed.experiments.held_out import evolved_on, known_tasks
 from seedbed.experiments.replay.history import OF
-from seedbed.playbooks import formats, specialised
+from seedbed.playbooks import formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.formats import Import, Note
-from seedbed.playbooks.genes import distance
+from seedbed.playbooks.genes import distance, genes
 from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names_a_playbook
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import Resources
+
+FORMATS = ("yaml", "json", *formats.FORMATS)
+"""What a playbook can be exported as: the first two are seedbed's own."""
+
+RESOLVERS: Mapping[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
+"""What settles a clash between two playbooks, by name."""
+
+AnyResolver: TypeAlias = Resolver | str | Mapping[str, Any]
+"""A function, a name of `RESOLVERS`, or values by path."""
 
 RECENT = 20
 """How many of the newest playbooks a tree starts from where nothing has a name."""
@@ -65,10 +74,10 @@ class Playbooks:
         return self.library.derive(parent, changes, because=because), parent
 
     def merge(
-        self, ours: str, theirs: str, *, because: str, resolvers: Sequence[Resolver] = ()
+        self, ours: str, theirs: str, *, because: str, resolvers: Sequence[AnyResolver] = ()
     ) -> tuple[Digest, Merge]:
         """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
-        return self.library.merge(ours, theirs, because=because, resolvers=resolvers)
+        return self.library.merge(ours, theirs, because=because, resolvers=[*map(_resolver, resolvers)])
 
     def name(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
@@ -134,9 +143,13 @@ class Playbooks:
         }
 
     def about(self, playbook: Playbook) -> Json:
-        """What is known about a playbook; of one that was never stored, no more than its names and tags."""
+        """What is known about a playbook; of one that was never stored, no more than its genes, names and tags."""
         called = self.names()
-        known: Json = {"names": called.get(playbook.digest, []), "tags": self.library.tags(playbook.digest)}
+        known: Json = {
+            "genes": {gene.path: gene.value for gene in genes(playbook).values()},
+            "names": called.get(playbook.digest, []),
+            "tags": self.library.tags(playbook.digest),
+        }
         with suppress(NotFound):
             known |= self.describe(self.library.entry(playbook.digest), called)
         return known
@@ -235,14 +248,13 @@ class Playbooks:
         name: str,
         *,
         because: str = "",
-        resolvers: Sequence[Resolver] = (),
-        by_path: Mapping[str, Resolver] | None = None,
+        resolvers: Sequence[AnyResolver] = (),
+        by_path: Mapping[str, AnyResolver] | None = None,
         onto: str | None = None,
     ) -> RebaseResult:
         """Merge what its base has become into a specialised playbook. Raises MergeClash."""
-        return specialised.rebase(
-            self.library, name, because=because, resolvers=resolvers, by_path=by_path or {}, onto=onto
-        )
+        settled, single = map(_resolver, resolvers), {path: _resolver(each) for path, each in (by_path or {}).items()}
+        return specialised.rebase(self.library, name, because=because, resolvers=settled, by_path=single, onto=onto)
 
     def back_to_base(self, name: str, *, because: str) -> RebaseResult:
         """Return a specialised playbook to its base."""
@@ -263,6 +275,25 @@ class Playbooks:
             "changes": [change.path for change in diff(inherited, own)],
             "base_changes": [change.path for change in base_changes],
         }
+
+
+def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:
+    """The digest of a playbook file, and each value with the file and line it came from. Raises PlaybookError."""
+    values = dict(changes or {})
+    loaded = loading.load(file, values)
+    explained = [
+        {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}
+        for path, _, value in loading.leaves(loaded.document)
+    ]
+    return Playbook.load(file, values).digest, explained
+
+
+def _resolver(resolver: AnyResolver) -> Resolver:
+    if isinstance(resolver, str):
+        if resolver not in RESOLVERS:
+            raise SettingsError([Problem("resolve", shown(resolver), f"one of: {', '.join(RESOLVERS)}")])
+        return RESOLVERS[resolver]
+    return merging.manual(resolver) if isinstance(resolver, Mapping) else resolver
 
 
 class _Tree:

@@ -10,18 +10,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.errors import NotFound, RunError, shown
+from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments import sessions
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
+from seedbed.experiments.sessions import Hindsight
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.history import recall, recent
+from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
+from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
@@ -189,6 +193,33 @@ class Runs:
         """Answer a question by its id, or by how its id starts. The first answer counts. Raises NotFound."""
         record = find(self._resources.store, question)
         return record, answer(self._resources.store, record, yes, because=because, by=self._resources.by)
+
+
+def own_inputs(run: Run) -> Json:
+    """The inputs of a run, without what it inherited from its parent."""
+    return {name: value for name, value in run.inputs.items() if name != INHERITED or not run.parent}
+
+
+def compare_sessions(file: Path, a: str, b: str, *, alpha: float = 0.05) -> Hindsight:
+    """Compare sessions that another agent recorded, by their ids or by `config.KEY=VALUE`; nothing is stored.
+
+    Raises DocumentError with what is wrong on both sides.
+    """
+    recorded = load(file)
+    sides, problems = [], list[Problem]()
+    for name in (a, b):
+        try:
+            sides.append(sessions.select(recorded, name))
+        except DocumentError as wrong:
+            problems += wrong.problems
+    if problems:
+        raise DocumentError(problems, str(file))
+    return sessions.compare_sessions(*sides, alpha=alpha)
+
+
+def read_sessions(file: Path) -> tuple[Session, ...]:
+    """The sessions of a file that another agent recorded. Raises DocumentError."""
+    return load(file)
 
 
 def _followed(feed: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:

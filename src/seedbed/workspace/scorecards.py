@@ -13,14 +13,16 @@ from seedbed.evaluation import suite as suites
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.front import Front, front
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.evaluation.scorecard import Scorecard
+from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore
 from seedbed.experiments.held_out import seen_before
 from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
+from seedbed.storage.store import Json
 from seedbed.workspace.execution import Execution, Metrics, Tasks
 from seedbed.workspace.resources import ONCE, Evaluating, Resources, is_playbook_file
 
@@ -35,6 +37,9 @@ class SuiteResult:
     suite: str
     results: Sequence[SuiteScore]
     cards: Mapping[str, Scorecard]
+
+    def document(self) -> Json:
+        return {"suite": self.suite, "results": [_score_document(each) for each in self.results]}
 
 
 class Scorecards:
@@ -92,6 +97,10 @@ class Scorecards:
         """The scorecards of several playbooks over the same tasks, paid from one budget."""
         shared = _SharedBudget(self, options, on_event)
         return {name: await shared.card(name, playbook, tasks, metric) for name, playbook in playbooks.items()}
+
+    def front(self, cards: Mapping[str, Scorecard]) -> Front:
+        """Which of several playbooks are worth having by all metrics, cost and speed."""
+        return front(cards)
 
     # Suites
 
@@ -190,6 +199,27 @@ class Scorecards:
             return await shared.card(f"{name} on {corpus}", playbook, tasks, metric)
 
         return await evaluate_specialisation(bases, specialists, corpora, score, partial(seen_before, library))
+
+
+def _score_document(score: SuiteScore) -> Json:
+    change = score.change
+    return {
+        "name": score.name,
+        "playbook": score.card.playbook,
+        "dataset": score.dataset,
+        "metric": score.metric,
+        **interval_document(score.card.interval),
+        "unscored": len(score.card.unscored),
+        "cost_usd": score.card.worth_usd,
+        "missed": score.missed or None,
+        "change": change
+        and {
+            **interval_document(change.difference),
+            "playbook": change.playbook,
+            "at": change.at,
+            "regressed": change.regressed,
+        },
+    }
 
 
 class _SharedBudget:

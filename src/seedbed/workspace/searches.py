@@ -12,7 +12,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import OnProgress, evolve
-from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search
+from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search, read_instructions
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
@@ -98,6 +98,11 @@ class Searches:
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
         return await train(training or Training(branch), example, evaluator, self._resources.library)
 
+    @staticmethod
+    def read_instructions(file: Path) -> tuple[str, ...]:
+        """Texts to try, one on each line or a YAML list. Raises PlaybookError."""
+        return read_instructions(file)
+
     # Looking up
 
     def begun(self) -> Iterator[PastSearch]:
@@ -118,6 +123,26 @@ class Searches:
             except (SettingsError, NotFound):
                 continue
         return known
+
+    def describe(self, past: PastSearch) -> Json:
+        """A search as a document: how it was started, the best that it found, and what it spent."""
+        first = next(iter(self.metrics(past)), None)
+        sign = -1.0 if first and better(first) == "lower" else 1.0
+        return {
+            "search": past.search,
+            "begun": past.begun.at,
+            "by": past.begun.by,
+            "optimizer": past.plan["optimizer"].get("optimizer"),
+            "metric": first.name if first else past.plan["metrics"][0].get("metric"),
+            "start": past.plan["start"],
+            "best": past.best,
+            "improved": past.best != past.plan["start"],
+            "score": None if past.score is None else sign * past.score,
+            "gain": past.confirmed.body()["gain"] if past.confirmed else None,
+            "spent": past.spent,
+            "budget": past.plan["budget"],
+            "ended": past.ended or None,
+        }
 
     def view(self, search: Evolution | str) -> SearchView:
         """What a search found, or has found so far, for people."""

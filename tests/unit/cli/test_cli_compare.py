@@ -389,7 +389,7 @@ def test_a_few_live_runs_and_many_replays_give_an_estimate_that_is_no_verdict(
     told = seedbed(*live)
     assert told.code == 0
     assert told.out.startswith("estimate: live runs of half.yaml would be better than those of sorter.yaml\n")
-    for words in ("no verdict", "together", "live runs alone", "replays alone"):
+    for words in ("not a verdict", "together", "live runs alone", "replays alone"):
         assert words in told.out
     assert facts("verdict") == facts("comparison") == 0
     few = seedbed("compare", "sorter.yaml", "same.yaml", *sampled, "--live-runs", "2")

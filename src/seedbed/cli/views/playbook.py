@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -10,8 +11,7 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import Column, clipped, counted, line, when
 from seedbed.errors import shown
-from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.changes import Change
 from seedbed.storage.store import Json, short
 
 
@@ -62,13 +62,13 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
 
 
-def difference(start: Playbook, other: Playbook) -> str:
-    """What a playbook says differently, in one line: texts in quotes, everything else by its path."""
+def changes_text(changes: Iterable[Change]) -> str:
+    """Changes in one line: texts in quotes, everything else by its path."""
     return " + ".join(
         f"“{clipped(change.after, 90)}”"
         if change.is_text
         else value_text(change.after)
         if change.path.startswith("demos.")
         else f"{change.path}: {value_text(change.after)}"
-        for change in diff(start, other)
+        for change in changes
     )

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from seedbed.cli import output
 from seedbed.cli.output import counted, line, money
-from seedbed.cli.views.playbook import change_view, difference
+from seedbed.cli.views.playbook import change_view, changes_text
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.searches import Evolution
@@ -131,8 +131,8 @@ def view(summary: SearchView) -> RenderableType:
     if len(summary.arms) > 1:
         heads = ("arm", *(f"{head}#" for head in report.ARMS[1:]))
         parts += ["", output.table(*heads, rows=report.arm_rows(summary), title="what each arm earned")]
-    if summary.changes:
-        parts += ["", line(("what changed", "italic")), *map(change_view, summary.changes)]
+    if changes := summary.changes():
+        parts += ["", line(("what changed", "italic")), *map(change_view, changes)]
     answer, *more = ending(summary)
     return Group(*parts, "", line((answer, STYLES[summary.answer])), *map(line, more))
 
@@ -144,7 +144,7 @@ def _candidates(summary: SearchView) -> RenderableType:
         is_best, is_start = member.place == summary.best, member.place == 0
         mark = "best" if is_best else "start" if is_start else ""
         style = "bold green" if is_best and not is_start else "dim" if is_start else ""
-        text = "as it is" if is_start else difference(pool.playbooks[0], pool.playbooks[member.place])
+        text = "as it is" if is_start else changes_text(summary.changes(member.place))
         score = member.scores[summary.metric]
         cells = (mark, short(member.playbook), score_text(score), str(score.n), text)
         rows.append(tuple(line((cell, style)) for cell in cells))

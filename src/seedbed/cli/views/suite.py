@@ -9,10 +9,8 @@ from rich.console import Group, RenderableType
 from seedbed.cli import output
 from seedbed.cli.output import Column, counted, line, money, when
 from seedbed.cli.views.scorecard import interval_text
-from seedbed.evaluation.scorecard import interval_document
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
 from seedbed.reports.scorecard import Report
-from seedbed.storage.store import Json
 from seedbed.workspace.scorecards import SuiteResult
 
 COLUMNS = (
@@ -59,31 +57,6 @@ def _changed(change: SuiteChange | None) -> RenderableType:
         return line(("none", "dim"))
     text = f"{interval.mean:+.3f} on {interval.n}" if interval.n else "no task in common"
     return line((text, "bold red" if change.regressed else ""))
-
-
-def document(measured: SuiteResult) -> Json:
-    return {"suite": measured.suite, "results": [_document(each) for each in measured.results]}
-
-
-def _document(result: SuiteScore) -> Json:
-    change = result.change
-    return {
-        "name": result.name,
-        "playbook": result.card.playbook,
-        "dataset": result.dataset,
-        "metric": result.metric,
-        **interval_document(result.card.interval),
-        "unscored": len(result.card.unscored),
-        "cost_usd": result.card.worth_usd,
-        "missed": result.missed or None,
-        "change": change
-        and {
-            **interval_document(change.difference),
-            "playbook": change.playbook,
-            "at": change.at,
-            "regressed": change.regressed,
-        },
-    }
 
 
 def view(measured: SuiteResult, report: Report) -> RenderableType:

@@ -144,12 +144,12 @@ def _parts(view: SearchView) -> list[PagePart]:
 
 
 def _changes(view: SearchView) -> list[PagePart]:
-    if not view.changes:
+    if not view.changes():
         return [Prose("Nothing: the best is the start.")]
     name = view.names.get(view.evolution.best, "")
     heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
     whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
-    return [WordChanges(view.changes), *section(heading, whole)]
+    return [WordChanges(view.changes()), *section(heading, whole)]
 
 
 def _course(view: SearchView) -> list[PagePart]:
@@ -352,7 +352,7 @@ def to_document(view: SearchView) -> Json:
         "optimism": view.optimism,
         "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
         "answer": view.answer,
-        "changes": [asdict(change) for change in view.changes],
+        "changes": [asdict(change) for change in view.changes()],
         "arms": {name: _arm_document(each) for name, each in view.arms.items()},
         "skipped": _skipped_document(view.skipped) if view.skipped else None,
         "front": [pool.playbooks[place].digest for place, on_front in view.front.items() if on_front],

@@ -337,10 +337,9 @@ class SearchView:
         """Those on the front, then the others; the best by the first metric first."""
         return sorted(self.front, key=lambda place: (not self.front[place], -self.pool.standing(place).mean))
 
-    @cached_property
-    def changes(self) -> list[Change]:
-        """What the best says differently from the start."""
-        return diff(self.pool.playbooks[0], self.pool.playbooks[self.best])
+    def changes(self, place: int | None = None) -> list[Change]:
+        """What a candidate says differently from the start. Default: the best."""
+        return diff(self.pool.playbooks[0], self.pool.playbooks[self.best if place is None else place])
 
     @cached_property
     def lineage(self) -> list[str]:

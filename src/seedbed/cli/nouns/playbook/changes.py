@@ -10,8 +10,8 @@ from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
-from seedbed.playbooks import merging
 from seedbed.storage.store import Ref, short
+from seedbed.workspace.playbooks import RESOLVERS
 
 app = typer.Typer()
 
@@ -93,11 +93,11 @@ def merge(
 
     Exit code 1 with every clash that nothing settles.
     """
-    known: dict[str, merging.Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
     for name in resolve or ():
-        if name not in known:
-            raise typer.BadParameter(f"found {name!r}; expected one of: {', '.join(known)}", param_hint="--resolve")
-    resolvers = [merging.manual(options.assignments(changes)), *(known[name] for name in resolve or ())]
+        if name not in RESOLVERS:
+            known = ", ".join(RESOLVERS)
+            raise typer.BadParameter(f"found {name!r}; expected one of: {known}", param_hint="--resolve")
+    resolvers = [options.assignments(changes), *(resolve or ())]
     with call.open() as space:
         digest, result = space.playbooks.merge(ours, theirs, because=because, resolvers=resolvers)
     settled = [

@@ -15,13 +15,11 @@ from seedbed.cli.options import Changes, PlaybookName
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError
-from seedbed.playbooks import formats, loading
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, short
+from seedbed.workspace import playbooks
 
 app = typer.Typer()
-
-OWN = ("yaml", "json")
 
 
 @command(app, workspace=False)
@@ -63,14 +61,8 @@ def explain(
     changes: Changes = None,
 ) -> None:
     """Show each value of a playbook file with the file and line it came from. No workspace is needed."""
-    values = options.assignments(changes)
-    loaded = loading.load(file, values)
-    digest = Playbook.load(file, values).digest
-    explained = [
-        {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}
-        for path, _, value in loading.leaves(loaded.document)
-    ]
-    call.show({"playbook": digest, "values": explained}, output.listing(VALUES, explained))
+    digest, values = playbooks.explain(file, options.assignments(changes))
+    call.show({"playbook": digest, "values": values}, output.listing(VALUES, values))
 
 
 @command(app, workspace=False)
@@ -121,8 +113,8 @@ def export(
     file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
 ) -> None:
     """Write a playbook for another tool, or as a file of seedbed's own."""
-    if to not in (*OWN, *formats.FORMATS):
-        known = ", ".join((*OWN, *formats.FORMATS))
+    if to not in playbooks.FORMATS:
+        known = ", ".join(playbooks.FORMATS)
         raise typer.BadParameter(f"found {to!r}; expected one of: {known}", param_hint="--format")
     with call.open() as space:
         digest, document = space.playbooks.export(playbook, to)

@@ -17,7 +17,6 @@ from seedbed.cli.options import PLAYBOOK, Changes, PlaybookName, RowLimit
 from seedbed.cli.output import line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
-from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
@@ -73,8 +72,7 @@ def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> N
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
         about = space.playbooks.about(chosen)
-    evolvable = {gene.path: gene.value for gene in genes(chosen).values()}
-    document = {"playbook": chosen.digest, "document": chosen.document(), "genes": evolvable, **about}
+    document = {"playbook": chosen.digest, "document": chosen.document(), **about}
     pairs: list[tuple[str, RenderableType]] = [
         ("playbook", line((short(chosen.digest), "yellow"))),
         ("names", ", ".join(about["names"])),
@@ -85,7 +83,7 @@ def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> N
             f"{about['because']}, by {about['by']} at {when(about['at'])}" if "at" in about else "",
         ),
         ("scores", views.scores_text(about.get("scores", {}))),
-        ("may evolve", ", ".join(evolvable)),
+        ("may evolve", ", ".join(about["genes"])),
     ]
     text = Syntax(chosen.to_yaml(), "yaml", theme="ansi_dark", background_color="default", word_wrap=True)
     call.show(document, output.facts(pairs), line(""), text)

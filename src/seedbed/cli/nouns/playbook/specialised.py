@@ -15,12 +15,12 @@ from seedbed.cli.options import Because
 from seedbed.cli.output import BLOCKED, Column, counted, line
 from seedbed.cli.views.playbook import change_document, change_view
 from seedbed.errors import MergeClash, shown
-from seedbed.playbooks import merging
 from seedbed.playbooks.changes import Change
-from seedbed.playbooks.merging import Clash, Resolver, Unresolved
+from seedbed.playbooks.merging import Clash, Unresolved
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
+from seedbed.workspace.playbooks import RESOLVERS, AnyResolver
 from seedbed.workspace.resources import is_playbook_file
 
 app = typer.Typer()
@@ -131,17 +131,16 @@ def list_specialised(
     call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")
 
 
-def _resolvers(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]]:
+def _resolvers(take: Iterable[str]) -> tuple[list[AnyResolver], dict[str, AnyResolver]]:
     """What --take says: for all clashes, and for those of single paths."""
-    sides: dict[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
-    resolvers = [sides[each] for each in take if each in sides]
-    pairs = [each for each in take if each not in sides]
+    resolvers: list[AnyResolver] = [each for each in take if each in RESOLVERS]
+    pairs = [each for each in take if each not in RESOLVERS]
     for each in pairs:
         if each.find("=") < 1:
-            expected = f"expected {', '.join(sides)}, or a PATH with = and one of these or a value"
+            expected = f"expected {', '.join(RESOLVERS)}, or a PATH with = and one of these or a value"
             raise typer.BadParameter(f"found {each!r}; {expected}", param_hint="--take")
     texts, values = options.texts(pairs, "--take"), options.assignments(pairs, "--take")
-    by_path = {path: sides.get(text) or merging.manual({path: values[path]}) for path, text in texts.items()}
+    by_path = {path: text if text in RESOLVERS else {path: values[path]} for path, text in texts.items()}
     return resolvers, by_path
 
 

@@ -19,8 +19,8 @@ from seedbed.cli.output import Column, counted, line, money, when
 from seedbed.cli.views import run as views
 from seedbed.errors import Problem, SettingsError
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
-from seedbed.stage.dialogue.children import INHERITED
 from seedbed.storage.store import Json, short
+from seedbed.workspace.runs import own_inputs
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +29,7 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
-    Column("task", lambda each: " ".join(_task(each).split()), flexible=True),
+    Column("task", lambda each: " ".join(each["task"].split()), flexible=True),
     Column("answer", lambda each: line((" ".join(_outcome(each).split()), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
     Column("cost", lambda each: money(each["cost_usd"]), 1, True),
@@ -59,13 +59,9 @@ def list_runs(
         }
         for run in recent
     ]
-    call.list("runs", runs, COLUMNS, "No runs yet.")
-
-
-def _task(run: Json) -> str:
-    """The inputs of a run, without what it inherited from its parent."""
-    values = (value for name, value in run["inputs"].items() if name != INHERITED or not run["parent"])
-    return ", ".join(map(str, values))
+    tasks = (", ".join(map(str, own_inputs(run).values())) for run in recent)
+    rows = [{**each, "task": task} for each, task in zip(runs, tasks, strict=True)]
+    call.list("runs", runs, COLUMNS, "No runs yet.", rows=rows)
 
 
 def _outcome(run: Json) -> str:
