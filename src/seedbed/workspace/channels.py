@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, shown
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
@@ -195,14 +195,11 @@ class Channels:
 
     def names(self) -> list[str]:
         """The channels of the workspace file, and those that something was released to."""
-        moved = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
-        return list(dict.fromkeys([*self._resources.settings.channels, *moved]))
+        return self._resources.channel_names()
 
     def show(self, channel: str) -> Json:
         """What a channel serves, its gates, its ramp, and what a rollback would return to. Raises NotFound."""
-        if channel not in self.names():
-            known = ", ".join(self.names()) or "none yet"
-            raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+        self._resources.expect_channel(channel)
         protection, store = self._resources.settings.channel(channel), self._resources.store
         build_gates(channel, protection)
         steps, now = build_ramp(protection), channels.state(store, channel)

@@ -100,12 +100,12 @@ class Experiments:
         """How a canary does beside its control, or each other channel beside the first, by users' feedback.
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
-        Where the first channel requires `error_budget`, that budget sets the error rate. Raises SettingsError for a
-        channel that does not exist, and NotFound if there is no canary and nobody looked while there was one.
+        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if a
+        channel does not exist, or if there is no canary and nobody looked while there was one.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
         for each in names:
-            self._resources.protection(each)
+            self._resources.expect_channel(each)
         options = LiveOptions(metric, alpha, self._paid(names[0], alpha), on.conclude)
         library = self._resources.library
         return (

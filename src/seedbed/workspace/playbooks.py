@@ -192,10 +192,9 @@ class Playbooks:
 
     # Files of other tools
 
-    def import_file(self, file: Path) -> tuple[Import, Digest]:
+    def import_foreign(self, foreign: Import, *, because: str) -> Digest:
         """Store a playbook that was written for another tool, with its names and its history."""
-        foreign, store = formats.load_foreign(file), self._resources.store
-        because = f"imported from {file.name}"
+        store = self._resources.store
         known = [store.ref(str(note.body.get("ref", ""))) for note in foreign.facts if note.kind == "parent"]
         parents = [str(ref.target) for ref in known if ref]
         digest = self.library.keep(foreign.playbook, because=because, parents=parents, how="imported")
@@ -212,7 +211,7 @@ class Playbooks:
         store.append(
             Fact(kind=note.kind, key=note.key, subject=digest, at=at, by=by, body=note.body) for note in foreign.facts
         )
-        return foreign, digest
+        return digest
 
     def export(self, playbook: Playbook | Path | str, to: str) -> tuple[Digest, Json]:
         """A playbook as a document: `yaml` and `json` are seedbed's own, others are those of `formats.FORMATS`."""
@@ -275,6 +274,11 @@ class Playbooks:
             "changes": [change.path for change in diff(inherited, own)],
             "base_changes": [change.path for change in base_changes],
         }
+
+
+def read_foreign(file: Path) -> Import:
+    """A playbook that was written for another tool. Raises PlaybookError."""
+    return formats.load_foreign(file)
 
 
 def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, StoreError
+from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
@@ -151,6 +151,17 @@ class Resources:
         return self.library.keep(self.playbook(playbook), because=because)
 
     # Channels
+
+    def channel_names(self) -> list[str]:
+        """The channels of the workspace file, and those that something was released to."""
+        moved = [ref.name.removeprefix("channels/") for ref in self.store.refs("channels/")]
+        return list(dict.fromkeys([*self.settings.channels, *moved]))
+
+    def expect_channel(self, channel: str) -> None:
+        """Raises NotFound for a channel that nobody declared and nothing was released to."""
+        names = self.channel_names()
+        if channel not in names:
+            raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
 
     def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. Raises SettingsError for one that nobody declared and nothing was released to."""

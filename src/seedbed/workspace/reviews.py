@@ -45,8 +45,7 @@ class Reviews:
 
     def queue(self, *, everything: bool = False) -> list[review.ReviewItem]:
         """Candidates whose review was requested, the longest waiting first; by default those not answered."""
-        channels = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
-        names = dict.fromkeys([*self._resources.settings.channels, *channels])
+        names = self._resources.channel_names()
         panels = {name: build_panel(name, self._resources.protection(name)) for name in names}
         waiting = ("waiting", "expired")
         return [each for each in review.queue(self._resources.library, panels) if everything or each.status in waiting]

@@ -45,9 +45,11 @@ def test_the_newest_verdict_about_both_is_the_evidence(evolved: Path, seedbed: S
 def test_a_newer_verdict_about_replays_does_not_hide_the_one_about_live_runs(evolved: Path, seedbed: Seedbed) -> None:
     verdict = seedbed("compare", "sorter.yaml", "better", "--on", "test.jsonl", "--json").json
     since = datetime.now(UTC).isoformat()
-    for word in ("one", "two", "three"):
+    words = ("one", "two", "three")
+    for word in words:
         assert seedbed("run", "sorter.yaml", f"text={word}").code == 0
-    replay = ("--replay", "3", "--mode", "fork:1", "--since", since)
+    write(evolved, words__jsonl="".join(f'{{"inputs": {{"text": "{word}"}}, "expected": "bad"}}\n' for word in words))
+    replay = ("--on", "words.jsonl", "--replay", "3", "--mode", "fork:1", "--since", since)
     told = seedbed("compare", "sorter.yaml", "better", *replay, "--json").json["verdict"]
     named = told["experiment"].removeprefix("b2:")[:10]
     refused = seedbed("release", "better", "--to", "production", "--because", named)

@@ -120,7 +120,7 @@ PROBLEMS = [Problem("roles.a", "[x]", "text", "Write some."), Problem("steps", "
 
 
 def test_every_problem_is_told_on_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=False)
+    output.show_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=False)
     said = capsys.readouterr()
     assert not said.out
     assert [" ".join(line.split()) for line in said.err.splitlines()] == [
@@ -136,14 +136,14 @@ def test_every_problem_is_told_on_the_error_stream(capsys: pytest.CaptureFixture
 
 
 def test_a_refused_release_gives_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(ReleaseRefused(PROBLEMS), as_json=False)
+    output.show_error(ReleaseRefused(PROBLEMS), as_json=False)
     err = capsys.readouterr().err
     assert err.startswith("✗ release refused, 2 reasons")
     assert "Write some." in err
 
 
 def test_an_error_as_json_is_one_document_on_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=True)
+    output.show_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=True)
     said = capsys.readouterr()
     assert not said.out
     document = json.loads(said.err)
@@ -158,7 +158,7 @@ def test_an_error_as_json_is_one_document_on_the_error_stream(capsys: pytest.Cap
 
 
 def test_a_defect_of_ours_asks_for_a_report_and_shows_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(ValueError("odd"), as_json=False)
+    output.show_error(ValueError("odd"), as_json=False)
     err = capsys.readouterr().err
     assert "unexpected ValueError: odd" in err
     assert "SEEDBED_DEBUG=1" in err
@@ -169,7 +169,7 @@ def test_the_debug_variable_shows_the_traceback_of_a_defect_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEEDBED_DEBUG", "1")
-    output.tell_error(ValueError("odd"), as_json=False)
+    output.show_error(ValueError("odd"), as_json=False)
     assert "ValueError: odd\n" in capsys.readouterr().err
-    output.tell_error(StoreError("full"), as_json=False)
+    output.show_error(StoreError("full"), as_json=False)
     assert capsys.readouterr().err == "✗ full\n"

@@ -36,9 +36,9 @@ def everything_once() -> None:
     with progress.candidates(3) as watch:
         for number in range(3):
             watch("sorter", cell(number, None if number == 1 else 1.0))
-    with progress.counting(2, "copying") as count:
-        count(1)
-        count(2)
+    with progress.counting("copying") as count:
+        count(1, 2)
+        count(2, 2)
     rule = ExactMcNemar(alpha=0.05, at_most=3)
     with progress.comparing(3, 0.05) as seen:
         for difference in (1, 0, -1):

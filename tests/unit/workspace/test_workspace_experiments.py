@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from loop_samples import ORACLE, agent, count, numbers
 
-from seedbed.errors import DatasetError, SettingsError
+from seedbed.errors import DatasetError, NotFound, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS, SearchOptions
@@ -92,7 +92,7 @@ async def test_past_runs_are_bounded_by_when_they_ended(space: Workspace) -> Non
 async def test_live_traffic_of_a_channel_that_does_not_exist_is_refused(
     channels: tuple[str, ...], space: Workspace
 ) -> None:
-    with pytest.raises(SettingsError, match=r"channels\.nowhere: found nothing; expected one of: production"):
+    with pytest.raises(NotFound, match=r'no channel "nowhere"\. Channels: production'):
         await space.compare(WRONG, RIGHT, on=live(*channels), metric="rating")
 
 

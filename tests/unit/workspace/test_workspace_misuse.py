@@ -69,7 +69,7 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
     ),
     "an unknown channel to compare on": (
         lambda space: space.compare(agent("x"), agent("y"), on=live("nowhere"), metric="rating"),
-        r"channels\.nowhere: found nothing; expected one of: production",
+        'no channel "nowhere". Channels: production',
     ),
     "tasks to evaluate without what was expected": (lambda space: space.evaluate(agent("x"), UNKNOWN), "expected"),
     "tasks to compare on without what was expected": (

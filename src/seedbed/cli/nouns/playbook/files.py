@@ -80,8 +80,9 @@ def import_file(
 
     Its protection, if it has any, belongs under a channel in seedbed.yaml.
     """
+    foreign = playbooks.read_foreign(file)
     with call.open() as space:
-        foreign, digest = space.playbooks.import_file(file)
+        digest = space.playbooks.import_foreign(foreign, because=f"imported from {file.name}")
     names = list(foreign.refs)
     document = {
         "playbook": digest,
