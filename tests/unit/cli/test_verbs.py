@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_what_was_answered_wrongly_is_shown(space: Path, seedbed: Seedbed) -> No
 
 
 def test_if_nothing_can_be_scored_nothing_is_decided(space: Path, seedbed: Seedbed) -> None:
-    write(space, silent__jsonl='{"inputs": {"text": "boom"}, "expected": "good"}\n')
+    write(space, silent__jsonl='{"inputs": {"words": "x"}, "expected": "good"}\n')
     done = seedbed("evaluate", "sorter.yaml", "silent.jsonl", "--json")
     assert (done.code, done.json["mean"], done.json["unscored"]) == (2, None, 1)
     assert "no score" in seedbed("evaluate", "sorter.yaml", "silent.jsonl").out
