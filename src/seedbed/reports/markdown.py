@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from seedbed.playbooks.changes import Change
+from seedbed.reports.numbers import clipped
 from seedbed.reports.page import (
     Bullets,
     Fold,
@@ -77,9 +78,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def inert(text: str, limit: int = 200) -> str:
     """A text that stays within its place: on one line, not too long, and no markup."""
-    flat = " ".join(text.split())
-    cut = flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
-    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", html.escape(cut, quote=False))
+    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", html.escape(clipped(text, limit), quote=False))
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -59,8 +59,15 @@ def gain_text(interval: Interval) -> str:
     return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+
+
+def clipped(text: object, limit: int = 60) -> str:
+    """A text on one line, cut off if it is long."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 
 def playbook_name(name: str) -> str:
@@ -69,6 +76,5 @@ def playbook_name(name: str) -> str:
 
 
 def shortened(name: str, limit: int = 26) -> str:
-    """A name on one line that is not too long."""
-    flat = " ".join(name.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+    """A name as it fits into a figure."""
+    return clipped(name, limit)

@@ -12,6 +12,7 @@ from seedbed.evaluation.datasets.dataset import By, Dataset
 from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.loading import Columns, read
 from seedbed.playbooks.library import REF_NAME
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, Ref
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import Resources
@@ -97,7 +98,7 @@ class Draw:
         else:
             halves = tasks.split(self.share, self.seed)
         if not all(halves):
-            sizes = " and ".join(f"{len(half):,} {'task' if len(half) == 1 else 'tasks'}" for half in halves)
+            sizes = " and ".join(counted(len(half), "task") for half in halves)
             raise DatasetError([Problem("share of tasks", sizes, "at least one in each part", "Give more tasks.")])
         return dict(zip(names, halves, strict=True))
 

@@ -34,6 +34,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
+from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
@@ -196,7 +197,7 @@ class Experiments:
         """Where the evidence of a comparison comes from: `live` or `dataset`, and which, in words."""
         if is_live(plan):
             return "live", LiveSource.of(self._resources.store, plan).description
-        tasks = f"{len(plan.order):,} {'task' if len(plan.order) == 1 else 'tasks'}"
+        tasks = counted(len(plan.order), "task")
         return "dataset", f"{short(plan.dataset)}, {tasks} in an order from seed {plan.seed}"
 
     def rule(self, verdict: Verdict) -> Json:

@@ -13,6 +13,8 @@ from rich.console import Console
 
 from seedbed.cli import output
 from seedbed.errors import PlaybookError, Problem, ReleaseRefused, StoreError
+from seedbed.reports.formats import finite
+from seedbed.reports.numbers import clipped, counted
 
 
 def printed(renderable: Any, width: int = 60) -> str:
@@ -27,7 +29,7 @@ def printed(renderable: Any, width: int = 60) -> str:
 def test_a_document_is_json_whatever_its_values() -> None:
     noon = datetime(2026, 11, 15, 12, tzinfo=UTC)
     document = {"at": noon, "mean": math.nan, "high": math.inf, "pairs": ((1, 2),), "text": "ä\n🙂"}
-    assert json.loads(json.dumps(output.plain(document))) == {
+    assert json.loads(json.dumps(finite(document))) == {
         "at": "2026-11-15T12:00:00+00:00",
         "mean": None,
         "high": None,
@@ -79,9 +81,9 @@ def test_a_fact_without_a_value_is_left_out() -> None:
 
 
 def test_long_texts_are_clipped_to_one_line() -> None:
-    assert output.clipped("a\n b\t c") == "a b c"
-    assert output.clipped("x" * 61) == "x" * 59 + "…"
-    assert output.clipped("x" * 60) == "x" * 60
+    assert clipped("a\n b\t c") == "a b c"
+    assert clipped("x" * 61) == "x" * 59 + "…"
+    assert clipped("x" * 60) == "x" * 60
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_small_sums_keep_their_digits(usd: float, text: str) -> None:
 
 
 def test_counting_knows_one_from_many() -> None:
-    assert [output.counted(number, "fact") for number in (0, 1, 1200)] == ["0 facts", "1 fact", "1,200 facts"]
+    assert [counted(number, "fact") for number in (0, 1, 1200)] == ["0 facts", "1 fact", "1,200 facts"]
 
 
 # Colour

@@ -15,9 +15,10 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import DatasetName, Seed
-from seedbed.cli.output import Column, clipped, counted, line, when
+from seedbed.cli.output import Column, line, when
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, Ref, short
 from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
 from seedbed.workspace.execution import dataset_and_split, is_dataset_file

@@ -14,6 +14,7 @@ from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import ChannelName, ExperimentName, MetricName
 from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.cli.views import verdict as views
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
 
 app = typer.Typer(no_args_is_help=True)
@@ -116,7 +117,7 @@ def sentinel(
         )
     rate = result.rate
     document = {"alpha": alpha, "games": rate.n, "rate": rate.mean, "low": rate.low, "high": rate.high}
-    text = f"{rate.mean:.3f} [{rate.low:.3f}, {rate.high:.3f}] in {output.counted(rate.n, 'comparison')}"
+    text = f"{rate.mean:.3f} [{rate.low:.3f}, {rate.high:.3f}] in {counted(rate.n, 'comparison')}"
     mark = line(("✗ more often than promised", "bold red")) if result.alarmed else line(("✓ as promised", "bold green"))
     view = output.facts(
         [

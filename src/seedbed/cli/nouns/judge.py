@@ -12,11 +12,12 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
+from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
 from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Score
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json
 from seedbed.workspace.judges import JudgeTrust
 

@@ -9,9 +9,10 @@ import typer
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.output import Column, counted, line, money
+from seedbed.cli.output import Column, line, money
 from seedbed.models.chat import Reply
 from seedbed.models.prices import REMEDY
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json
 from seedbed.workspace.models import install_embedded
 

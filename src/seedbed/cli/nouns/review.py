@@ -14,6 +14,7 @@ from seedbed.cli.options import Because, ChannelName, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import playbook as playbook_views
 from seedbed.cli.views import run as views
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, short
 from seedbed.workspace.reviews import ReviewPage, Reviews
 
@@ -87,7 +88,7 @@ def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
     if page.samples:
         rows = [
             (
-                output.clipped(dict(each.task.inputs), 200),
+                clipped(dict(each.task.inputs), 200),
                 views.answer_text(each.left),
                 views.answer_text(each.right),
                 *([("left" if each.swapped else "right")] if reveal else []),

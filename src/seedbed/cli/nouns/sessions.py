@@ -11,9 +11,10 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, counted, line
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line
 from seedbed.cli.views.verdict import FINDINGS
 from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
+from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json
 from seedbed.workspace.runs import compare_sessions, read_sessions

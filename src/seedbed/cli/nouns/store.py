@@ -10,7 +10,8 @@ from rich.console import RenderableType
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.output import BLOCKED, PASS, counted, line
+from seedbed.cli.output import BLOCKED, PASS, line
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
 from seedbed.storage.upkeep import Verification
 from seedbed.workspace import storage

@@ -15,7 +15,7 @@ from rich.console import Group
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS, counted
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import specialisation as specialisation_views
 from seedbed.cli.views import suite as suite_views
@@ -24,6 +24,7 @@ from seedbed.evaluation.suite import Suite
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports import scorecard as reports
 from seedbed.reports import specialisation as specialisation_reports
+from seedbed.reports.numbers import counted
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace

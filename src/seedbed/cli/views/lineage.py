@@ -9,7 +9,9 @@ from rich.tree import Tree
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation
-from seedbed.cli.output import Column, clipped, counted, line, when
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views.playbook import scores_text
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, Ref, Target, short
 
 
@@ -29,16 +31,10 @@ def _grow(tree: Tree, node: Json) -> None:
 def _label(node: Json) -> Text:
     names = [(f" {name}", "bold green" if name.startswith("channels/") else "cyan") for name in node["names"]]
     parts = ((node["scores"], ""), (node["held_out"], " held out"))
-    score = "; ".join(_scores_text(scores) + where for scores, where in parts if scores)
+    score = "; ".join(scores_text(scores) + where for scores, where in parts if scores)
     also = f", and from {', '.join(map(short, node['also_from']))}" if node["also_from"] else ""
     text = f"  {node['how']}: {clipped(node['because'], 40)}{also}"
     return line((short(node["playbook"]), "yellow"), *names, (f"  {score}" if score else "", "bold"), (text, "dim"))
-
-
-def _scores_text(scores: Json) -> str:
-    return ", ".join(
-        f"{metric} {score['mean']:.3f} on {counted(score['tasks'], 'task')}" for metric, score in scores.items()
-    )
 
 
 # Moves

@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from seedbed.cli.output import counted, line, money, safe
+from seedbed.cli.output import line, money, safe
+from seedbed.reports.numbers import counted
 from seedbed.runs.run import RunEvent, Turn
 
 REFRESH_SECONDS = 0.08

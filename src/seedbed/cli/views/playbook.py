@@ -9,15 +9,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import Column, clipped, counted, line, when
+from seedbed.cli.output import Column, line, when
 from seedbed.errors import shown
 from seedbed.playbooks.changes import Change
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, short
 
 
 def scores_text(scores: Json) -> str:
+    """The mean scores by metric, each with its number of tasks or cells."""
     return ", ".join(
-        f"{metric} {score['mean']:.3f} on {counted(score['cells'], 'task')}" for metric, score in scores.items()
+        f"{metric} {score['mean']:.3f} on {counted(score.get('tasks') or score['cells'], 'task')}"
+        for metric, score in scores.items()
     )
 
 

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line, money
+from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import clipped, counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
 from seedbed.reports import front as fronts
-from seedbed.reports.numbers import interval_texts
+from seedbed.reports.numbers import clipped, counted, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
 from seedbed.stats.estimates import Interval
 
@@ -116,9 +117,13 @@ def side_by_side(report: Report) -> RenderableType:
             rows.append((name, metric, interval_text(by.interval), tasks, *spent))
             name, spent = "", ("", "")  # they are said once
     heads = ("playbook", "metric", "mean#", "scored#", "cost#", "p50#")
-    paid, known = (sum(getattr(card, each) for card in report.cards.values()) for each in ("cost_usd", "reused"))
-    now = line((f"paid now: {money(paid)}; {counted(int(known), 'cell')} known before", "dim"))
-    return Group(output.table(*heads, rows=rows), now, line((NO_CLAIM, "dim")))
+    return Group(output.table(*heads, rows=rows), spent_line(report.cards.values()), line((NO_CLAIM, "dim")))
+
+
+def spent_line(cards: Collection[Scorecard]) -> RenderableType:
+    """What several scorecards cost this time, and how many cells were paid before."""
+    paid, known = sum(card.cost_usd for card in cards), sum(card.reused for card in cards)
+    return line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
 
 
 def front_view(front: Front) -> RenderableType:

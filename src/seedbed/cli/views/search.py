@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.cli.views.playbook import change_view, changes_text
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.searches import Evolution
-from seedbed.reports.numbers import gain_text, number, score_text
+from seedbed.reports.numbers import counted, gain_text, number, score_text
 from seedbed.reports.search import report
 from seedbed.reports.search.view import SearchView
 from seedbed.storage.store import Json, short

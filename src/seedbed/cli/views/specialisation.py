@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line
+from seedbed.cli.views.scorecard import spent_line
 from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import specialisation as reports
 
@@ -24,8 +25,6 @@ def view(across: Specialisation) -> RenderableType:
         line((f"{base}, the hardest first: ", "dim"), ", ".join(corpus for corpus, _ in across.difficulty(base)))
         for base in across.bases
     ]
-    paid = sum(card.cost_usd for card in across.cards.values())
-    known = sum(card.reused for card in across.cards.values())
-    spent = line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
+    spent = spent_line(across.cards.values())
     notes = [line(("! ", "bold yellow"), note) for note in across.notes]
     return Group(scores, "", gains, *hard, *notes, spent, line((reports.MEANING, "dim")))

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import Column, counted, line, money, when
-from seedbed.cli.views.scorecard import interval_text
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views.scorecard import interval_text, spent_line
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
+from seedbed.reports.numbers import counted
 from seedbed.reports.scorecard import Report
 from seedbed.workspace.scorecards import SuiteResult
 
@@ -61,8 +62,5 @@ def _changed(change: SuiteChange | None) -> RenderableType:
 
 def view(measured: SuiteResult, report: Report) -> RenderableType:
     """One table, and below it what has become worse or misses its threshold."""
-    paid = sum(card.cost_usd for card in report.cards.values())
-    known = sum(card.reused for card in report.cards.values())
     notes = [line(("✗ ", "bold red"), note) for note in report.notes]
-    spent = line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
-    return Group(output.listing(COLUMNS, measured.results), spent, *notes)
+    return Group(output.listing(COLUMNS, measured.results), spent_line(report.cards.values()), *notes)

@@ -10,13 +10,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
+from seedbed.reports.numbers import counted
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 

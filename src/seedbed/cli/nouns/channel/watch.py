@@ -22,6 +22,7 @@ from seedbed.release.monitor.guard_evidence import GuardStatus
 from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
+from seedbed.reports.formats import finite
 from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
@@ -68,7 +69,7 @@ def watch(
             else:
                 if call.as_json:
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
-                    typer.echo(json.dumps(output.plain(document), ensure_ascii=False))
+                    typer.echo(json.dumps(finite(document), ensure_ascii=False))
                 else:
                     screen.show(_view(seen, stepped))
             if once:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from seedbed.cli import options, output
+from seedbed.cli import options
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Ref, short
 from seedbed.workspace.playbooks import RESOLVERS
 
@@ -103,7 +104,7 @@ def merge(
     settled = [
         {"path": each.path, "base": each.base, "ours": each.ours, "theirs": each.theirs} for each in result.settled
     ]
-    count = f", {output.counted(len(settled), 'clash', 'clashes')} settled" if settled else ""
+    count = f", {counted(len(settled), 'clash', 'clashes')} settled" if settled else ""
     call.done({"playbook": digest, "settled": settled}, f"merged {ours} and {theirs} into {short(digest)}{count}")
 
 

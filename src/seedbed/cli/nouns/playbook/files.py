@@ -16,6 +16,7 @@ from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, short
 from seedbed.workspace import playbooks
 
@@ -38,7 +39,7 @@ def check(
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
             checked.append({"file": str(file), "playbook": None, "problems": problems})
-            parts.append(line(("✗ ", "bold red"), f"{file}: {output.counted(len(problems), 'problem')}"))
+            parts.append(line(("✗ ", "bold red"), f"{file}: {counted(len(problems), 'problem')}"))
             parts += map(output.problem_view, wrong.problems)
         else:
             checked.append({"file": str(file), "playbook": digest, "problems": []})
@@ -49,7 +50,7 @@ def check(
 
 VALUES = (
     Column("path", lambda each: line((str(each["path"]), "bold"))),
-    Column("value", lambda each: output.clipped(views.value_text(each["value"]), 70), flexible=True),
+    Column("value", lambda each: clipped(views.value_text(each["value"]), 70), flexible=True),
     Column("from", lambda each: line((str(each["origin"]), "dim")), drop=1),
 )
 
@@ -95,7 +96,7 @@ def import_file(
     pairs: list[tuple[str, RenderableType]] = [
         ("would store" if call.dry_run else "stored", line((short(digest), "yellow"), f", a {foreign.format}")),
         ("names", ", ".join(names)),
-        ("facts", output.counted(len(foreign.facts), "fact")),
+        ("facts", counted(len(foreign.facts), "fact")),
     ]
     parts: list[RenderableType] = [output.facts(pairs)]
     if foreign.protection:

@@ -12,12 +12,13 @@ from rich.padding import Padding
 from seedbed.cli import options
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
-from seedbed.cli.output import BLOCKED, Column, counted, line
+from seedbed.cli.output import BLOCKED, Column, line
 from seedbed.cli.views.playbook import change_document, change_view
 from seedbed.errors import MergeClash, shown
 from seedbed.playbooks.changes import Change
 from seedbed.playbooks.merging import Clash, Unresolved
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
 from seedbed.workspace.playbooks import RESOLVERS, AnyResolver
@@ -140,7 +141,9 @@ def _resolvers(take: Iterable[str]) -> tuple[list[AnyResolver], dict[str, AnyRes
             expected = f"expected {', '.join(RESOLVERS)}, or a PATH with = and one of these or a value"
             raise typer.BadParameter(f"found {each!r}; {expected}", param_hint="--take")
     texts, values = options.texts(pairs, "--take"), options.assignments(pairs, "--take")
-    by_path = {path: text if text in RESOLVERS else {path: values[path]} for path, text in texts.items()}
+    by_path: dict[str, AnyResolver] = {
+        path: text if text in RESOLVERS else {path: values[path]} for path, text in texts.items()
+    }
     return resolvers, by_path
 
 

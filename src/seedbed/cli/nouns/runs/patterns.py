@@ -11,9 +11,10 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.patterns.patterns import Figures, PatternFinding, Patterns
 from seedbed.experiments.patterns.traits import ScoredRuns
+from seedbed.reports.numbers import clipped, counted
 from seedbed.workspace.experiments import OUTCOME
 
 app = typer.Typer()

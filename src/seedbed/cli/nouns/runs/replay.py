@@ -10,8 +10,9 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
+from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json
 
 app = typer.Typer()

@@ -15,9 +15,9 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import patterns, replay, screening, tail
 from seedbed.cli.options import RowLimit
-from seedbed.cli.output import Column, counted, line, money, when
+from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import run as views
-from seedbed.errors import Problem, SettingsError
+from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.storage.store import Json, short
 from seedbed.workspace.runs import own_inputs
@@ -136,23 +136,15 @@ def export(
         view = view_of(space.store, exported)
     document: Json = {"run": exported.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
+        output.expect_new(file)
         report = to_pdf(view)
-        _write_new(file, report.pdf)
+        file.write_bytes(report.pdf)
         notice = [line(("! ", "bold yellow"), report.notice)] if report.notice else []
         document |= {"unprintable": list(report.unprintable), "file": str(file)}
         call.show(document, line(("✓ ", "bold green"), f"wrote {file}"), *notice)
     else:
         text = writers[to](view)
         output.hand_over({**document, "text": text}, text, file, call.as_json)
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    try:
-        with file.open("xb") as out:
-            out.write(content)
-    except FileExistsError:
-        remedy = "Remove it or choose another."
-        raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)]) from None
 
 
 for other in (patterns, replay, screening):

@@ -10,8 +10,9 @@ from rich.console import RenderableType
 
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.output import INCONCLUSIVE, PASS, counted, line
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.screening.screening import Screening
+from seedbed.reports.numbers import counted
 from seedbed.stats.estimates import Interval
 from seedbed.workspace.experiments import OUTCOME
 

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from rich.console import RenderableType
 
-from seedbed.cli.output import clipped, counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.cli.views import run as views
+from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.run import Turn
 from seedbed.storage.store import Fact, Json, short
 
