@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -112,13 +112,14 @@ def command(
     """Declare a command of an app. Its first parameter is the Invocation; one that is a dataclass stands for options.
 
     Every command takes --json; `workspace` and `dry_run` say which of the other shared options it takes. A
-    SettingsError about an option is a wrong call, not a failure; `aliases` are options whose paths have other names.
+    SettingsError about an option or argument is a wrong call, not a failure, and so is a PlaybookError about an option;
+    `aliases` are options whose paths have other names.
     """
     shared = [*(["workspace"] if workspace else []), *(["dry_run"] if dry_run else []), "as_json"]
 
     def declare(function: Function) -> Function:
         parameters, groups = _parameters(function)
-        options = {_option(each.name) for each in parameters if _is_option(each)} | {*(aliases or {}).values()}
+        hints = {**{each.name: _hint(each) for each in parameters}, **(aliases or {})}
         parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
 
         def called(**values: Any) -> None:
@@ -129,13 +130,12 @@ def command(
             try:
                 function(call, **values, **grouped)
             except DocumentError as wrong:
-                path = wrong.problems[0].path if wrong.problems else ""
-                option = (aliases or {}).get(path)
-                if option is None and isinstance(wrong, SettingsError | PlaybookError):
-                    option = _option(path.partition(" ")[0])
-                if wrong.source or option not in options:
+                path = wrong.problems[0].path.partition(" ")[0] if wrong.problems else ""
+                hint = hints.get(path.replace("-", "_"), "")
+                is_call = isinstance(wrong, SettingsError) or (isinstance(wrong, PlaybookError) and hint[:1] == "-")
+                if wrong.source or not hint or not (is_call or path in (aliases or {})):
                     raise
-                raise typer.BadParameter(str(wrong), param_hint=option) from None
+                raise typer.BadParameter(str(wrong), param_hint=hint) from None
 
         called.__doc__, called.__name__ = function.__doc__, function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -169,12 +169,10 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
     return parameters, groups
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _is_option(parameter: inspect.Parameter) -> bool:
-    return any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
+def _hint(parameter: inspect.Parameter) -> str:
+    """What people call a parameter: `--max-cost`, or JUDGE for an argument."""
+    info = get_args(parameter.annotation)[-1]
+    return f"--{parameter.name.replace('_', '-')}" if isinstance(info, OptionInfo) else str(info.metavar)
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

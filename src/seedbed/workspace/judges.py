@@ -38,8 +38,10 @@ class Judges:
     def __getitem__(self, name: str) -> DeclaredJudge:
         judges = self._execution.judges
         if name not in judges:
-            known = ", ".join(judges) or "none: declare one under metrics in the workspace file"
-            raise SettingsError([Problem("judge", shown(name), f"one of: {known}")])
+            expected = (
+                f"one of: {', '.join(judges)}" if judges else "a judge, declared under metrics in the workspace file"
+            )
+            raise SettingsError([Problem("judge", shown(name), expected)])
         return judges[name]
 
     def agreements(self, name: str) -> list[JudgeAgreement]:

@@ -81,7 +81,10 @@ async def test_past_runs_are_bounded_by_when_they_ended(space: Workspace) -> Non
     for number in range(6, 9):
         await space.run(WRONG, n=number)
     known = numbers(9)
-    for source, tasks in ((past_runs(until=last, expected=known), 6), (past_runs(since=last, expected=known), 3)):
+    for source, tasks in (
+        (past_runs(until=last, mode="fork:1", expected=known), 6),
+        (past_runs(since=last, mode="fork:1", expected=known), 3),
+    ):
         verdict = await space.compare(WRONG, RIGHT, on=source)
         assert verdict.at_most == tasks
     with pytest.raises(DatasetError, match="sample"):

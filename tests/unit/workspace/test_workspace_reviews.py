@@ -21,7 +21,7 @@ async def test_a_request_waits_until_somebody_else_answers_it() -> None:
     ben = ada.acting("ben")
     ada.reviews.request("production", NEW, because="it knows more")
     (waiting,) = ben.reviews.queue()
-    assert (waiting.playbook, waiting.status) == (NEW.digest, "waiting")
+    assert (waiting.candidate, waiting.status) == (NEW.digest, "waiting")
     with pytest.raises(ReleaseRefused):
         ada.reviews.approve("production", NEW, because="mine")
     assert ben.reviews.approve("production", NEW, because="read it").by == "ben"

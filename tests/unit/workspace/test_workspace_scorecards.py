@@ -18,6 +18,8 @@ from seedbed.stage.stage import Stage
 from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import Evaluating
 
+KNOWN = (("none", "x"), ("all", ".*"))
+
 
 async def never(task: Mapping[str, Any], stage: Stage) -> str:
     await asyncio.Event().wait()
@@ -36,7 +38,10 @@ async def test_an_evaluation_gives_up_on_runs_that_take_too_long() -> None:
 async def test_several_evaluations_share_one_budget() -> None:
     space, seen = in_memory(), []
     cards = await space.scorecards.evaluate_each(
-        {"none": agent("x"), "all": agent(".*")},
+        {
+            name: agent("", roles={"agent": {"model": "oracle", "system": known, "max_tokens": 1}})
+            for name, known in KNOWN
+        },
         numbers(4),
         options=Evaluating(max_cost_usd=6),
         on_event=lambda name, cell: seen.append(name),

@@ -17,7 +17,6 @@ from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import scorecard as views
-from seedbed.cli.views import specialisation as specialisation_views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.suite import Suite
@@ -252,7 +251,7 @@ def _across(space: Workspace, task: str, arguments: list[str], work: WorkOptions
         across = wait_for(
             space.scorecards.across(chosen, corpora, metric=metrics, options=work.options, on_event=watch)
         )
-    report, view = specialisation_reports.report_of(across), specialisation_views.view(across)
+    report, view = specialisation_reports.report_of(across), views.specialisation_view(across)
     return Evaluated(report, view, across.document(), lambda form: specialisation_reports.export(across, form))
 
 

@@ -11,7 +11,9 @@ from seedbed.cli import output
 from seedbed.cli.output import line, money
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
+from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import front as fronts
+from seedbed.reports import specialisation
 from seedbed.reports.numbers import clipped, counted, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
 from seedbed.stats.estimates import Interval
@@ -131,3 +133,21 @@ def front_view(front: Front) -> RenderableType:
     count = f"{len(front.names)} of {counted(len(front.standings), 'playbook')} on the front"
     table = output.table(*fronts.heads(front), rows=fronts.rows(front))
     return Group("", line((count, "bold")), table, line((fronts.MEANING, "dim")))
+
+
+def specialisation_view(across: Specialisation) -> RenderableType:
+    """Scores and gains as tables with a column for each corpus, and which corpus is hard."""
+    columns = [f"{corpus}#" for corpus in across.corpora]
+    scores = output.table("playbook", *columns, rows=specialisation.score_rows(across), title=across.metric)
+    rows = specialisation.gain_rows(across)
+    if len(across.bases) == 1:  # then the heading names it
+        gains = output.table(f"gain over {across.bases[0]}", *columns, rows=[(name, *rest) for name, _, *rest in rows])
+    else:
+        gains = output.table("gain over the base", "base", *columns, rows=rows)
+    hard = [
+        line((f"{base}, the hardest first: ", "dim"), ", ".join(corpus for corpus, _ in across.difficulty(base)))
+        for base in across.bases
+    ]
+    spent = spent_line(across.cards.values())
+    notes = [line(("! ", "bold yellow"), note) for note in across.notes]
+    return Group(scores, "", gains, *hard, *notes, spent, line((specialisation.MEANING, "dim")))

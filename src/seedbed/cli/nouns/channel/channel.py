@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from seedbed.cli import output
+from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.nouns.channel import drill, watch
-from seedbed.cli.options import Because, CanaryShare, ChannelName
+from seedbed.cli.nouns.channel import watch
+from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
@@ -156,5 +156,35 @@ def _gates(target: Json) -> str:
     return ", ".join(each if isinstance(each, str) else next(iter(each)) for each in target["require"]) or "none"
 
 
-app.add_typer(drill.app)
+@command(app)
+def drill(
+    call: Invocation,
+    channel: ChannelName,
+    dataset: DatasetName,
+    units: Annotated[int, typer.Option("--units", min=1, help="How many users to simulate, each with its key.")] = 100,
+    first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
+    metric: MetricName = "exact_match",
+) -> None:
+    """Send tasks to a channel as if users asked, and rate the answers, to try its ramp and its guards.
+
+    Each user gets what the channel serves their key, and everything is recorded as with real users: do not use it on a
+    channel that has some. When all tasks were sent they start again.
+    """
+    with call.open() as space, progress.counting("users") as watch:
+        result = wait_for(
+            space.channels.drill(
+                channel,
+                space.datasets.get(dataset),
+                range(first, first + units),
+                space.scorecards.metric(metric),
+                lambda done: watch(done, units),
+            )
+        )
+    served = [(name, times, result.good[name]) for name, times in result.met.most_common()]
+    rows = [(short(name), f"{times:,}", f"{good / times:.1%}") for name, times, good in served]
+    listed = [{"playbook": name, "units": times, "good": good} for name, times, good in served]
+    document = {"channel": channel, "units": units, "failed": result.failed, "met": listed}
+    call.show(document, output.table("served", "users#", "good#", rows=rows))
+
+
 app.add_typer(watch.app)
