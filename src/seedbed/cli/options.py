@@ -38,7 +38,10 @@ Parallel = Annotated[
 ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Draws at random; the same seed draws the same.")]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: print it.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="The seed of random draws; the same seed repeats them.")]
 
 
 def _dollars(amount: float | None) -> float | None:
@@ -61,7 +64,7 @@ def _share(text: str) -> float:
 
 CanaryShare = Annotated[
     float | None,
-    typer.Option("--share", metavar="SHARE", parser=_share, help="For how many of those served, such as 5%."),
+    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users that get it, such as 5%."),
 ]
 
 

@@ -1,6 +1,6 @@
 """What reaches the terminal: tables and colour for people, JSON for programs, errors on the error stream.
 
-Rich leaves colour out where NO_COLOR is set or nobody is watching.
+Rich prints no colour if NO_COLOR is set, or into a pipe.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
         typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
         return
     for renderable in renderables:
-        # A terminal gets lines wrapped between words; whoever reads a pipe wants them as they are.
+        # A terminal gets lines wrapped between words; a pipe gets them as they are.
         console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
 
 
 def expect_new(file: Path) -> None:
-    """Refuse a file that cannot be written anew: to be told before anything is paid."""
+    """Refuse a file that exists or has no folder, before anything is paid. Raises SettingsError."""
     if file.exists():
         raise SettingsError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
     if not file.parent.is_dir():
@@ -102,7 +102,7 @@ class Column:
 
 
 NARROWEST = 14
-"""A flexible column is not cut below so many characters: before that, another column is dropped."""
+"""The narrowest that a flexible column gets; if there is less room, another column is dropped."""
 
 
 def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:

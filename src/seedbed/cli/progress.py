@@ -1,4 +1,4 @@
-"""Live progress of long work, on the error stream and only where somebody watches."""
+"""Live progress of long work, on the error stream and only on a terminal."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
             done += 1
             cost += 0.0 if cell.reused else cell.cost_usd
             now = time.monotonic()
-            # Known cells come by the thousand in a second; nobody reads that fast.
+            # Known cells arrive by the thousand in a second.
             if not bar.disable and (now - drawn_at > 0.1 or done == total):
                 drawn_at = now
                 bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost))

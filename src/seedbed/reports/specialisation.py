@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from seedbed.evaluation.specialisation import Specialisation
-from seedbed.reports import formats, markdown, page, scorecard
+from seedbed.reports import formats, markdown, scorecard
 from seedbed.reports.numbers import TableRow, interval_texts, plus
 from seedbed.reports.page import PagePart, PageTable, Prose, ReportPage, section
 from seedbed.reports.scorecard import Report
@@ -33,21 +32,9 @@ def report_of(across: Specialisation) -> Report:
     return Report(cards, title=TITLE)
 
 
-def to_json(across: Specialisation) -> str:
-    return json.dumps(across.document(), ensure_ascii=False, indent=2) + "\n"
-
-
 def to_csv(across: Specialisation) -> str:
     """Every cell as a row, with its playbook and corpus as its name."""
     return scorecard.to_csv(report_of(across))
-
-
-def to_markdown(across: Specialisation) -> str:
-    return markdown.to_markdown(page_of(across))
-
-
-def to_html(across: Specialisation) -> str:
-    return page.to_html(page_of(across))
 
 
 def page_of(across: Specialisation) -> ReportPage:
@@ -116,3 +103,6 @@ def gain_text(interval: Interval, own: bool) -> str:
         return f"the same{' *' if own else ''}"
     reach = f" [{plus(interval.low)}, {plus(interval.high)}]" if interval.low > float("-inf") else ""
     return f"{plus(interval.mean)}{reach}{' *' if own else ''}"
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, Specialisation.document)

@@ -1,4 +1,4 @@
-"""space.channels: release, promote, roll back, freeze, choose and watch; what people were told about it."""
+"""space.channels: release, promote, roll back, freeze, choose and watch; the alerts about it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Channels:
         return next(filter(is_live, known), known[0] if known else None)
 
     async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
-        """Give the canary of a channel its next share; after the last one the channel serves it to everybody.
+        """Give the canary of a channel its next share; after the last one the channel serves it to all users.
 
         Raises ReleaseRefused while the monitor is alarmed about it or a reviewer refuses it.
         """
@@ -172,8 +172,8 @@ class Channels:
 
     async def watch(self, channel: str, *, alert: bool = True) -> WatchResult:
         """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
-        everybody = build_senders(self._resources.settings) if alert else []
-        return await watch_once(self._resources.library, self._watching(channel), everybody)
+        receivers = build_senders(self._resources.settings) if alert else []
+        return await watch_once(self._resources.library, self._watching(channel), receivers)
 
     async def promote_if_quiet(self, seen: WatchResult) -> Ref | None:
         """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""
@@ -242,12 +242,12 @@ class Channels:
     # Alerts
 
     def alerts(self, channel: str | None = None, limit: int = 50) -> list[AlertRecord]:
-        """What people were told about channels, newest first, and whom it reached."""
+        """The alerts about channels, newest first, with their deliveries."""
         return list(islice(history(self._resources.store, channel), limit))
 
     async def test_alert(self, channel: str) -> tuple[Alert, list[Delivery], int]:
-        """Send a test to everybody under `alerts`: the alert, its deliveries, and how many people there are."""
-        everybody = [replace(cast("Any", each), at_least="info") for each in self._senders()]
+        """Send a test to all receivers: the alert, its deliveries, and how many receivers there are."""
+        receivers = [replace(cast("Any", each), at_least="info") for each in self._senders()]
         alert = Alert(
             channel=channel,
             kind="test",
@@ -256,21 +256,21 @@ class Channels:
             at=self._resources.library.clock(),
             key=f"{channel}/test/{uuid.uuid4().hex}",
         )
-        return alert, list(await send(self._resources.library, everybody, alert)), len(everybody)
+        return alert, list(await send(self._resources.library, receivers, alert)), len(receivers)
 
     async def resend_alerts(self, *, dry_run: bool = False) -> list[Delivery]:
         """Try again what could not be delivered, however old it is; in a dry run, what would be tried."""
-        everybody, library = self._senders(), self._resources.library
+        receivers, library = self._senders(), self._resources.library
         if not dry_run:
-            return list(await resend(library, everybody, everything=True))
-        waiting = undelivered(self._resources.store, everybody, at=library.clock(), everything=True)
+            return list(await resend(library, receivers, everything=True))
+        waiting = undelivered(self._resources.store, receivers, at=library.clock(), everything=True)
         return [Delivery(alert.record_key, sender.name, "begun") for alert, sender in waiting]
 
     def _senders(self) -> Sequence[Sender]:
         """Those of the workspace file. Raises SettingsError if there are none."""
-        everybody = build_senders(self._resources.settings)
-        if not everybody:
+        receivers = build_senders(self._resources.settings)
+        if not receivers:
             remedy = "Add a receiver, such as: alerts: [{log: alerts.jsonl}]"
             source = self._resources.settings.source
             raise SettingsError([Problem("alerts", "nobody", "a list of receivers", remedy)], source)
-        return everybody
+        return receivers

@@ -175,7 +175,7 @@ def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str |
 
 
 def dataset_file(name: Path | str) -> Dataset | None:
-    """The tasks if a file or folder is meant, or a split of one; None for what a store has to be asked for."""
+    """The tasks if a file or folder is meant, or a split of one; None if only a store can know."""
     whole, split = dataset_and_split(str(name))
     if not is_dataset_file(whole):
         return None

@@ -102,7 +102,7 @@ class Experiments:
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
         Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if a
-        channel does not exist, or if there is no canary and nobody looked while there was one.
+        channel does not exist, or if there is no canary and there was no look while it lasted.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
         for each in names:
@@ -249,7 +249,7 @@ class Experiments:
     ) -> Sentinel:
         """How often a playbook was called better than itself: the error rate that is really achieved.
 
-        With a playbook and tasks so many more A/A comparisons are run first, by the same code as every comparison.
+        With a playbook and tasks, `times` more A/A comparisons are run first, by the same code as every comparison.
         """
         if playbook is None or tasks is None:
             return sentinel(self._resources.store, alpha)

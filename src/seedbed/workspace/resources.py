@@ -158,13 +158,13 @@ class Resources:
         return list(dict.fromkeys([*self.settings.channels, *moved]))
 
     def expect_channel(self, channel: str) -> None:
-        """Raises NotFound for a channel that nobody declared and nothing was released to."""
+        """Raises NotFound for a channel that is not declared and has no release."""
         names = self.channel_names()
         if channel not in names:
             raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
 
     def protection(self, channel: str) -> ChannelSettings:
-        """What protects a channel. Raises SettingsError for one that nobody declared and nothing was released to."""
+        """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
             known = ", ".join(declared) or "none yet"

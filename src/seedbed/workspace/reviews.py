@@ -1,4 +1,4 @@
-"""space.reviews: who asked for one, what there is to look at, and the answers."""
+"""space.reviews: requests, what a reviewer looks at, and the answers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Reviews:
 
     def _samples(self, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[OutputSample], str]:
         if verdict is None:
-            return [], "none: nobody has compared the two"
+            return [], "none: the two were never compared"
         try:
             drawn = draw_samples(read_output_pairs(self._resources.store, verdict), digest, self._resources.by, count)
         except NotFound as missing:
@@ -76,7 +76,7 @@ class Reviews:
         return drawn, "" if drawn or not count else "the same at every task"
 
     def request(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
-        """Ask for a review. Whoever asks cannot approve it."""
+        """Ask for a review. Somebody else has to approve it."""
         self._resources.protection(channel)
         return review.request(
             self._resources.library, channel, self._resources.keep(playbook, because), because=because

@@ -121,8 +121,8 @@ class Scorecards:
 
         With `accept` today's scores are what the next time is held against, whatever they are.
         """
-        everybody = {**suite.baselines, **playbooks}
-        if not everybody:
+        evaluated = {**suite.baselines, **playbooks}
+        if not evaluated:
             remedy = "Name one on the command line, or some under baselines."
             raise DatasetError([Problem("baselines", "no playbook at all", "at least one", remedy)], suite.name)
         shared = _SharedBudget(self, replace(options, replicates=suite.replicates), on_event)
@@ -134,7 +134,7 @@ class Scorecards:
             return cards[place]
 
         store = self._resources.store
-        results = await suites.measure_suite(suite, everybody, score, store, judged=playbooks)
+        results = await suites.measure_suite(suite, evaluated, score, store, judged=playbooks)
         suites.record_results(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
         return SuiteResult(suite.name, results, cards)
 

@@ -114,7 +114,7 @@ class Searches:
         return find_search(self._resources.store, search)
 
     def metrics(self, past: PastSearch) -> Sequence[Metric]:
-        """The metrics of a search, as far as this workspace knows them: it may not know somebody's own function."""
+        """The metrics of a search, as far as this workspace knows them; those of other programs may be missing."""
         names = past.begun.body["options"].get("metric") or [each.get("metric") for each in past.plan["metrics"]]
         known = []
         for name in names:

@@ -266,7 +266,7 @@ class Workspace:
         """One step of a live system that learns: a branch answers a task whose answer is known.
 
         When enough such examples are in, a search over them moves the branch to what it found, if a part of them that
-        decided nothing confirms it. Nobody is served by a branch before it is released.
+        decided nothing confirms it. A branch serves no user before it is released.
         """
         return await self.searches.train(branch, task, expected, metric=metric, training=training, parallel=parallel)
 

@@ -32,7 +32,7 @@ async def test_a_request_waits_until_somebody_else_answers_it() -> None:
 async def test_before_anything_is_served_there_is_nothing_to_compare_with() -> None:
     page = await reviewed().reviews.show("production", NEW)
     assert (page.incumbent, page.verdict, list(page.changes), list(page.samples)) == (None, None, [], [])
-    assert page.no_samples == "none: nobody has compared the two"
+    assert page.no_samples == "none: the two were never compared"
 
 
 async def test_a_refusal_holds_and_is_shown() -> None:

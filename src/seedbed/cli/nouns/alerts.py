@@ -1,4 +1,4 @@
-"""seedbed alerts: what people were told about channels, and whether it reached them."""
+"""seedbed alerts: the alerts about channels and their deliveries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_alerts(
     channel: Annotated[str | None, typer.Option("--channel", help="Only those about this channel.")] = None,
     limit: RowLimit = 50,
 ) -> None:
-    """List the alerts about channels, newest first, and whom they reached."""
+    """List the alerts about channels, newest first, and who received them."""
     with call.open() as space:
         alerts = [each.document() for each in space.channels.alerts(channel, limit)]
     call.list("alerts", alerts, COLUMNS, "No alerts yet.")
@@ -47,9 +47,9 @@ def send_test(
     call: Invocation,
     channel: Annotated[str, typer.Option("--channel", help="The channel that the test names.")] = "production",
 ) -> None:
-    """Send a test to everybody under `alerts` in the workspace file, whatever severity they asked for.
+    """Send a test to all receivers under `alerts` in the workspace file, whatever severity they are set to.
 
-    Exit code 1 if somebody could not be reached.
+    Exit code 1 if a delivery failed.
     """
     with call.open() as space:
         alert, deliveries, people = wait_for(space.channels.test_alert(channel))
@@ -60,14 +60,14 @@ def send_test(
 
 @command(app, dry_run=True)
 def resend(call: Invocation) -> None:
-    """Try again to deliver what could not be delivered, however old it is.
+    """Deliver again what could not be delivered, however old it is.
 
-    Exit code 1 if somebody still could not be reached.
+    Exit code 1 if a delivery failed again.
     """
     with call.open(dry_run=False) as space:
         deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))
     document = {"deliveries": [each.document() for each in deliveries], "dry_run": call.dry_run}
-    call.show(document, *(map(_view, deliveries) if deliveries else [line("Nothing waits to be delivered.")]))
+    call.show(document, *(map(_view, deliveries) if deliveries else [line("All alerts are delivered.")]))
     if any(each.status == "failed" for each in deliveries):
         raise typer.Exit(BLOCKED)
 

@@ -28,13 +28,13 @@ COLUMNS = (
 
 @command(app, "list")
 def list_questions(call: Invocation, everything: Everything = False) -> None:
-    """List the questions of runs that nobody has answered yet, the longest waiting first."""
+    """List the open questions of runs, the longest waiting first."""
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
     texts = (question_text(record.question) for record, _ in questions)
     rows = [{**each, "what": text} for each, text in zip(documents, texts, strict=True)]
-    call.list("questions", documents, COLUMNS, "No run waits for an answer.", rows=rows)
+    call.list("questions", documents, COLUMNS, "No questions are open.", rows=rows)
 
 
 def _document(record: QuestionRecord, status: str) -> Json:
@@ -73,7 +73,7 @@ def _answering(name: str, yes: bool, summary: str) -> None:
         }
         call.done(document, f"{fact.by} said {fact.body['answer']}: {question_text(record.question)}")
 
-    answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if somebody was quicker, or its time is over."
+    answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if it was answered before, or too late."
     command(app, name, dry_run=True)(answer)
 
 

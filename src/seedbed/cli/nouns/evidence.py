@@ -87,10 +87,10 @@ def budget(call: Invocation, channel: ChannelName) -> None:
 @command(app)
 def sentinel(
     call: Invocation,
-    playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Compared with itself.")] = None,
-    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="On which tasks.")] = None,
+    playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="What to compare with itself.")] = None,
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="The tasks to compare it on.")] = None,
     metric: MetricName = "exact_match",
-    times: Annotated[int, typer.Option("--times", min=1, help="How many A/A comparisons more.")] = 1,
+    times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
     alpha: Annotated[float, typer.Option("--alpha", help="The promised error rate.")] = 0.05,
 ) -> None:
     """Show how often a playbook was called better than itself: the error rate that is really achieved.

@@ -24,12 +24,12 @@ from seedbed.workspace.judges import JudgeTrust
 app = typer.Typer(no_args_is_help=True)
 
 FEW = 10
-"""So many values fit into a table, and so many disagreements are read; JSON has all of them."""
+"""How many values and disagreements a table shows; JSON has all of them."""
 
-JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="One that stands under metrics in the workspace file.")]
+JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="What the lower end of kappa has to reach. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="What the lower end of kappa must reach. [0.6]"),
 ]
 
 

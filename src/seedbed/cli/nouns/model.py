@@ -54,10 +54,7 @@ def _price(card: Json) -> str:
 
 
 @command(app)
-def show(
-    call: Invocation,
-    model: ModelName,
-) -> None:
+def show(call: Invocation, model: ModelName) -> None:
     """Show the card of a model: what it can do, its price, its limits and how fast it was."""
     with call.open() as space:
         card = space.models.card(model)

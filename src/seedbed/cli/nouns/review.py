@@ -38,7 +38,7 @@ def list_reviews(
     """List the reviews that wait for an answer, the longest waiting first."""
     with call.open() as space:
         reviews = [each.document() for each in space.reviews.queue(everything=everything)]
-    call.list("reviews", reviews, COLUMNS, "Nobody waits for a review.")
+    call.list("reviews", reviews, COLUMNS, "No review is waiting.")
 
 
 @command(app)
@@ -115,11 +115,11 @@ def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> Non
     command(app, name, dry_run=True)(said)
 
 
-_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Whoever asks cannot approve it.")
+_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Somebody else has to approve it.")
 _saying(
     "approve",
     Reviews.approve,
     "approved",
-    "Approve somebody else's playbook. Exactly this one may then go onto exactly this channel.",
+    "Approve somebody else's playbook. It may then be released to this channel.",
 )
 _saying("refuse", Reviews.refuse, "refused", "Refuse a playbook. It holds until you approve it, whatever others say.")

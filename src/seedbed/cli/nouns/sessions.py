@@ -35,16 +35,11 @@ COLUMNS = (
 CODES = {"superior": PASS, "inferior": BLOCKED}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sessions_history.json or a session.log.")]
-Side = Annotated[
-    str, typer.Argument(help="The id of a session, how that starts, or config.KEY=VALUE for all with that setting.")
-]
+SIDE = "The id of a session, how it starts, or config.KEY=VALUE for all sessions with that setting."
 
 
 @command(app, workspace=False)
-def show(
-    call: Invocation,
-    file: File,
-) -> None:
+def show(call: Invocation, file: File) -> None:
     """List the sessions in a file: their settings, how many tasks they did, and how well.
 
     A missing score is not 0: the mean is over the tasks that have one.
@@ -62,8 +57,8 @@ def show(
 def compare(
     call: Invocation,
     file: File,
-    a: Side,
-    b: Side,
+    a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
+    b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
     alpha: Annotated[float, typer.Option(help="How often chance alone may pass for a difference.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
@@ -71,7 +66,7 @@ def compare(
     Tasks are matched by name. The comparison was not registered in advance, so it suggests and does not prove: nothing
     is stored, and no gate accepts it. `seedbed compare` proves.
 
-    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not tell.
+    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not decide it.
     """
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")

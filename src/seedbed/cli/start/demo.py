@@ -26,7 +26,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.storage.store import Json, short
 from seedbed.workspace.resources import FILE
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 MARKER = ".made-by-seedbed-demo"
 SETTINGS = """\
@@ -59,7 +59,7 @@ extends: sorter
 overrides: {rules.never: null}
 """
 EXPERIMENT = "EXPERIMENT"
-"""Stands for the digest of the newest experiment, which nobody knows before it is run."""
+"""Stands for the digest of the newest experiment."""
 BEN = "SEEDBED_BY=ben"
 
 
@@ -94,7 +94,7 @@ STORY = (
     ),
     Chapter(
         "Evolve it",
-        "Other instructions, with and without worked examples. Each candidate is kept as a child of the start.",
+        "Other instructions, with and without worked examples. Each candidate is stored as a child of the start.",
         (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
@@ -166,8 +166,8 @@ STORY = (
     ),
     Chapter(
         "What is left",
-        "Who grew from whom; every number of the verdict computed again; the proof that no playbook, verdict, approval "
-        "or release was edited; and the decisions, to paste where people read them.",
+        "The family tree; every number of the verdict computed again; the proof that no playbook, verdict, approval or "
+        "release was edited; and the decisions, to paste where people read them.",
         (
             ("playbook", "tree"),
             ("evidence", "verify"),
@@ -188,7 +188,7 @@ LOOK = (
 @command(app, workspace=False)
 def demo(
     call: Invocation,
-    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where it happens.")] = Path(
+    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="The folder to work in.")] = Path(
         "seedbed-demo"
     ),
 ) -> None:

@@ -15,7 +15,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.settings.schema import SCHEMA_FILE
 from seedbed.workspace.resources import FILE
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}\n"
 """Tells editors where the schema is, so that they complete and check the workspace file."""
@@ -45,7 +45,7 @@ NEXT = (
 @command(app, workspace=False, dry_run=True)
 def init(
     call: Invocation,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where. Default: this folder.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write. Default: this folder.")] = Path("."),
 ) -> None:
     """Write a first workspace that runs offline: settings, a playbook, tasks, instructions to try.
 

@@ -26,10 +26,10 @@ from seedbed.workspace import Workspace
 from seedbed.workspace.execution import expect_readable
 from seedbed.workspace.resources import Evaluating
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 EXITS = {"superior": PASS, "inferior": BLOCKED, "futile": BLOCKED}
-"""Exit codes of findings; the goal that was reached passes, everything else is not decided."""
+"""Exit codes of findings. A goal that is reached passes; everything else is undecided."""
 
 
 class Rule(StrEnum):
@@ -42,7 +42,7 @@ class Rule(StrEnum):
 
 
 class GoalName(StrEnum):
-    """What is to be shown."""
+    """What the comparison is to show."""
 
     superior = "superior"
     non_inferior = "non-inferior"
@@ -77,11 +77,11 @@ class DecisionOptions:
     ] = None
     effect: Annotated[
         float | None,
-        typer.Option("--effect", metavar="SIZE", help="The gain worth having: less than that ends sooner."),
+        typer.Option("--effect", metavar="SIZE", help="The gain worth having; a smaller one ends it sooner."),
     ] = None
     goal: Annotated[
         GoalName,
-        typer.Option("--goal", metavar="GOAL", help="What is to be shown: superior, non-inferior, equivalent."),
+        typer.Option("--goal", metavar="GOAL", help="What to show: superior, non-inferior, equivalent."),
     ] = GoalName.superior
     margin: Annotated[
         float | None, typer.Option("--margin", metavar="SIZE", help="How much worse still counts as not worse.")
@@ -136,7 +136,7 @@ class EvidenceOptions:
         ),
     ] = None
     replay: Annotated[
-        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay so many past runs of A instead.")
+        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead.")
     ] = None
     mode: Annotated[
         str,
@@ -148,21 +148,21 @@ class EvidenceOptions:
             "--live-runs",
             min=2,
             metavar="M",
-            help="With --replay: run so many of them live too, and estimate what live runs would show.",
+            help="With --replay: run M of them live too, and estimate what live runs would show.",
         ),
     ] = None
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="With --replay: no runs from before that.")
+        str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since then.")
     ] = None
     live: Annotated[
         list[str] | None,
         typer.Option(
             "--live",
             metavar="CHANNEL",
-            help="Instead of A and B: its canary, by users' feedback. Given again: what other channels serve.",
+            help="Instead of A and B: its canary, by users' feedback. Repeat it to compare channels.",
         ),
     ] = None
-    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: have the verdict now, decided or not.")] = (
+    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: give the verdict now, decided or not.")] = (
         False
     )
 
@@ -201,9 +201,11 @@ class WorkOptions:
 @command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Invocation,
-    control: Annotated[str | None, typer.Argument(metavar="A", help=f"What there is: {PLAYBOOK.lower()}")] = None,
+    control: Annotated[
+        str | None, typer.Argument(metavar="A", help=f"The present playbook: {PLAYBOOK.lower()}")
+    ] = None,
     candidates: Annotated[
-        list[str] | None, typer.Argument(metavar="B", help="What may be better; several are ranked.")
+        list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
     ] = None,
     *,
     evidence: EvidenceOptions,
@@ -217,9 +219,9 @@ def compare(
     their feedback arrives; nothing is run.
 
     Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or falls short; 2 if the tasks do not
-    tell, or the budget ran out. Of several candidates, 0 if any is better, 1 if none can be. With --live, 2 also while
-    it is not decided: look again as often as you like. With --live-runs, 0 if all of the interval is in favour of B, 1
-    if all of it is against, else 2.
+    decide it, or the budget ran out. Of several candidates, 0 if any is better, 1 if none can be. With --live, 2 also
+    while it is not decided: look again as often as you like. With --live-runs, 0 if all of the interval is in favour of
+    B, 1 if all of it is against, else 2.
     """
     options.expect_report(work.file)
     how = decision.options()

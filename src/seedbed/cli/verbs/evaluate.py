@@ -30,7 +30,7 @@ from seedbed.workspace import Workspace
 from seedbed.workspace.execution import expect_readable
 from seedbed.workspace.resources import Evaluating
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Format(StrEnum):
@@ -46,7 +46,7 @@ ENDINGS = {".md": Format.markdown, ".csv": Format.csv, ".html": Format.html, ".j
 
 
 @dataclass(frozen=True)
-class WorkOptions:
+class ScoringOptions:
     """How the runs are done."""
 
     metric: Annotated[
@@ -59,7 +59,7 @@ class WorkOptions:
     max_cost: MaxCost = None
     parallel: Parallel = None
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up on a run after so long.")
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop a run that takes longer.")
     ] = None
     changes: Changes = None
 
@@ -74,16 +74,16 @@ class WorkOptions:
 
 @dataclass(frozen=True)
 class KindOptions:
-    """What is evaluated besides playbooks on one dataset, and how it is written."""
+    """What else can be evaluated, and how the report is written."""
 
     suite: Annotated[
         Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets of a suite instead.")
     ] = None
     accept: Annotated[
-        bool, typer.Option("--accept", help="Hold later results of the suite against these, even if they are worse.")
+        bool, typer.Option("--accept", help="Compare later results of the suite with these, even if they are worse.")
     ] = False
     front: Annotated[
-        bool, typer.Option("--front", help="Also which of several are worth having by all metrics, cost and speed.")
+        bool, typer.Option("--front", help="Also show which playbooks are worth having by all metrics, cost and speed.")
     ] = False
     across: Annotated[
         str | None,
@@ -98,7 +98,8 @@ class KindOptions:
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
     ] = None
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; its ending says the format, too.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write, in the format of its ending."),
     ] = None
 
     @property
@@ -133,13 +134,13 @@ def evaluate(
         str | None, typer.Option("--on", metavar="DATASET", help="The dataset, if all arguments are playbooks.")
     ] = None,
     *,
-    work: WorkOptions,
+    work: ScoringOptions,
     kind: KindOptions,
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
     Several playbooks stand side by side; `compare` decides which is better. After an interruption the same command
-    continues. A suite is a folder with datasets, metrics and baselines; its results are held against the last ones.
+    continues. A suite is a folder with datasets, metrics and baselines; its results are compared with the last ones.
 
     Exit code 1 if a suite has become worse or misses a threshold, 2 if a playbook could not be scored at all or the
     budget ran out.
@@ -172,7 +173,7 @@ def evaluate(
     raise typer.Exit(BLOCKED if result.report.notes else PASS if decided else INCONCLUSIVE)
 
 
-def _expect_fitting(work: WorkOptions, kind: KindOptions, on: str | None, form: Format | None) -> None:
+def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, form: Format | None) -> None:
     """Refuse options that would do nothing together."""
     if kind.accept and not kind.suite:
         raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
@@ -187,7 +188,7 @@ def _expect_fitting(work: WorkOptions, kind: KindOptions, on: str | None, form: 
                 raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
 
 
-def _chosen(space: Workspace, names: list[str], work: WorkOptions) -> dict[str, Playbook]:
+def _chosen(space: Workspace, names: list[str], work: ScoringOptions) -> dict[str, Playbook]:
     """The playbooks by what people call them, each with the changes of --set."""
     changes = options.assignments(work.changes)
     called = space.scorecards.called(names)
@@ -208,7 +209,7 @@ def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) 
     return names, on
 
 
-def _evaluate(space: Workspace, names: list[str], on: str, work: WorkOptions, with_front: bool) -> Evaluated:
+def _evaluate(space: Workspace, names: list[str], on: str, work: ScoringOptions, with_front: bool) -> Evaluated:
     metrics = [space.scorecards.metric(each) for each in work.metrics]
     tasks, playbooks = space.datasets.get(on), _chosen(space, names, work)
     with watched(len(tasks) * work.replicates * len(playbooks)) as watch:
@@ -224,7 +225,7 @@ def _evaluate(space: Workspace, names: list[str], on: str, work: WorkOptions, wi
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _suite(space: Workspace, suite: Suite, names: list[str], work: WorkOptions, *, accept: bool) -> Evaluated:
+def _suite(space: Workspace, suite: Suite, names: list[str], work: ScoringOptions, *, accept: bool) -> Evaluated:
     playbooks = _chosen(space, names, work)
     total = space.scorecards.suite_size(suite, len({**suite.baselines, **playbooks}))
     with watched(total) as watch:
@@ -240,7 +241,7 @@ def _suite(space: Workspace, suite: Suite, names: list[str], work: WorkOptions, 
     )
 
 
-def _across(space: Workspace, task: str, arguments: list[str], work: WorkOptions) -> Evaluated:
+def _across(space: Workspace, task: str, arguments: list[str], work: ScoringOptions) -> Evaluated:
     datasets = options.texts([each for each in arguments if "=" in each], "CORPUS=DATASET")
     names = [each for each in arguments if "=" not in each]
     metrics = [space.scorecards.metric(each) for each in work.metrics]

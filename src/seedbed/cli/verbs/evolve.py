@@ -19,7 +19,7 @@ from seedbed.reports.search.report import to_document
 from seedbed.workspace import Workspace
 from seedbed.workspace.execution import expect_readable
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class HowToSearch:
     ] = None
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is changed.")] = None
     demos: Annotated[
-        int, typer.Option("--demos", min=0, help="Try each of the instructions also with so many worked examples.")
+        int, typer.Option("--demos", min=0, help="Try each of the instructions also with this many worked examples.")
     ] = 0
     reflector: Annotated[
         str | None,
@@ -71,7 +71,7 @@ class HowToSearch:
     ] = None
     patience: Annotated[
         int | None,
-        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after so many steps that found nothing."),
+        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without a new best."),
     ] = None
     surrogate: Annotated[
         bool,

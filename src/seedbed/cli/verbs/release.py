@@ -11,15 +11,15 @@ from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import Because, CanaryShare, Changes, ChannelName, PlaybookName
 from seedbed.cli.views.lineage import show_channel
 
-app = typer.Typer()
-rollback_app = typer.Typer()
+app = typer.Typer(add_completion=False)
+rollback_app = typer.Typer(add_completion=False)
 
 
 @command(app, dry_run=True)
 def release(
     call: Invocation,
     playbook: PlaybookName,
-    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="Where it shall be served.")],
+    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel that is to serve it.")],
     because: Annotated[
         str,
         typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
@@ -29,7 +29,7 @@ def release(
 ) -> None:
     """Put a playbook on a channel, if the channel's gates let it pass.
 
-    The evidence is the experiment named, or else the newest one about exactly this playbook and what is served now.
+    The evidence is the experiment that --because names, or the newest about this playbook and the one served now.
     With a share, or on a channel with a ramp, it is a canary at first: `channel promote` gives it more.
 
     Exit code 1 with every refusal if the gates refuse.

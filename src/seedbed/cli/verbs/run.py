@@ -15,7 +15,7 @@ from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)

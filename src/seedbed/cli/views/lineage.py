@@ -1,4 +1,4 @@
-"""Who grew from whom, and where refs pointed."""
+"""Family trees of playbooks, and the moves of refs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from seedbed.reports.numbers import counted
 from seedbed.runs.run import RunEvent, Turn
 
 REFRESH_SECONDS = 0.08
-"""Nobody reads faster, and drawing takes time that the turns could have."""
+"""How often the screen is drawn; people read no faster."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ class _Spoken:
         return line(("▶ ", "bold green"), (self.step, "bold"), (f" · {self.role} · {self.model}", "cyan"))
 
     def end(self, length: int) -> str:
-        """At least so many of its last characters, without going through all of it."""
+        """The end of the text, at least `length` characters, without joining all of it."""
         last: list[str] = []
         for piece in reversed(self.pieces):
             last.append(piece)

@@ -14,7 +14,7 @@ from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
-"""What a run is told with, besides its outcome."""
+"""The parts of a run that its document lists."""
 
 
 def run_document(run: Run) -> Json:

@@ -19,7 +19,7 @@ from seedbed.reports.scorecard import NO_CLAIM, Report
 from seedbed.stats.estimates import Interval
 
 MANY = 15
-"""So many tags are worth a line each at a terminal."""
+"""How many tags have a line of their own."""
 
 
 def interval_text(interval: Interval) -> str:

@@ -22,16 +22,16 @@ from seedbed.reports.search.view import SearchView
 from seedbed.storage.store import Json, short
 
 BEST = 8
-"""So many candidates are shown."""
+"""How many candidates are shown."""
 
 EVERY_SECONDS = 0.2
-"""Nobody reads faster than that."""
+"""How often the screen is drawn; people read no faster."""
 
 WIDE = 24
 """Characters of a bar."""
 
 FRONT = 4
-"""So many of a front are shown while it grows."""
+"""How many members of the front are shown while the search runs."""
 
 STYLES = {"yes": "bold green", "no": "bold red", "open": "bold yellow", "nothing": "bold yellow"}
 
@@ -123,7 +123,7 @@ def _front_line(summary: SearchView) -> str:
 
 
 def view(summary: SearchView) -> RenderableType:
-    """The best candidates, what the best says differently, what each arm earned, and what is to be believed of it."""
+    """The best candidates, what the best says differently, what each arm earned, and how far to trust it."""
 
     parts: list[RenderableType] = [_candidates(summary)]
     if summary.front:

@@ -76,7 +76,7 @@ def _rollback(channel: Json) -> str:
 
 @command(app, dry_run=True)
 def promote(call: Invocation, channel: ChannelName, because: Because, share: CanaryShare = None) -> None:
-    """Give the canary of a channel its next share; after the last one the channel serves it to everybody.
+    """Give the canary of a channel its next share; after the last one the channel serves it to all users.
 
     Exit code 1 if it may not be promoted yet.
     """

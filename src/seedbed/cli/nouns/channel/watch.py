@@ -46,7 +46,7 @@ def watch(
 ) -> None:
     """Watch a canary beside its control, and roll it back if it does worse.
 
-    Its guards stand under `canary` in the workspace file, and who is alerted under `alerts`. Ctrl-C ends it; any number
+    Its guards are under `canary` in the workspace file, and who is alerted under `alerts`. Ctrl-C ends it; any number
     of people may watch. With --json each look is a line.
 
     With --once, exit code 1 if it was rolled back and 2 if people should look at it.
@@ -99,7 +99,7 @@ class _Printed:
 
 @contextmanager
 def _screen(plain: bool) -> Iterator[_Screen]:
-    """Live where somebody looks; elsewhere each look is printed."""
+    """A live view on a terminal; elsewhere each look is printed."""
     console = output.console()
     if plain or not console.is_terminal:
         yield _Printed()

@@ -124,7 +124,7 @@ def name(
 @command(app, dry_run=True)
 def version(
     call: Invocation,
-    series: Annotated[str, typer.Argument(metavar="SERIES", help="What is counted, such as sorter.")],
+    series: Annotated[str, typer.Argument(metavar="SERIES", help="The name of the series, such as sorter.")],
     number: Annotated[str, typer.Argument(metavar="NUMBER", help="A semantic version, such as 2.0.0.")],
     playbook: PlaybookName,
     because: Because,
@@ -138,7 +138,7 @@ def version(
 @command(app, dry_run=True)
 def branch(
     call: Invocation,
-    name: Annotated[str, typer.Argument(metavar="BRANCH", help="What to start. Default: list all.")] = "list",
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The new branch. Default: list all.")] = "list",
     start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Where it starts.")] = None,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
 ) -> None:
@@ -172,7 +172,7 @@ def archive(
     call: Invocation,
     branch: BranchName,
     because: Because,
-    failed: Annotated[bool, typer.Option("--failed", help="Record that it led nowhere.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Record that it failed.")] = False,
 ) -> None:
     """End a branch. Its name is free again and its history stays."""
     with call.open() as space:
@@ -184,7 +184,7 @@ def archive(
 def tag(
     call: Invocation,
     playbook: PlaybookName,
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="To find it by.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A word to find it by.")] = None,
 ) -> None:
     """Attach words to a playbook, or show those it has."""
     with call.open() as space:

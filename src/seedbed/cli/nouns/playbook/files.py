@@ -112,7 +112,7 @@ def export(
     to: Annotated[
         str, typer.Option("--format", help="yaml or json for seedbed's own; strategy, mode or profile for others.")
     ] = "yaml",
-    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
+    file: OutputFile = None,
 ) -> None:
     """Write a playbook for another tool, or as a file of seedbed's own."""
     if to not in playbooks.FORMATS:

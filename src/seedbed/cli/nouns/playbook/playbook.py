@@ -37,7 +37,7 @@ def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) 
 
 @dataclass(frozen=True)
 class PlaybookQuery:
-    """What a playbook is searched by; everything that is given must hold."""
+    """What a playbook is searched by; all conditions must hold."""
 
     text: Annotated[str | None, typer.Option("--text", help="Words that its texts contain.")] = None
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH=VALUE", help="A number or a choice.")] = None
@@ -49,7 +49,7 @@ class PlaybookQuery:
 
 @command(app)
 def search(call: Invocation, query: PlaybookQuery, limit: RowLimit = 20, after: After = None) -> None:
-    """Find stored playbooks, newest first; everything that is given must hold."""
+    """Find stored playbooks, newest first. All conditions must hold."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
         where = PlaybookFilter(text=query.text, gene=query.gene, tag=query.tag, by=query.by, since=first, until=last)
@@ -127,7 +127,7 @@ def log(
 def tree(
     call: Invocation,
     playbook: Annotated[
-        str | None, typer.Argument(metavar="PLAYBOOK", help="Whose family. Default: all that have a name.")
+        str | None, typer.Argument(metavar="PLAYBOOK", help="Show its family. Default: all playbooks with a name.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many children of each at most.")] = 12,
     depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many generations at most.")] = 20,

@@ -77,7 +77,7 @@ def rebase(
         str | None, typer.Option("--onto", metavar="BASE", help="Another base, to inherit from now on.")
     ] = None,
 ) -> None:
-    """Merge what its base has become into a specialised playbook: a three-way merge.
+    """Merge the current base into a specialised playbook: a three-way merge.
 
     What one side changed is taken; what both changed differently is a clash, and must be settled with --take. Of rules,
     thresholds and locks the stricter of both sides stays.
@@ -124,7 +124,7 @@ def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
 @command(app, "specialised")
 def list_specialised(
     call: Invocation,
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Of one kind of task only, such as qa.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only for this kind of task, such as qa.")] = None,
 ) -> None:
     """List the specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
     with call.open() as space:

@@ -28,10 +28,10 @@ def patterns(
         typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: runs of all."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"By which scores; {OUTCOME} is what users said of runs.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
     ] = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs at these tasks. Default: at all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
     alpha: Annotated[
         float, typer.Option("--alpha", help="The highest chance of any finding by luck alone, above 0, below 0.5.")

@@ -1,4 +1,4 @@
-"""seedbed runs replay: a recorded run performed again on what it was told, step beside step."""
+"""seedbed runs replay: a recorded run performed again on its recorded answers, step beside step."""
 
 from __future__ import annotations
 

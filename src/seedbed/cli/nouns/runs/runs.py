@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -119,7 +118,7 @@ def export(
     call: Invocation,
     run: RunId,
     to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
-    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else printed.")] = None,
+    file: OutputFile = None,
 ) -> None:
     """Write a run to a file: every turn, the outcome, the cost by model, and how models were chosen.
 

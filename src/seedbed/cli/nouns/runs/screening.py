@@ -38,10 +38,10 @@ def screen(
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"By which scores; {OUTCOME} is what users said of runs.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
     ] = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs at these tasks. Default: at all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since then.")] = None,
 ) -> None:
