@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from seedbed import documents
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import Changes, PlaybookName
+from seedbed.cli.options import Changes, OutputFile, PlaybookName
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError

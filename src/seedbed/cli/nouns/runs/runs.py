@@ -13,7 +13,7 @@ from rich.rule import Rule
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import patterns, replay, screening, tail
-from seedbed.cli.options import RowLimit
+from seedbed.cli.options import OutputFile, RowLimit
 from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import counted
