@@ -124,11 +124,11 @@ def command(
 
         def called(**values: Any) -> None:
             call = Invocation(**{each: values.pop(each) for each in shared})
-            grouped = {
+            values |= {
                 name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups
             }
             try:
-                function(call, **values, **grouped)
+                function(call, **values)
             except DocumentError as wrong:
                 path = wrong.problems[0].path.partition(" ")[0] if wrong.problems else ""
                 hint = hints.get(path.replace("-", "_"), "")

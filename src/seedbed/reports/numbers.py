@@ -43,13 +43,18 @@ def difference_texts(interval: Interval) -> tuple[str, str]:
     return plus(interval.mean), f"{plus(interval.low)} to {plus(interval.high)}"
 
 
-def score_text(interval: Interval) -> str:
-    """A score with its range in brackets."""
+def interval_text(interval: Interval, none: str = "no score") -> str:
+    """A mean with its range in brackets; `none` if it is a mean of nothing."""
     if not interval.n:
-        return "not tried"
+        return none
     if not math.isfinite(interval.low):
         return number(interval.mean)
     return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}]"
+
+
+def score_text(interval: Interval) -> str:
+    """The score of a candidate with its range in brackets."""
+    return interval_text(interval, "not tried")
 
 
 def gain_text(interval: Interval) -> str:

@@ -28,7 +28,7 @@ AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
 
 Tasks: TypeAlias = Dataset | Path | str
-Metrics: TypeAlias = Metric | str | Sequence[Metric | str]
+MetricChoice: TypeAlias = Metric | str | Sequence[Metric | str]
 
 
 class Execution:
@@ -66,7 +66,7 @@ class Execution:
         stored = Dataset.from_content(body)
         return stored.only(split=split) if split else stored
 
-    # Metrics
+    # MetricChoice
 
     @property
     def judges(self) -> Mapping[str, DeclaredJudge]:
@@ -84,7 +84,7 @@ class Execution:
             )
         return metric
 
-    def metrics(self, metrics: Metrics) -> list[Metric]:
+    def metrics(self, metrics: MetricChoice) -> list[Metric]:
         """One metric or several; the first one decides."""
         several: Sequence[Metric | str] = metrics if isinstance(metrics, list | tuple) else [metrics]  # type: ignore[list-item]
         return [self.metric(each) for each in several]

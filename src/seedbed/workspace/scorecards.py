@@ -23,7 +23,7 @@ from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.storage.store import Json
-from seedbed.workspace.execution import Execution, Metrics, Tasks
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks
 from seedbed.workspace.resources import ONCE, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
@@ -58,7 +58,7 @@ class Scorecards:
         playbook: Playbook | Path | str,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         options: Evaluating = ONCE,
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
@@ -90,7 +90,7 @@ class Scorecards:
         playbooks: Mapping[str, Playbook],
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> dict[str, Scorecard]:
@@ -185,7 +185,7 @@ class Scorecards:
         chosen: Sequence[SpecialisedPlaybook],
         corpora: Mapping[str, Dataset],
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> Specialisation:
@@ -229,7 +229,7 @@ class _SharedBudget:
         self._scorecards, self._options, self._on_event = scorecards, options, on_event
         self._paid_usd = 0.0
 
-    async def card(self, name: str, playbook: Playbook, tasks: Tasks, metric: Metrics) -> Scorecard:
+    async def card(self, name: str, playbook: Playbook, tasks: Tasks, metric: MetricChoice) -> Scorecard:
         limit, watch = self._options.max_cost_usd, self._on_event
         left = None if limit is None else max(0.0, limit - self._paid_usd)
         card = await self._scorecards.evaluate(

@@ -21,7 +21,7 @@ from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
-from seedbed.workspace.execution import Execution, Metrics, Tasks
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks
 from seedbed.workspace.resources import Resources
 
 
@@ -51,7 +51,7 @@ class Searches:
         playbook: Playbook | Path | str,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
         on_event: OnProgress | None = None,
@@ -89,7 +89,7 @@ class Searches:
         task: Mapping[str, Any],
         expected: Any,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         training: Training | None = None,
         parallel: str | int | None = None,
     ) -> TrainingStep:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seedbed.stats.sequential.rule import Answer
     from seedbed.workspace.channels import Channels
     from seedbed.workspace.datasets import Datasets
-    from seedbed.workspace.execution import Metrics, Tasks
+    from seedbed.workspace.execution import MetricChoice, Tasks
     from seedbed.workspace.experiments import Experiments
     from seedbed.workspace.judges import Judges
     from seedbed.workspace.models import Models
@@ -174,7 +174,7 @@ class Workspace:
         playbook: Playbook | Path | str,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         replicates: int = 1,
         max_cost_usd: float | None = None,
         timeout_seconds: float | None = None,
@@ -234,7 +234,7 @@ class Workspace:
         playbook: Playbook | Path | str,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         optimizer: Optimizer | str | None = None,
         budget: Budget | str | None = None,
         options: SearchOptions | None = None,
@@ -259,7 +259,7 @@ class Workspace:
         task: Mapping[str, Any],
         expected: Any,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         training: Training | None = None,
         parallel: str | int | None = None,
     ) -> TrainingStep:

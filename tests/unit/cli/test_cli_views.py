@@ -13,13 +13,13 @@ from rich.console import Console
 
 from seedbed.cli import output
 from seedbed.cli.views import playbook as views
-from seedbed.cli.views.scorecard import interval_text
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.numbers import interval_text
 from seedbed.settings import Settings
 from seedbed.stats.estimates import Interval
 from seedbed.storage.memory import MemoryStore

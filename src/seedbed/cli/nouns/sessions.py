@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line
-from seedbed.cli.views.verdict import FINDINGS
+from seedbed.cli.views.verdict import FINDINGS, difference_text
 from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
 from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.imports.sessions import Session
@@ -77,14 +77,12 @@ def compare(
 
 def hindsight_view(hindsight: Hindsight) -> RenderableType:
     """The finding, what it rests on, and every task at which the sides are not alike."""
-    known = hindsight.low is not None and hindsight.high is not None
-    interval = f"[{hindsight.low:+.3f}, {hindsight.high:+.3f}]" if known else "(no spread to tell an interval from)"
     tests = f"{_number(hindsight.p_better, '.2g')} for better, {_number(hindsight.p_worse, '.2g')} for worse"
     p = f"{tests} (McNemar, exact, each one-sided; error rate {hindsight.alpha:g})"
     pairs: list[tuple[str, RenderableType]] = [
         ("A", f"{', '.join(hindsight.a)}: {_number(hindsight.a_mean)}, {_number(hindsight.a_tokens, ',')} tokens"),
         ("B", f"{', '.join(hindsight.b)}: {_number(hindsight.b_mean)}, {_number(hindsight.b_tokens, ',')} tokens"),
-        ("difference", "" if hindsight.difference is None else f"{hindsight.difference:+.3f} {interval}"),
+        ("difference", difference_text(hindsight.difference, hindsight.low, hindsight.high)),
         ("tasks", f"better {hindsight.wins}, equal {hindsight.ties}, worse {hindsight.losses}"),
         ("missing", counted(hindsight.missing, "score") if hindsight.missing else ""),
         ("p", "" if hindsight.p is None else p),

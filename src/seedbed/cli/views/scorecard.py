@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from rich.console import Group, RenderableType
 
@@ -14,17 +14,11 @@ from seedbed.evaluation.scorecard import Percentiles, Scorecard
 from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import front as fronts
 from seedbed.reports import specialisation
-from seedbed.reports.numbers import clipped, counted, interval_texts
+from seedbed.reports.numbers import clipped, counted, interval_text, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
-from seedbed.stats.estimates import Interval
 
 MANY = 15
 """How many tags have a line of their own."""
-
-
-def interval_text(interval: Interval) -> str:
-    mean, reach = interval_texts(interval)
-    return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean
 
 
 def report_view(report: Report) -> RenderableType:
@@ -39,7 +33,8 @@ def card_view(card: Scorecard) -> RenderableType:
     for metric in card.metrics:
         by = card.of(metric)
         style = "bold" if metric == card.metric else ""
-        pairs.append((metric, line((interval_text(by.interval), style), confidence, f"{_lower(card, metric)}")))
+        lower = ", lower is better" if metric in card.lower else ""
+        pairs.append((metric, line((interval_text(by.interval), style), f"{confidence}{lower}")))
         if by.reasons:
             why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
@@ -47,10 +42,6 @@ def card_view(card: Scorecard) -> RenderableType:
     pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
     return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
-
-
-def _lower(card: Scorecard, metric: str) -> str:
-    return ", lower is better" if metric in card.lower else ""
 
 
 def _latency(took: Percentiles) -> str:
@@ -65,7 +56,12 @@ def _strata(card: Scorecard) -> list[RenderableType]:
         shown = sorted(parts.items(), key=lambda part: -len(part[1].tasks))[:MANY]
         others = [metric for metric in card.metrics if metric != card.metric]
         rows = [
-            (name, interval_text(part.interval), *(_mean(part, each) for each in others), str(len(part.tasks)))
+            (
+                name,
+                interval_text(part.interval),
+                *(interval_texts(part.of(each).interval)[0] for each in others),
+                str(len(part.tasks)),
+            )
             for name, part in sorted(shown)
         ]
         heads = (f"{metric}#" for metric in (card.metric, *others))
@@ -75,8 +71,8 @@ def _strata(card: Scorecard) -> list[RenderableType]:
     return tables
 
 
-def _mean(card: Scorecard, metric: str) -> str:
-    return interval_texts(card.of(metric).interval)[0]
+def _means(card: Scorecard, metrics: Iterable[str]) -> Iterable[str]:
+    return (interval_texts(card.of(metric).interval)[0] for metric in metrics)
 
 
 def _wrong(card: Scorecard) -> list[RenderableType]:

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, when
-from seedbed.cli.views.scorecard import interval_text, spent_line
+from seedbed.cli.views.scorecard import spent_line
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
-from seedbed.reports.numbers import counted
+from seedbed.reports.numbers import counted, gain_text, interval_text
 from seedbed.reports.scorecard import Report
 from seedbed.workspace.scorecards import SuiteResult
 
@@ -43,10 +43,7 @@ def _notes(results: Iterable[SuiteScore], accept: bool) -> Iterable[str]:
 
 def _change(change: SuiteChange) -> str:
     interval = change.difference
-    if not interval.n:
-        return "no task in common"
-    reach = f" [{interval.low:+.3f}, {interval.high:+.3f}]" if interval.low > float("-inf") else ""
-    return f"{interval.mean:+.3f}{reach} on {counted(interval.n, 'task')}"
+    return f"{gain_text(interval)} on {counted(interval.n, 'task')}" if interval.n else "no task in common"
 
 
 def _changed(change: SuiteChange | None) -> RenderableType:
