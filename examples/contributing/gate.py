@@ -1,4 +1,4 @@
-"""A gate: instructions that nobody would read to the end are not released."""
+"""A gate: no long instructions are released."""
 
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
 

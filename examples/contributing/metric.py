@@ -1,10 +1,9 @@
-"""A metric: does the expected answer stand somewhere in the output?"""
+"""A metric: is the expected answer somewhere in the output?"""
 
-from seedbed import Score, Task, metric
-from seedbed.runs.run import Run
+from seedbed import Run, Score, Task, metric
 
 
-@metric(version=1)  # raise it whenever scores might change
+@metric(version=1)  # raise it when scores might change
 def mentions(run: Run, task: Task) -> Score:
     """1 if the expected answer is somewhere in the output."""
     if task.expected is None:

@@ -1,4 +1,4 @@
-"""An optimizer: move one number up or down for as long as that helps."""
+"""An optimizer: move one number up or down as long as that helps."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from seedbed.playbooks.genes import genes, with_genes
 class Steps:
     """Offers the neighbours of the best playbook so far; ends when it has tried both.
 
-    Neighbours differ in one number, by a share of its range. What was tried and how well it did is in `search.pool`,
-    so there is nothing to remember: a search that is interrupted goes on by itself.
+    Neighbours differ in one number, by a share of its range. `search.pool` has what was tried and how well it did, so
+    there is no state to save: an interrupted search continues by itself.
     """
 
-    reads = False  # it does not look at tasks, so all of them can be used for scores
+    reads = False  # it does not look at tasks, so all of them can be used for scoring
 
     def __init__(self, gene: str, *, share: float = 0.1) -> None:
         self.identity = {"optimizer": "steps", "gene": gene, "share": share}
@@ -25,7 +25,7 @@ class Steps:
 
     async def ask(self) -> Sequence[Offer]:
         best = self._pool.playbooks[self._pool.best()]
-        gene = genes(best).get(self._gene)  # a locked one is not there
+        gene = genes(best).get(self._gene)  # locked genes are not in it
         if gene is None or gene.low is None or gene.high is None:
             return []
         step = self._share * (gene.high - gene.low)
@@ -38,4 +38,4 @@ class Steps:
         ]
 
     async def tell(self, cells: Sequence[Cell]) -> None:
-        """Nothing to do: the pool has them already."""
+        """Nothing to do: the pool already has them."""

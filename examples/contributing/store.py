@@ -1,4 +1,4 @@
-"""A store: everything in one JSON file, which processes can share."""
+"""A store: everything in one JSON file, which several processes can share."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from seedbed.storage.store import Content, Digest, Fact, Json, Query, Ref, Targe
 class JsonFileStore:
     """A store in one file.
 
-    `MemoryStore` knows the rules: what may be written, how facts are numbered, chained and found, when a ref may move.
-    Left to do is what every store has to do in its own way: that a call that returns is on disk, one that fails has
-    written nothing, and two processes do not overwrite each other.
+    `MemoryStore` implements the rules: what may be written, how facts are numbered, chained and found, when a ref may
+    move. This class adds durability: a call that returns is on disk, a call that fails has written nothing, and two
+    processes do not overwrite each other.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class JsonFileStore:
         with self._changed() as memory:
             return memory.move(name, to, expected=expected, because=because, by=by)
 
-    # And those of Upkeep: copying, verifying and cleaning need them
+    # The methods of Upkeep, for copying, verifying and cleaning
 
     def contents(self, kind: str | None = None) -> Iterator[Content]:
         return self._read().contents(kind)
@@ -68,7 +68,7 @@ class JsonFileStore:
             return memory.discard(digests)
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Nothing to close: no file stays open between calls."""
 
     def _read(self) -> MemoryStore:
         memory = MemoryStore()
@@ -79,7 +79,7 @@ class JsonFileStore:
 
     @contextmanager
     def _changed(self) -> Iterator[MemoryStore]:
-        """What is in the file, to be changed: written back in one piece, unless the change fails."""
+        """The contents of the file, to change; written back atomically unless the change fails."""
         with FileLock(f"{self._path}.lock"):
             memory = self._read()
             yield memory

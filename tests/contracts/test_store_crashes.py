@@ -1,7 +1,7 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-10 seconds of racing and 100 kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS make it longer or
-shorter, and --log-cli-level=INFO tells what happened.
+By default four seconds of racing and forty kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS
+change that, and --log-cli-level=INFO shows what happened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/cli.md, from the commands themselves. Run as a script it writes the page anew."""
+"""docs/cli.md, generated from the commands. Run as a script, it writes the page."""
 
 from __future__ import annotations
 
@@ -13,37 +13,43 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMAND = ".venv/bin/python tests/docs/cli_reference.py"
 SHARED = ("--workspace", "--dry-run", "--json")
 
+VERBS, NOUNS = (
+    ", ".join(f"`{name}`" for name, (panel, *_) in COMMANDS.items() if panel.startswith(kind))
+    for kind in ("Verbs", "Nouns")
+)
+
 INTRODUCTION = f"""\
 <!-- Written by {COMMAND}: change the commands, or the introduction in there. -->
 # Command line
 
-Verbs do the work: `run`, `evaluate`, `compare`, `evolve`, `release`, `rollback`. Nouns look things up: `playbook`,
-`runs`, `sessions`, `dataset`, `judge`, `model`, `channel`, `search`, `experiment`, `evidence`, `store`. Every command
-has `--help`; to see them all at work, try `seedbed demo`.
+Verbs do the work: {VERBS}.
 
-Where a command asks for a PLAYBOOK it takes a file (`sorter.yaml`), a digest or the first characters of one
-(`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel (`production`).
+Nouns look things up: {NOUNS}.
 
-## What all commands share
+Every command has `--help`; `seedbed demo` shows them all at work. A PLAYBOOK argument is a file (`sorter.yaml`), a
+digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel
+(`production`).
+
+## Common options
 
 | option or variable | what it does |
 |---|---|
-| `--json` | Prints one JSON document with stable keys ([which](json.md)); an error is one too, on the error stream. |
-| `--dry-run` | Says what would happen and changes nothing. Every command that changes something has it. |
+| `--json` | Print one JSON document with [stable keys](json.md). Errors are JSON too, on the error stream. |
+| `--dry-run` | Say what would happen and change nothing. Every command that changes something has it. |
 | `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or one above. |
-| `NO_COLOR` | If it is set, nothing is coloured; a pipe never is. Changed words are marked `[-so-]` and `{{+so+}}`. |
-| `SEEDBED_…` | Settings from outside, such as `SEEDBED_STORE`: see [Workspace and settings](workspace.md). |
-| `SEEDBED_DEBUG` | If it is set, a defect of seedbed shows its traceback. Otherwise nothing ever does. |
+| `NO_COLOR` | If set, nothing is coloured; a pipe never is. Changed words are marked `[-so-]` and `{{+so+}}`. |
+| `SEEDBED_…` | Override settings, as in `SEEDBED_STORE`: see [Workspace and settings](workspace.md). |
+| `SEEDBED_DEBUG` | If set, a defect of seedbed prints its traceback. Otherwise there are no tracebacks. |
 
 Results go to standard output; errors and live progress go to the error stream. An error says where it is, what was
-found, what was expected and what to do. The exit code tells a script how it went:
+found, what was expected and what to do. Exit codes:
 
 | exit code | meaning |
 |---|---|
 | 0 | done, or yes |
 | 1 | no: worse, refused, or something is wrong |
 | 2 | not known yet: too few tasks, nothing better was found, or the budget ran out |
-| 64 | called wrongly |
+| 64 | wrong usage |
 | 70 | a defect of seedbed |
 | 130 | interrupted with Ctrl-C; what was recorded so far is stored |
 """

@@ -61,7 +61,7 @@ class Experiments:
         candidate: Names | Sequence[Names],
         *,
         on: Tasks | PastRuns | LiveTraffic,
-        metric: Metric | str = "exact_match",
+        metric: Metric | str | None = None,
         options: Comparing | None = None,
         work: Evaluating = ONCE,
         on_event: Callable[[Answer], None] | None = None,
@@ -69,8 +69,8 @@ class Experiments:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
         options = options or DEFAULT
         if isinstance(on, LiveTraffic):
-            return self._live_verdict(on, metric, options)
-        chosen = self._execution.metric(metric)
+            return self._live_verdict(on, metric or "rating", options)
+        chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
         names: Sequence[Names] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]

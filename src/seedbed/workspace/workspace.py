@@ -210,7 +210,7 @@ class Workspace:
         candidate: Playbook | Path | str | Sequence[Playbook | Path | str],
         *,
         on: Tasks | PastRuns | LiveTraffic,
-        metric: Metric | str = "exact_match",
+        metric: Metric | str | None = None,
         options: Comparing | None = None,
         max_cost_usd: float | None = None,
         parallel: str | int | None = None,
@@ -221,8 +221,9 @@ class Workspace:
         `on` is where the evidence comes from: tasks that the candidate has not seen (a dataset, a path or a name),
         `past_runs(…)` of the control, replayed, or `live("production")`, users' feedback. Several candidates are
         ranked with one error rate for all: the verdict is that of the best, and `verdict.ranking` has all of them.
-        `options` says by which rule, at which error rate and for which goal. An interrupted comparison continues where
-        it was, and repeating one returns its verdict.
+        The default metric is `exact_match`, and for live traffic the feedback called `rating`. `options` says by which
+        rule, at which error rate and for which goal. An interrupted comparison continues where it was, and repeating
+        one returns its verdict.
         """
         work = Evaluating(max_cost_usd=max_cost_usd, parallel=parallel)
         return await self.experiments.compare(

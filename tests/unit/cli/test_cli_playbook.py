@@ -109,7 +109,7 @@ def test_show_of_a_file_needs_no_workspace(tmp_path: Path, seedbed: Seedbed) -> 
 def test_show_of_a_kept_playbook_tells_what_is_known_of_it(family: list[str], seedbed: Seedbed) -> None:
     seedbed("playbook", "tag", "careful", "warm", "[b]odd[/b]")
     done = seedbed("playbook", "show", "careful", "--json")
-    assert keeps_promise(done.json, "playbook", "show", also="JSON of a kept one also")
+    assert keeps_promise(done.json, "playbook", "show", also="JSON of a stored one also")
     assert (done.json["parents"], done.json["tags"]) == ([family[0]], ["warm", "[b]odd[/b]"])
     out = seedbed("playbook", "show", "careful").out
     for told in ("branches/careful", "warm, [b]odd[/b]", "caution 0.7, by ann at"):
