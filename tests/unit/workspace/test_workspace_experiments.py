@@ -87,7 +87,7 @@ async def test_past_runs_are_bounded_by_when_they_ended(space: Workspace) -> Non
     ):
         verdict = await space.compare(WRONG, RIGHT, on=source)
         assert verdict.at_most == tasks
-    with pytest.raises(DatasetError, match="sample"):
+    with pytest.raises(DatasetError, match="runs: found none; expected at least one"):
         await space.compare(WRONG, RIGHT, on=past_runs(until=datetime(2026, 1, 1, tzinfo=UTC), expected=known))
 
 
