@@ -56,6 +56,20 @@ MaxCost = Annotated[
 ]
 
 
+def _error_rate(alpha: float) -> float:
+    if not 0 < alpha < 0.5:
+        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5")
+    return alpha
+
+
+ErrorRate = Annotated[
+    float,
+    typer.Option(
+        "--alpha", metavar="RATE", callback=_error_rate, help="The highest chance of a false finding, below 0.5."
+    ),
+]
+
+
 def _share(text: str) -> float:
     if (value := share(text)) is None:
         raise typer.BadParameter(f'found "{text}"; expected {A_SHARE}')

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError
@@ -16,7 +15,6 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, verdicts
-from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, resend, send, undelivered
@@ -35,7 +33,7 @@ from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.ramp import build_ramp
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
-from seedbed.workspace.resources import Resources, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 
 class Channels:
@@ -49,7 +47,7 @@ class Channels:
     # Moving
 
     async def release(
-        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+        self, playbook: AnyPlaybook, *, to: str, because: Verdict | str = "", share: float | None = None
     ) -> Ref:
         """Put a playbook on a channel, if the channel's gates let it pass: for a share of those served, or for all.
 

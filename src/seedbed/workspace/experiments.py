@@ -40,12 +40,10 @@ from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.workspace.execution import Execution, Tasks
-from seedbed.workspace.resources import ONCE, Evaluating, Resources
+from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
-
-Names = Playbook | Path | str
 
 
 class Experiments:
@@ -57,8 +55,8 @@ class Experiments:
 
     async def compare(
         self,
-        control: Names,
-        candidate: Names | Sequence[Names],
+        control: AnyPlaybook,
+        candidate: AnyPlaybook | Sequence[AnyPlaybook],
         *,
         on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str | None = None,
@@ -73,7 +71,7 @@ class Experiments:
         chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
-        names: Sequence[Names] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
+        names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
         return await compare(
             self._resources.playbook(control),
@@ -133,8 +131,8 @@ class Experiments:
 
     def forecast(
         self,
-        control: Names,
-        candidate: Names,
+        control: AnyPlaybook,
+        candidate: AnyPlaybook,
         *,
         on: Tasks,
         metric: Metric | str = "exact_match",
@@ -147,8 +145,8 @@ class Experiments:
 
     async def estimate(
         self,
-        control: Names,
-        candidate: Names,
+        control: AnyPlaybook,
+        candidate: AnyPlaybook,
         *,
         on: PastRuns,
         live_runs: int,
@@ -168,7 +166,7 @@ class Experiments:
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
 
     def _compared(
-        self, control: Names, candidates: Iterable[Names], tasks: Dataset
+        self, control: AnyPlaybook, candidates: Iterable[AnyPlaybook], tasks: Dataset
     ) -> tuple[Playbook, list[Playbook], Dataset]:
         """What is going to be compared, stored, on tasks that no candidate has seen."""
         library = self._resources.library
@@ -239,7 +237,7 @@ class Experiments:
 
     async def sentinel(
         self,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         tasks: Tasks | None = None,
         *,
         metric: Metric | str = "exact_match",
@@ -262,7 +260,7 @@ class Experiments:
 
     def patterns(
         self,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         *,
         metric: Metric | str = "exact_match",
         on: Tasks | None = None,
@@ -278,7 +276,14 @@ class Experiments:
         return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
 
     def suggest(
-        self, patterns: Patterns, runs: ScoredRuns, file: Path, *, playbook: Names | None, metric: str, number: int
+        self,
+        patterns: Patterns,
+        runs: ScoredRuns,
+        file: Path,
+        *,
+        playbook: AnyPlaybook | None,
+        metric: str,
+        number: int,
     ) -> Suggestion:
         """Write a finding as the next experiment, for people to edit."""
         control = (
@@ -301,7 +306,7 @@ class Experiments:
         point: str,
         candidate: str,
         *,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         metric: Metric | str = "exact_match",
         on: Tasks | None = None,
         since: datetime | None = None,

@@ -20,7 +20,7 @@ from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 FORMATS = ("yaml", "json", *formats.FORMATS)
 """What a playbook can be exported as: the first two are seedbed's own."""
@@ -45,7 +45,7 @@ class Playbooks:
         self._resources = resources
         self.library = resources.library
 
-    def get(self, playbook: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+    def get(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook that a path, digest, ref or channel names, with some values changed.
 
         A stored playbook stays the parent of what is changed from it. Raises PlaybookError or NotFound.
@@ -58,17 +58,13 @@ class Playbooks:
 
     # Storing
 
-    def keep(
-        self, playbook: Playbook | Path | str, *, because: str, parents: Iterable[Playbook | Path | str] = ()
-    ) -> Digest:
+    def keep(self, playbook: AnyPlaybook, *, because: str, parents: Iterable[AnyPlaybook] = ()) -> Digest:
         """Store a playbook with where it came from."""
         grown = [self._resources.keep(parent, because) for parent in parents]
         how = "edited" if grown else "written"
         return self.library.keep(self._resources.playbook(playbook), because=because, parents=grown, how=how)
 
-    def derive(
-        self, playbook: Playbook | Path | str, changes: Mapping[str, Any], *, because: str
-    ) -> tuple[Digest, Digest]:
+    def derive(self, playbook: AnyPlaybook, changes: Mapping[str, Any], *, because: str) -> tuple[Digest, Digest]:
         """Store a child that differs in some genes; the digests of the child and of its parent."""
         parent = self._resources.keep(playbook, because)
         return self.library.derive(parent, changes, because=because), parent
@@ -79,15 +75,15 @@ class Playbooks:
         """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
         return self.library.merge(ours, theirs, because=because, resolvers=[*map(_resolver, resolvers)])
 
-    def name(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
         return self.library.name(name, self._resources.keep(playbook, because), because=because)
 
-    def version(self, series: str, number: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def version(self, series: str, number: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Label a playbook with a version. Versions never move."""
         return self.library.version(series, number, self._resources.keep(playbook, because), because=because)
 
-    def branch(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def branch(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Start a branch at a playbook."""
         return self.library.branch(name, self._resources.keep(playbook, because), because=because)
 
@@ -100,7 +96,7 @@ class Playbooks:
         self.library.close(branch, "failed" if failed else "archived", because=because)
         return state
 
-    def tag(self, playbook: Playbook | Path | str, *words: str) -> tuple[Digest, list[str]]:
+    def tag(self, playbook: AnyPlaybook, *words: str) -> tuple[Digest, list[str]]:
         """Attach words to a playbook; all that it has."""
         digest = self._resources.keep(playbook, "tagged") if words else self._resources.playbook(playbook).digest
         if words:
@@ -154,11 +150,11 @@ class Playbooks:
             known |= self.describe(self.library.entry(playbook.digest), called)
         return known
 
-    def diff(self, before: Playbook | Path | str, after: Playbook | Path | str) -> list[Change]:
+    def diff(self, before: AnyPlaybook, after: AnyPlaybook) -> list[Change]:
         """What differs between two playbooks."""
         return list(diff(self._resources.playbook(before), self._resources.playbook(after)))
 
-    def ancestry(self, playbook: Playbook | Path | str) -> list[Entry]:
+    def ancestry(self, playbook: AnyPlaybook) -> list[Entry]:
         """A playbook and what it grew from, newest first."""
         digest = self.library.entry(self._resources.playbook(playbook).digest).digest
         return list(self.library.ancestry(digest))
@@ -172,11 +168,11 @@ class Playbooks:
         known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
         raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
 
-    def tree(self, playbook: Playbook | Path | str | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
+    def tree(self, playbook: AnyPlaybook | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
         """The family trees of a playbook, or of everything that has a name."""
         return [_Tree(self, self._resources, limit).grow(root, depth) for root in self._roots(playbook)]
 
-    def _roots(self, playbook: Playbook | Path | str | None) -> list[Digest]:
+    def _roots(self, playbook: AnyPlaybook | None) -> list[Digest]:
         if playbook is not None:
             starts: Iterable[Digest] = [self._resources.playbook(playbook).digest]
         else:
@@ -213,7 +209,7 @@ class Playbooks:
         )
         return digest
 
-    def export(self, playbook: Playbook | Path | str, to: str) -> tuple[Digest, Json]:
+    def export(self, playbook: AnyPlaybook, to: str) -> tuple[Digest, Json]:
         """A playbook as a document: `yaml` and `json` are seedbed's own, others are those of `formats.FORMATS`."""
         chosen = self._resources.playbook(playbook)
         if to in ("yaml", "json"):

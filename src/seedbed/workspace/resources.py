@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
@@ -44,6 +44,9 @@ class Evaluating:
 
 
 ONCE = Evaluating()
+
+AnyPlaybook: TypeAlias = Playbook | Path | str
+"""A playbook, its path, digest, ref or channel."""
 
 
 @dataclass
@@ -134,7 +137,7 @@ class Resources:
 
     # Playbooks
 
-    def playbook(self, playbook: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+    def playbook(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
 
         In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
@@ -144,7 +147,7 @@ class Resources:
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
 
-    def keep(self, playbook: Playbook | Path | str, because: str) -> Digest:
+    def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
         if isinstance(playbook, str) and not is_playbook_file(playbook):
             return self.library.find(playbook)

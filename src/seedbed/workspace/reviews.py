@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from seedbed.errors import NotFound, Problem
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import stable
 from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.registry import build_gates, build_panel
@@ -18,7 +16,7 @@ from seedbed.release.review import review
 from seedbed.release.review.outputs import OutputSample, draw_samples, read_output_pairs
 from seedbed.release.review.panel import answers
 from seedbed.storage.store import Digest, Fact
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Reviews:
         waiting = ("waiting", "expired")
         return [each for each in review.queue(self._resources.library, panels) if everything or each.status in waiting]
 
-    async def show(self, channel: str, playbook: Playbook | Path | str, *, samples: int = 5) -> ReviewPage:
+    async def show(self, channel: str, playbook: AnyPlaybook, *, samples: int = 5) -> ReviewPage:
         """All that there is to look at before answering. Nothing is stored but the playbook."""
         library, store = self._resources.library, self._resources.store
         digest = self._resources.keep(playbook, "looked at")
@@ -75,22 +73,22 @@ class Reviews:
             return [], str(missing)
         return drawn, "" if drawn or not count else "the same at every task"
 
-    def request(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
+    def request(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
         """Ask for a review. Somebody else has to approve it."""
         self._resources.protection(channel)
         return review.request(
             self._resources.library, channel, self._resources.keep(playbook, because), because=because
         )
 
-    def approve(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
+    def approve(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
         """Approve somebody else's playbook for exactly this channel. Raises ReleaseRefused if you may not."""
         return self._answer(review.approve, channel, playbook, because)
 
-    def refuse(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
+    def refuse(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
         """Refuse a playbook. It holds until you approve it yourself, whatever others say."""
         return self._answer(review.refuse, channel, playbook, because)
 
-    def _answer(self, answer: Callable[..., Fact], channel: str, playbook: Playbook | Path | str, because: str) -> Fact:
+    def _answer(self, answer: Callable[..., Fact], channel: str, playbook: AnyPlaybook, because: str) -> Fact:
         jury = build_panel(channel, self._resources.protection(channel))
         digest = self._resources.playbook(playbook).digest
         return answer(self._resources.library, channel, digest, because=because, panel=jury)

@@ -17,7 +17,6 @@ from seedbed.experiments import sessions
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
 from seedbed.experiments.sessions import Hindsight
-from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.history import recall, recent
@@ -29,7 +28,7 @@ from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
-from seedbed.workspace.resources import Resources, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class Runs:
     @asynccontextmanager
     async def recording(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         /,
         *,
         seed: int | None = None,
@@ -75,7 +74,7 @@ class Runs:
             yield stage
 
     def recorded(
-        self, playbook: Playbook | Path | str, /, *, seed: int | None = None, max_cost_usd: float | None = None
+        self, playbook: AnyPlaybook, /, *, seed: int | None = None, max_cost_usd: float | None = None
     ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
         """Record each call of an async function as a run: its arguments are the inputs, its result the output.
 
@@ -104,9 +103,7 @@ class Runs:
         """A run by its id, or by how its id starts. Raises NotFound."""
         return recall(self._resources.store, self.find(run))
 
-    def recent(
-        self, limit: int = 20, playbook: Playbook | Path | str | None = None, *, children: bool = False
-    ) -> list[Run]:
+    def recent(self, limit: int = 20, playbook: AnyPlaybook | None = None, *, children: bool = False) -> list[Run]:
         """The newest runs, of one playbook or of all; `children` includes runs that other runs opened."""
         subject = self._resources.playbook(playbook).digest if playbook else None
         return list(recent(self._resources.store, limit, subject, children=children))
@@ -148,7 +145,7 @@ class Runs:
     # Replaying and learning
 
     async def replay(
-        self, run: Run | str, playbook: Playbook | Path | str | None = None, *, mode: str = "strict"
+        self, run: Run | str, playbook: AnyPlaybook | None = None, *, mode: str = "strict"
     ) -> tuple[Run, bool]:
         """Perform a recorded run again on its recorded answers, under its playbook or another one.
 

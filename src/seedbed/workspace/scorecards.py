@@ -24,7 +24,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.storage.store import Json
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks
-from seedbed.workspace.resources import ONCE, Evaluating, Resources, is_playbook_file
+from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
 """Receives each cell as it is paid or found, with the name of the playbook it is of."""
@@ -55,7 +55,7 @@ class Scorecards:
 
     async def evaluate(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
         metric: MetricChoice = "exact_match",

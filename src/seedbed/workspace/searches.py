@@ -16,13 +16,12 @@ from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_se
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
-from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
 class Searches:
@@ -39,7 +38,7 @@ class Searches:
         options = options or SearchOptions()
         return replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
 
-    def plan(self, playbook: Playbook | Path | str, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
+    def plan(self, playbook: AnyPlaybook, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
         """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
         options = options or SearchOptions()
         confirm = options.confirm
@@ -48,7 +47,7 @@ class Searches:
 
     async def evolve(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
         metric: MetricChoice = "exact_match",

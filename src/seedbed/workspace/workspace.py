@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from seedbed import plugins
-from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
-from seedbed.workspace.resources import Evaluating, Resources, find_file, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
@@ -145,7 +144,7 @@ class Workspace:
 
     async def run(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         /,
         *,
         key: str | None = None,
@@ -171,7 +170,7 @@ class Workspace:
 
     async def evaluate(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
         metric: MetricChoice = "exact_match",
@@ -191,7 +190,7 @@ class Workspace:
         return await self.scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
 
     async def release(
-        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+        self, playbook: AnyPlaybook, *, to: str, because: Verdict | str = "", share: float | None = None
     ) -> Ref:
         """Put a playbook on a channel if its gates let it pass. See `channels.release`."""
         return await self.channels.release(playbook, to=to, because=because, share=share)
@@ -206,8 +205,8 @@ class Workspace:
 
     async def compare(
         self,
-        control: Playbook | Path | str,
-        candidate: Playbook | Path | str | Sequence[Playbook | Path | str],
+        control: AnyPlaybook,
+        candidate: AnyPlaybook | Sequence[AnyPlaybook],
         *,
         on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str | None = None,
@@ -232,7 +231,7 @@ class Workspace:
 
     async def evolve(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
         metric: MetricChoice = "exact_match",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Protocol
+from functools import partial
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -55,7 +56,7 @@ def watch(
     with (
         call.open() as space,
         suppress(KeyboardInterrupt),
-        _screen(call.as_json or once) as screen,
+        _screen(call.as_json or once) as draw,
     ):
         while True:
             try:
@@ -71,7 +72,7 @@ def watch(
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
                     typer.echo(json.dumps(finite(document), ensure_ascii=False))
                 else:
-                    screen.show(_view(seen, stepped))
+                    draw(_view(seen, stepped))
             if once:
                 break
             time.sleep(every)
@@ -88,29 +89,15 @@ def _document(seen: WatchResult, stepped: Ref | None) -> Json:
     }
 
 
-class _Screen(Protocol):
-    def show(self, view: RenderableType) -> None: ...
-
-
-class _Printed:
-    def show(self, view: RenderableType) -> None:
-        output.console().print(view)
-
-
 @contextmanager
-def _screen(plain: bool) -> Iterator[_Screen]:
-    """A live view on a terminal; elsewhere each look is printed."""
+def _screen(plain: bool) -> Iterator[Callable[[RenderableType], None]]:
+    """What draws each look: a live view on a terminal, else a print."""
     console = output.console()
     if plain or not console.is_terminal:
-        yield _Printed()
+        yield console.print
         return
     with Live(line("looking"), console=console, auto_refresh=False) as live:
-
-        class Drawn:
-            def show(self, view: RenderableType) -> None:
-                live.update(view, refresh=True)
-
-        yield Drawn()
+        yield partial(live.update, refresh=True)
 
 
 def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import ErrorRate
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.patterns.patterns import Figures, PatternFinding, Patterns
 from seedbed.experiments.patterns.traits import ScoredRuns
@@ -33,9 +34,7 @@ def patterns(
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="The highest chance of any finding by luck alone, above 0, below 0.5.")
-    ] = 0.05,
+    alpha: ErrorRate = 0.05,
     suggest: Annotated[
         Path | None,
         typer.Option("--suggest", metavar="FILE", help="Write the next hypothesis there, as an experiment to edit."),
@@ -49,8 +48,6 @@ def patterns(
 
     Exit code 0 if a pattern holds, 2 if none does.
     """
-    if not 0 < alpha < 0.5:
-        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     suggestion = None
     with call.open() as space:
         result, runs = space.experiments.patterns(playbook, metric=metric, on=on, alpha=alpha)
