@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +40,25 @@ FOLLOWED = ("start", *ENTRIES, "run")
 
 INTERVAL_SECONDS = 0.5
 """How often the store is asked for more."""
+
+
+SHOWN = {"turn": "text", "decision": "action", "reading": "value"}
+"""Where the answer to a step is, by its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """A step of both runs, or of one of them: what it is, how the replay was answered, and the two answers.
+
+    The label is empty where nothing was answered: what a program says of itself, and what the replay did not reach.
+    """
+
+    kind: str
+    name: str
+    label: str
+    recorded: Any
+    replayed: Any
+    differs: bool
 
 
 class Runs:
@@ -165,6 +185,23 @@ class Runs:
                 raise wrong from None
             return failed, isinstance(wrong, Missed)
 
+    def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
+        """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
+
+        Those that only the recording has come last.
+        """
+        replies = self.answers(replayed)
+        left = {_place(fact): fact for fact in self.answers(recorded)}
+        pairs: list[tuple[Fact | None, Fact | None]] = []
+        same = {_place(fact) for fact in replies} & left.keys()
+        for fact in replies:
+            place = _place(fact)
+            if place not in same:
+                place = next((other for other in left if other not in same and _named(other) == _named(place)), place)
+            pairs.append((left.pop(place, None), fact))
+        pairs += [(fact, None) for fact in left.values()]
+        return [_step(then, now) for then, now in pairs]
+
     def learn(self, run: Run, score: float) -> None:
         """Teach the router how good a run was, from 0 to 1; every model it chose in that run is remembered by it."""
         resources, turns, outcomes = self._resources, {turn.step or turn.role: turn for turn in run.turns}, []
@@ -190,6 +227,33 @@ class Runs:
         """Answer a question by its id, or by how its id starts. The first answer counts. Raises NotFound."""
         record = find(self._resources.store, question)
         return record, answer(self._resources.store, record, yes, because=because, by=self._resources.by)
+
+
+def _place(fact: Fact) -> str:
+    """Kind, name, request and which repetition: what identifies a step within its run."""
+    return fact.key.partition("/")[2]
+
+
+def _named(place: str) -> tuple[str, str]:
+    """The kind and the name of a step; a name may contain slashes."""
+    kind, _, rest = place.partition("/")
+    return kind, rest.rsplit("/", 2)[0]
+
+
+def _step(then: Fact | None, now: Fact | None) -> ReplayStep:
+    fact = now or then
+    assert fact is not None
+    label = now.tags[0] if now and now.tags else ""
+    before, after = (_answer(each) if each else None for each in (then, now))
+    differs = then is None or now is None or label not in ("exact", "") or before != after
+    return ReplayStep(*_named(_place(fact)), label, before, after, differs)
+
+
+def _answer(fact: Fact) -> Any:
+    body: Json = fact.body
+    if fact.kind in SHOWN:
+        return body[SHOWN[fact.kind]]
+    return body["error"] or body["result" if fact.kind == "call" else "output"]
 
 
 def own_inputs(run: Run) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,6 @@ from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
-from seedbed.evaluation.judges.labels import LabelledAnswer
-from seedbed.evaluation.metrics.metric import Score
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json
 from seedbed.workspace.judges import JudgeTrust
@@ -60,9 +58,8 @@ def check(
     Exit code 1 if the judge is not trusted.
     """
     with call.open() as space, progress.counting(f"{judge} judges") as watch:
-        agreement, scored = wait_for(space.judges.check(judge, labels, watch))
+        agreement, differing = wait_for(space.judges.check(judge, labels, watch))
         trust = space.judges.trust(judge, at_least)
-    differing = _disagreements(scored)
     document = {**asdict(agreement), **_trust_document(trust), "disagreements": differing}
     call.show(document, *_check_view(agreement, trust, differing))
     raise typer.Exit(BLOCKED if trust.refusal else PASS)
@@ -112,22 +109,6 @@ def _listed(judge: DeclaredJudge, trust: JudgeTrust) -> Json:
         "high": counts and counts.high,
         "trusted": trust.refusal is None,
     }
-
-
-def _disagreements(scored: Mapping[str, tuple[LabelledAnswer, Score]]) -> list[Json]:
-    """Where the judge says something else than people, or nothing: the farthest from them first."""
-    differing = [
-        {
-            "place": place,
-            "label": item.label,
-            "score": score.value,
-            "answer": item.run.output,
-            "reason": score.reason,
-        }
-        for place, (item, score) in scored.items()
-        if score.value is None or abs(score.value - (item.label or 0.0)) > 1e-6
-    ]
-    return sorted(differing, key=lambda each: -2.0 if each["score"] is None else -abs(each["score"] - each["label"]))
 
 
 def _check_view(agreement: JudgeAgreement, trust: JudgeTrust, differing: Sequence[Json]) -> list[RenderableType]:
