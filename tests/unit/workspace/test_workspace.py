@@ -572,4 +572,7 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
     late = [fact.body["model"] for fact in its.store.facts(Query(kind="routing"))][-20:]
     assert late.count("modest") > late.count("praised")
     again = Workspace(its.settings, its.store)
-    assert again.resources.runner.router.state() == its.resources.runner.router.state()
+    for model in ("praised", "modest"):
+        (task_type,) = {fact.body["task_type"] for fact in its.store.facts(Query(kind="routing"))}
+        beliefs = [each.resources.runner.router.belief(task_type, model, ["sorting"]) for each in (its, again)]
+        assert beliefs[0] == beliefs[1]
