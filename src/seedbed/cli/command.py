@@ -1,4 +1,4 @@
-"""How commands are declared: the options that all share stand here once, and errors become text and exit codes."""
+"""How commands are declared: the shared options, and how errors become text and exit codes."""
 
 from __future__ import annotations
 

@@ -236,5 +236,5 @@ def problem_view(problem: Problem) -> RenderableType:
 
 
 def warn(text: str) -> None:
-    """Print a warning on the error stream: it is no result."""
+    """Print a warning on the error stream."""
     errors().print(line(("! ", "bold yellow"), text), soft_wrap=True)

@@ -31,7 +31,7 @@ def _bar(*columns: str) -> Progress:
 
 
 class _Speed:
-    """How fast it goes and how long it will take."""
+    """The rate of work, and the time left."""
 
     def __init__(self, total: int, began: float | None = None) -> None:
         self.total = total
@@ -109,7 +109,7 @@ def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A watcher of how many of something are done, of how many."""
+    """A watcher of how many are done, of how many."""
     began = time.monotonic()
     with _bar("rate", "left") as bar:
         task = bar.add_task(what, total=None, rate="", left="")

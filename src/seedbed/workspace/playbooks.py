@@ -91,13 +91,13 @@ class Playbooks:
         return self.library.branches()
 
     def archive(self, branch: str, *, because: str, failed: bool = False) -> str:
-        """End a branch; its name is free again and its history stays. The state that it ends in."""
+        """End a branch and return its last state. Its name is free again and its history stays."""
         state = "failed" if failed else "archived"
         self.library.close(branch, "failed" if failed else "archived", because=because)
         return state
 
     def tag(self, playbook: AnyPlaybook, *words: str) -> tuple[Digest, list[str]]:
-        """Attach words to a playbook; all that it has."""
+        """Attach words to a playbook, and return all that it has."""
         digest = self._resources.keep(playbook, "tagged") if words else self._resources.playbook(playbook).digest
         if words:
             self.library.tag(digest, *words)
@@ -247,7 +247,7 @@ class Playbooks:
         by_path: Mapping[str, AnyResolver] | None = None,
         onto: str | None = None,
     ) -> RebaseResult:
-        """Merge what its base has become into a specialised playbook. Raises MergeClash."""
+        """Merge the current base into a specialised playbook. Raises MergeClash."""
         settled, single = map(_resolver, resolvers), {path: _resolver(each) for path, each in (by_path or {}).items()}
         return specialised.rebase(self.library, name, because=because, resolvers=settled, by_path=single, onto=onto)
 

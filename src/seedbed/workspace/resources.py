@@ -61,6 +61,8 @@ class Resources:
     """Asks a person where a rule requires it; without it the settings say who is asked."""
     chat_models: Mapping[str, ChatModel] = field(default_factory=dict)
     """Live LangChain models by name, beside those of the settings."""
+    borrowed: bool = False
+    """Whether other resources own the store and the pools, and close them."""
     spent: Spending = field(init=False)
     executors: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
     """Worker pools that evaluations have started; closed with the workspace."""
@@ -87,19 +89,21 @@ class Resources:
         return cls(settings, store)
 
     def acting(self, by: str) -> Resources:
-        """The same resources for another person: store, models, limits and tools are shared."""
-        other = replace(self, settings=self.settings.model_copy(update={"by": by}))
-        other.spent = self.spent
+        """The same resources for another person: store, models, limits, pools and tools are shared."""
+        other = replace(self, settings=self.settings.model_copy(update={"by": by}), borrowed=True)
+        other.spent, other.executors = self.spent, self.executors
         vars(other).update(models=self.models, _runner=self.runner.acting(other.library))
         return other
 
     async def aclose(self) -> None:
         """Close everything that was opened here, and wait for it."""
-        if "_runner" in vars(self):
+        if "_runner" in vars(self) and not self.borrowed:
             await self.runner.aclose()
         self.close()
 
     def close(self) -> None:
+        if self.borrowed:
+            return
         for executor in self.executors.values():
             executor.close()
         if "_runner" in vars(self):

@@ -119,7 +119,7 @@ class Scorecards:
     ) -> SuiteResult:
         """Evaluate the baselines of a suite and these playbooks, and store the results for the next time.
 
-        With `accept` today's scores are what the next time is held against, whatever they are.
+        With `accept` later results are compared with these, whatever they are.
         """
         evaluated = {**suite.baselines, **playbooks}
         if not evaluated:
@@ -161,7 +161,7 @@ class Scorecards:
     def corpora(
         self, task: str, chosen: Sequence[SpecialisedPlaybook], datasets: Mapping[str, str], *, every: bool
     ) -> dict[str, Dataset]:
-        """The tasks of each corpus: those that are given, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
+        """The tasks of each corpus: those in `datasets`, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
         refs = self._resources.store.refs("datasets/")
         stored = [ref.name.split("/") for ref in refs if ref.name.count("/") == 2]
         known = {corpus for _, corpus, of in stored if of == task}

@@ -182,7 +182,7 @@ class Workspace:
     ) -> Scorecard:
         """Score a playbook over tasks by one metric or several; the first one decides. Cells paid before are reused.
 
-        It never costs more than `max_cost_usd`; cells the money does not reach have no score, and are tried next time.
+        It never costs more than `max_cost_usd`; cells beyond the budget have no score, and are tried next time.
         So are runs that take longer than `timeout_seconds`. `parallel` is `loop`, `processes`, a number of them, `ray`
         or `ray://HOST:PORT`; the default is what the workspace file says.
         """

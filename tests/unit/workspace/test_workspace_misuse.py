@@ -116,6 +116,14 @@ async def test_another_person_works_in_the_same_workspace(space: Workspace) -> N
     assert (await space.run("production", n=3)).output == "3"
 
 
+async def test_closing_the_workspace_of_another_person_closes_nothing(tmp_path: Path) -> None:
+    async with seedbed.open(store=f"sqlite:///{tmp_path}/seedbed.db", models={"oracle": ORACLE}, by="ada") as space:
+        async with space.acting("ben") as ben:
+            assert (await ben.run(agent(".*"), n=3)).output == "3"
+        assert (await space.run(agent(".*"), n=4)).output == "4"
+        assert len(space.runs.recent()) == 2
+
+
 async def test_live_models_and_tools_need_no_file() -> None:
     def look(at: str) -> str:
         return at

@@ -1,4 +1,4 @@
-"""Turns as they are spoken: several at the same time each have a block of their own, finished ones stand above."""
+"""Turns as they arrive: each of several at a time has its own block, with finished turns above."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def turns(console: Console) -> Iterator[Callable[[RunEvent], None]]:
 
 
 def _print_lines(console: Console, event: RunEvent) -> None:
-    """A turn that is done, or will not be: each of its lines after the name of its step."""
+    """Print a turn that ended, or why it failed: the name of the step before each line."""
     lines = (*event.turn.notices, *event.turn.text.splitlines()) if event.turn else ()
     for each in lines or (f"not answered: {event.failed}".splitlines() if event.failed else ()):
         console.print(line(f"{_place(event)}: {each}"), soft_wrap=True)
 
 
 def _place(event: RunEvent) -> str:
-    """The step that speaks; that of a run which another opened after the beginning of its id."""
+    """The name of the step; for a child run, after the start of its id."""
     return f"{event.run[:10]} {event.step}" if event.depth else event.step
 
 
@@ -71,7 +71,7 @@ class _Spoken:
 class LiveTurns:
     """The turns under way on a terminal, each with the end of what it has said so far.
 
-    A turn that is done is printed above in full; what was under way when it all ended is printed as far as it came.
+    A turn that is done is printed above in full. At the end, unfinished turns are printed as far as they came.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:

@@ -39,7 +39,7 @@ def change_document(change: Change) -> Json:
 
 
 def change_view(change: Change) -> RenderableType:
-    """Numbers from and to; texts word by word, what went in red and what came in green."""
+    """Numbers before and after; texts word by word, removed words in red and new ones in green."""
     text = Text.assemble((output.safe(change.path), "bold"), "  ")
     if not change.is_text:
         before, after = (output.safe(value_text(value)) for value in (change.before, change.after))
