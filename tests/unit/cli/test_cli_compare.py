@@ -152,12 +152,20 @@ def test_what_is_called_wrongly_is_told_before_anything_is_done(
     assert (facts("start"), facts("comparison")) == (0, 0)
 
 
+def test_a_plan_spends_nothing_so_replays_have_none(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed(*COMPARE, "--replay", "5", "--plan")
+    assert (done.code, done.out) == (64, "")
+    assert "expected none with --replay" in done.err
+    assert not (space / "seedbed.db").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("--goal", "equivalent", "--margin", "0.1"),
         ("--for", "production"),
         ("--plan",),
+        ("--replay", "5", "--live-runs", "2"),
     ],
     ids=" ".join,
 )

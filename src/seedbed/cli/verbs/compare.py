@@ -232,15 +232,17 @@ def compare(
     evidence.expect_fitting()
     if evidence.live:
         _compare_live(call, evidence, decision)
-    if work.plan and len(candidates or ()) > 1:
-        raise typer.BadParameter("expected none with several candidates", param_hint="--plan")
+    if evidence.replay:
+        _expect_none({"--plan": work.plan}, "with --replay")
+    if len(candidates or ()) > 1:
+        _expect_none({"--plan": work.plan, "--live-runs": evidence.live_runs}, "with several candidates")
     metric = decision.metric or "exact_match"
     expect_readable(call.workspace, [metric], evidence.on)
     with call.open() as space, _budget(call):
         values = options.assignments(work.changes)
         new = {name: space.playbooks.get(name, values) for name in candidates or ()}
         sides = Sides(str(control), new, metric)
-        if work.plan and evidence.replay is None:
+        if work.plan:
             forecast = space.experiments.forecast(
                 sides.control, sides.first, on=str(evidence.on), metric=metric, options=how
             )
