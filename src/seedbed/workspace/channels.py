@@ -31,6 +31,7 @@ from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.ramp import build_ramp
+from seedbed.release.states import State
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
@@ -195,12 +196,17 @@ class Channels:
         """The channels of the workspace file, and those that something was released to."""
         return self._resources.channel_names()
 
+    def get(self, channel: str) -> State:
+        """What a channel serves now: its stable playbook, and the canary if there is one. Raises NotFound."""
+        self._resources.expect_channel(channel)
+        return channels.state(self._resources.store, channel)
+
     def show(self, channel: str) -> Json:
         """What a channel serves, its gates, its ramp, and what a rollback would return to. Raises NotFound."""
-        self._resources.expect_channel(channel)
+        now = self.get(channel)
         protection, store = self._resources.settings.channel(channel), self._resources.store
         build_gates(channel, protection)
-        steps, now = build_ramp(protection), channels.state(store, channel)
+        steps = build_ramp(protection)
         ref = store.ref(f"channels/{channel}")
         canary = {"playbook": now.canary.playbook, "share": now.canary.share} if now.canary else None
         return {

@@ -92,7 +92,7 @@ def try_model(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same seed, the same answer.")] = None,
-    streamed: Annotated[bool, typer.Option("--stream", help="Show the answer as it comes.")] = False,
+    streamed: Annotated[bool, typer.Option("--stream", help="Show the answer as it arrives.")] = False,
 ) -> None:
     """Send a text to a model and print its answer. Nothing is recorded."""
     with call.open() as space:

@@ -59,7 +59,7 @@ def compare(
     file: File,
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
-    alpha: Annotated[float, typer.Option(help="How often chance alone may pass for a difference.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="How often chance alone may look like a difference.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
 

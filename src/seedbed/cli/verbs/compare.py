@@ -66,7 +66,7 @@ class DecisionOptions:
         typer.Option(
             "--alpha",
             metavar="RATE",
-            help="The highest chance to call a candidate better that is not, above 0, below 0.5. [0.05]",
+            help="The highest probability of a false winner, above 0, below 0.5. [0.05]",
         ),
     ] = None
     rule: Annotated[
@@ -162,9 +162,7 @@ class EvidenceOptions:
             help="Instead of A and B: its canary, by users' feedback. Repeat it to compare channels.",
         ),
     ] = None
-    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: give the verdict now, decided or not.")] = (
-        False
-    )
+    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: end it now, decided or not.")] = False
 
     def expect_fitting(self) -> None:
         """Refuse options that would do nothing together."""
@@ -201,9 +199,7 @@ class WorkOptions:
 @command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Invocation,
-    control: Annotated[
-        str | None, typer.Argument(metavar="A", help=f"The present playbook: {PLAYBOOK.lower()}")
-    ] = None,
+    control: Annotated[str | None, typer.Argument(metavar="A", help=f"Today's playbook: {PLAYBOOK.lower()}")] = None,
     candidates: Annotated[
         list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
     ] = None,

@@ -83,7 +83,7 @@ class KindOptions:
         bool, typer.Option("--accept", help="Compare later results of the suite with these, even if they are worse.")
     ] = False
     front: Annotated[
-        bool, typer.Option("--front", help="Also show which playbooks are worth having by all metrics, cost and speed.")
+        bool, typer.Option("--front", help="Also show which playbooks no other beats by all metrics, cost and speed.")
     ] = False
     across: Annotated[
         str | None,
@@ -139,7 +139,7 @@ def evaluate(
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
-    Several playbooks stand side by side; `compare` decides which is better. After an interruption the same command
+    Several playbooks are shown side by side; `compare` decides which is better. After an interruption the same command
     continues. A suite is a folder with datasets, metrics and baselines; its results are compared with the last ones.
 
     Exit code 1 if a suite has become worse or misses a threshold, 2 if a playbook could not be scored at all or the

@@ -19,7 +19,7 @@ rollback_app = typer.Typer(add_completion=False)
 def release(
     call: Invocation,
     playbook: PlaybookName,
-    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel that is to serve it.")],
+    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to serve it from.")],
     because: Annotated[
         str,
         typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),

@@ -41,7 +41,7 @@ def patterns(
     ] = None,
     finding: Annotated[int, typer.Option("--finding", min=1, help="With --suggest: from which finding.")] = 1,
 ) -> None:
-    """Find what sets good runs apart from bad ones: words of inputs, tags, models, tool errors, lengths, steps, costs.
+    """Find what distinguishes good runs from bad: words of inputs, tags, models, tool errors, lengths, steps, costs.
 
     It reads recorded runs and runs nothing. One half of the tasks suggests patterns; shown are those that hold in the
     other half as well. Tasks of one source are never on both sides. A run that failed has the worst score.
