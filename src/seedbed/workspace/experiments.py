@@ -267,13 +267,19 @@ class Experiments:
         alpha: float = 0.05,
     ) -> tuple[Patterns, ScoredRuns]:
         """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        subject = self._resources.playbook(playbook).digest if playbook else None
+        by, tasks, subject = self._scored(playbook, metric, on)
         direction = better(by) if by else "higher"
         worst = float(direction == "lower")
         runs = gather_runs(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
         return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
+
+    def _scored(
+        self, playbook: AnyPlaybook | None, metric: Metric | str, on: Tasks | None
+    ) -> tuple[Metric | None, Dataset | None, Digest | None]:
+        """The metric (None: users' feedback), the tasks and the playbook (None: all) of the runs to read."""
+        by = None if metric == OUTCOME else self._execution.metric(metric)
+        tasks = None if on is None else self._execution.dataset(on)
+        return by, tasks, self._resources.playbook(playbook).digest if playbook else None
 
     def suggest(
         self,
@@ -313,9 +319,7 @@ class Experiments:
     ) -> Screening:
         """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
         chosen = load_policy(candidate)
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        subject = self._resources.playbook(playbook).digest if playbook else None
+        by, tasks, subject = self._scored(playbook, metric, on)
         log = await read_decisions(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
         return screen_policy(log, chosen)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,14 +130,14 @@ class Runs:
 
     def entries(self, run: Run | str) -> list[Fact]:
         """The turns, decisions, tool calls and child runs of a run, in the order in which they happened."""
-        store, name = self._resources.store, self.find(run)
-        facts = (fact for kind in ENTRIES for fact in store.facts(Query(kind=kind, subject=name)))
-        return sorted(facts, key=lambda fact: fact.number)
+        return self._facts(run, ENTRIES)
 
     def answers(self, run: Run | str) -> list[Fact]:
         """What a run got from outside, in order; the choice of a model is part of the turn it was made for."""
+        return self._facts(run, [kind for kind in ANSWERS if kind != "routing"])
+
+    def _facts(self, run: Run | str, kinds: Iterable[str]) -> list[Fact]:
         store, name = self._resources.store, self.find(run)
-        kinds = [kind for kind in ANSWERS if kind != "routing"]
         facts = (fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=name)))
         return sorted(facts, key=lambda fact: fact.number)
 
