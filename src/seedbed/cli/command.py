@@ -1,23 +1,22 @@
-"""How commands are declared: the options that all share stand here once, and errors become text and exit codes."""
+"""How commands are declared: the shared options, and how errors become text and exit codes."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, SettingsError
-from seedbed.evaluation.metrics.registry import parse_metric
-from seedbed.settings import Settings
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
 
@@ -34,8 +33,8 @@ DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
 
 
 @dataclass(frozen=True)
-class Call:
-    """What every command was called with: the workspace file, whether to change nothing, and how to print."""
+class Invocation:
+    """How a command was called: with which workspace file, whether to change nothing, and how to print."""
 
     workspace: Path | None = None
     dry_run: bool = False
@@ -49,11 +48,8 @@ class Call:
         folder = str(path.resolve().parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        space = open_workspace(path)
-        try:
+        with closing(open_workspace(path)) as space:
             yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
-        finally:
-            space.resources.close()
 
     @contextmanager
     def open_for_files(self, *names: str) -> Iterator[Workspace]:
@@ -63,21 +59,11 @@ class Call:
         except SettingsError:
             if self.workspace or not all(is_playbook_file(name) or Path(name).exists() for name in names):
                 raise
-            space = open_workspace(store="memory:")
-            try:
+            with closing(open_workspace(store="memory:")) as space:
                 yield space
-            finally:
-                space.resources.close()
         else:
             with self.open() as space:
                 yield space
-
-    def expect_metrics(self, names: Iterable[str]) -> None:
-        """Refuse a metric that nobody knows before a store is opened. Raises SettingsError."""
-        own = Settings.load(find_file(self.workspace)).metrics
-        for name in names:
-            if ":" not in name and name.partition("(")[0].strip() not in own:
-                parse_metric(name, {})
 
     def show(self, document: object, *renderables: Any) -> None:
         """Print the result: the document for programs, or what people read."""
@@ -99,6 +85,11 @@ class Call:
         text = output.listing(columns, documents if rows is None else rows) if documents else output.line(empty)
         self.show({key: [*documents]} if key else [*documents], text)
 
+    def say_written(self, file: Path | None) -> None:
+        """Say that a report was written, if one was."""
+        if file and not self.as_json:
+            output.show(None, False, output.line(("✓ ", "bold green"), f"wrote {file}"))
+
     def done(self, document: dict[str, Any], text: str, *, would: str = "would have: ") -> None:
         """Print what a command changed, or would have changed."""
         mark = (would, "yellow") if self.dry_run else ("✓ ", "bold green")
@@ -118,33 +109,33 @@ def command(
     dry_run: bool = False,
     aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
-    """Declare a command of an app. Its first parameter is the Call; a parameter that is a dataclass stands for options.
+    """Declare a command of an app. Its first parameter is the Invocation; one that is a dataclass stands for options.
 
     Every command takes --json; `workspace` and `dry_run` say which of the other shared options it takes. A
-    SettingsError about an option is a wrong call, not a failure; `aliases` are options whose paths have other names.
+    SettingsError about an option or argument is a wrong call, not a failure, and so is a PlaybookError about an option;
+    `aliases` are options whose paths have other names.
     """
     shared = [*(["workspace"] if workspace else []), *(["dry_run"] if dry_run else []), "as_json"]
 
     def declare(function: Function) -> Function:
         parameters, groups = _parameters(function)
-        options = {f"--{each.name.replace('_', '-')}" for each in parameters} | {*(aliases or {}).values()}
+        hints = {**{each.name: _hint(each) for each in parameters}, **(aliases or {})}
         parameters += [_keyword(each, DEFAULTS[each], SHARED[each]) for each in shared]
 
         def called(**values: Any) -> None:
-            call = Call(**{each: values.pop(each) for each in shared})
-            grouped = {
+            call = Invocation(**{each: values.pop(each) for each in shared})
+            values |= {
                 name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups
             }
             try:
-                function(call, **values, **grouped)
+                function(call, **values)
             except DocumentError as wrong:
-                path = wrong.problems[0].path if wrong.problems else ""
-                option = (aliases or {}).get(path)
-                if option is None and isinstance(wrong, SettingsError | PlaybookError):
-                    option = f"--{path.partition(' ')[0].replace('_', '-')}"
-                if wrong.source or option not in options:
+                path = wrong.problems[0].path.partition(" ")[0] if wrong.problems else ""
+                hint = hints.get(path.replace("-", "_"), "")
+                is_call = isinstance(wrong, SettingsError) or (isinstance(wrong, PlaybookError) and hint[:1] == "-")
+                if wrong.source or not hint or not (is_call or path in (aliases or {})):
                     raise
-                raise typer.BadParameter(str(wrong), param_hint=option) from None
+                raise typer.BadParameter(str(wrong), param_hint=hint) from None
 
         called.__doc__, called.__name__ = function.__doc__, function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -176,6 +167,12 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
         else:
             parameters.append(_keyword(each.name, each.default, kind))
     return parameters, groups
+
+
+def _hint(parameter: inspect.Parameter) -> str:
+    """What people call a parameter: `--max-cost`, or JUDGE for an argument."""
+    info = get_args(parameter.annotation)[-1]
+    return f"--{parameter.name.replace('_', '-')}" if isinstance(info, OptionInfo) else str(info.metavar)
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

@@ -70,8 +70,8 @@ class LazyCommand(TyperCommand):
         command.name = self.name
         return command
 
-    def make_context(self, *arguments: Any, **more: Any) -> Any:
-        return self.loaded.make_context(*arguments, **more)
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        return self.loaded.make_context(*arguments, **options)
 
 
 class LazyGroup(TyperGroup):
@@ -153,4 +153,4 @@ def run() -> None:
     # A stream that cannot write ✓ writes \u2713, as the error stream does, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(call(commands(), sys.argv[1:]))

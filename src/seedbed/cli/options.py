@@ -13,6 +13,7 @@ import typer
 from seedbed.cli import output
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
+from seedbed.settings.values import A_SHARE, share
 
 REPORTS = (".md", ".html")
 """How the names of report files end."""
@@ -24,19 +25,23 @@ Because = Annotated[str, typer.Option("--because", metavar="REASON", help="Why; 
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
+ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
+RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
 MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How answers are scored.")]
 Parallel = Annotated[
     str | None, typer.Option("--parallel", metavar="WHERE", help="loop, processes, a number of them, or ray.")
 ]
-Report = Annotated[
+ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of random draws; the same seed draws the same.")]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: print it.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="The seed of random draws; the same seed repeats them.")]
 
 
 def _dollars(amount: float | None) -> float | None:
@@ -48,6 +53,32 @@ def _dollars(amount: float | None) -> float | None:
 MaxCost = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="USD", callback=_dollars, help="Never spend more. Run again to continue."),
+]
+
+
+def _error_rate(alpha: float) -> float:
+    if not 0 < alpha < 0.5:
+        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5")
+    return alpha
+
+
+ErrorRate = Annotated[
+    float,
+    typer.Option(
+        "--alpha", metavar="RATE", callback=_error_rate, help="The highest chance of a false finding, below 0.5."
+    ),
+]
+
+
+def _share(text: str) -> float:
+    if (value := share(text)) is None:
+        raise typer.BadParameter(f'found "{text}"; expected {A_SHARE}')
+    return value
+
+
+CanaryShare = Annotated[
+    float | None,
+    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users that get it, such as 5%."),
 ]
 
 

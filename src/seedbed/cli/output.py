@@ -1,12 +1,11 @@
 """What reaches the terminal: tables and colour for people, JSON for programs, errors on the error stream.
 
-Rich leaves colour out where NO_COLOR is set or nobody is watching.
+Rich prints no colour if NO_COLOR is set, or into a pipe.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
+from seedbed.reports.formats import finite
+from seedbed.reports.numbers import clipped, counted
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
@@ -47,15 +48,15 @@ def coloured() -> bool:
 def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
     """The result of a command: its document for programs, or what people get to see."""
     if as_json:
-        typer.echo(json.dumps(plain(document), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
         return
     for renderable in renderables:
-        # A terminal gets lines wrapped between words; whoever reads a pipe wants them as they are.
+        # A terminal gets lines wrapped between words; a pipe gets them as they are.
         console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
 
 
 def expect_new(file: Path) -> None:
-    """Refuse a file that cannot be written anew: to be told before anything is paid."""
+    """Refuse a file that exists or has no folder, before anything is paid. Raises SettingsError."""
     if file.exists():
         raise SettingsError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
     if not file.parent.is_dir():
@@ -72,19 +73,6 @@ def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: b
         show({**document, "file": str(file) if file else None}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))
     else:
         typer.echo(text, nl=False)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: times in ISO 8601, what is not a finite number as null."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
@@ -114,7 +102,7 @@ class Column:
 
 
 NARROWEST = 14
-"""A flexible column is not cut below so many characters: before that, another column is dropped."""
+"""The narrowest that a flexible column gets; if there is less room, another column is dropped."""
 
 
 def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:
@@ -187,12 +175,6 @@ def when(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def clipped(text: object, limit: int = 60) -> str:
-    """A text on one line, cut off if it is long."""
-    flat = " ".join(str(text).split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
-
-
 def money(usd: float) -> str:
     return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
 
@@ -253,11 +235,6 @@ def problem_view(problem: Problem) -> RenderableType:
     return Group(Padding(path, (0, 0, 0, 2), expand=False), Padding(parts, (0, 0, 0, 4), expand=False))
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: `1 task`, `2 tasks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
-
-
 def warn(text: str) -> None:
-    """Print a warning on the error stream: it is no result."""
+    """Print a warning on the error stream."""
     errors().print(line(("! ", "bold yellow"), text), soft_wrap=True)

@@ -1,11 +1,10 @@
-"""Live progress of long work, on the error stream and only where somebody watches."""
+"""Live progress of long work, on the error stream and only on a terminal."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -14,7 +13,7 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import money
 from seedbed.evaluation.cells import Cell
-from seedbed.stats.estimates import mean_interval
+from seedbed.reports.experiment.view import status_line
 from seedbed.stats.sequential.rule import Answer
 
 
@@ -31,8 +30,8 @@ def _bar(*columns: str) -> Progress:
     )
 
 
-class _Pace:
-    """How fast it goes and how long it will take."""
+class _Speed:
+    """The rate of work, and the time left."""
 
     def __init__(self, total: int, began: float | None = None) -> None:
         self.total = total
@@ -52,7 +51,7 @@ class _Pace:
 @contextmanager
 def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
     """A watcher of cells that come in rounds: the name of the round, how many, its mean so far, the cost, the pace."""
-    pace, mean = _Pace(total), _Mean()
+    pace, mean = _Speed(total), _Mean()
     about, cost, done, drawn_at = "", 0.0, 0, 0.0
     with _bar("mean", "cost", "rate", "left") as bar:
         task = bar.add_task("starting", total=total, mean="", cost="", rate="", left="")
@@ -66,11 +65,11 @@ def candidates(total: int) -> Iterator[Callable[[str, Cell], None]]:
             done += 1
             cost += 0.0 if cell.reused else cell.cost_usd
             now = time.monotonic()
-            # Known cells come by the thousand in a second; nobody reads that fast.
+            # Known cells arrive by the thousand in a second.
             if not bar.disable and (now - drawn_at > 0.1 or done == total):
                 drawn_at = now
-                fields: dict[str, Any] = {"rate": pace.rate(done), "left": pace.left(done)}
-                bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost), **fields)
+                bar.update(task, completed=done, description=name, mean=str(mean), cost=money(cost))
+                bar.update(task, rate=pace.rate(done), left=pace.left(done))
 
         yield watch
 
@@ -96,38 +95,27 @@ class _Mean:
 @contextmanager
 def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
     """A watcher of a comparison: one status line, as engine testers know it."""
-    pace = _Pace(total)
+    pace = _Speed(total)
     console = output.errors()
     with Live(Text(""), console=console, transient=True, auto_refresh=False, redirect_stdout=False) as live:
 
         def watch(answer: Answer) -> None:
             if console.is_terminal:
-                text = f"{status(answer, total, alpha)} | {pace.left(answer.n)}"
+                text = f"{status_line(answer, total, alpha)} | {pace.left(answer.n)}"
                 live.update(Text(text, no_wrap=True), refresh=True)
 
         yield watch
 
 
-def status(answer: Answer, total: int, alpha: float) -> str:
-    """A comparison so far in one line."""
-    delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
-    low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
-    return (
-        f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "
-        f"ends at {'–' if answer.boundary is None else answer.boundary} | spent {answer.spent:.3f}/{alpha:g} | "
-        f"delta {100 * delta.mean:+.1f} [{low:+.1f},{high:+.1f}]"
-    )
-
-
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A watcher of how many of something are done, of how many."""
+    """A watcher of how many are done, of how many."""
     began = time.monotonic()
     with _bar("rate", "left") as bar:
         task = bar.add_task(what, total=None, rate="", left="")
 
         def watch(done: int, total: int) -> None:
-            pace = _Pace(total, began)
+            pace = _Speed(total, began)
             bar.update(task, completed=done, total=total, rate=pace.rate(done), left=pace.left(done))
 
         yield watch

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,9 +44,11 @@ def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to:
 
 
 def finite(value: Any) -> Any:
-    """The same value with None for the numbers that JSON does not know."""
+    """A value as JSON can hold it: times in ISO 8601, what is not a finite number as null."""
     if isinstance(value, Mapping):
         return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value

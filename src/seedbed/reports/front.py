@@ -1,4 +1,4 @@
-"""The front of several playbooks as Markdown and as a web page."""
+"""The front of several playbooks, as a part of a report."""
 
 from __future__ import annotations
 
@@ -6,33 +6,17 @@ import math
 from collections.abc import Iterable
 
 from seedbed.evaluation.front import Front
-from seedbed.reports import markdown, page
 from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow
-from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, ReportPage, picture, section
+from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, picture, section
 from seedbed.reports.plots import ScatterPoint, scatter
 from seedbed.stats.estimates import Interval
 
-TITLE = "Which playbooks are worth having"
 LEGEND = "● on the front, □ beaten by another"
 MEANING = (
     "A playbook is off the front only if another one is at least as good by every measure and better by one, wherever "
-    "in their intervals the true values are. Where intervals overlap, nobody knows yet; more tasks may tell."
+    "in their intervals the true values are. Where intervals overlap it is not known yet; more tasks may tell."
 )
-
-
-def to_markdown(front: Front, title: str = TITLE) -> str:
-    return markdown.to_markdown(page_of(front, title))
-
-
-def to_html(front: Front, title: str = TITLE) -> str:
-    return page.to_html(page_of(front, title))
-
-
-def page_of(front: Front, title: str = TITLE) -> ReportPage:
-    names = ", ".join(front.names)
-    answer = f"{len(front.names)} of {len(front.standings)} playbooks are on the front: {names}."
-    return ReportPage(title=title, subtitle=", ".join(front.better), answer=answer, parts=sections(front))
 
 
 def sections(front: Front) -> list[PageSection]:

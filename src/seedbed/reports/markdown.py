@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from seedbed import documents
 from seedbed.playbooks.changes import Change
+from seedbed.reports.formats import Noun, finite
+from seedbed.reports.numbers import clipped
 from seedbed.reports.page import (
     Bullets,
     Fold,
@@ -19,7 +22,9 @@ from seedbed.reports.page import (
     SideBySide,
     Verbatim,
     WordChanges,
+    to_html,
 )
+from seedbed.storage.store import Json
 
 SENTENCE = 2000
 """The most characters of a sentence: names in it may be long, but not endless."""
@@ -33,6 +38,17 @@ def to_markdown(page: ReportPage) -> str:
     parts += [f"**{inert(page.answer, SENTENCE)}**"] if page.answer else []
     parts += [f"`{page.status}`"] if page.status else []
     return "\n\n".join((*filter(None, parts), *_parts(page.parts, 2))) + "\n"
+
+
+def writers(
+    page_of: Callable[[Noun], ReportPage], document: Callable[[Noun], Json]
+) -> tuple[Callable[[Noun], str], Callable[[Noun], str], Callable[[Noun], str]]:
+    """What writes a noun as JSON, as Markdown and as a web page, by its document and its page."""
+    return (
+        lambda noun: documents.to_json(finite(document(noun))),
+        lambda noun: to_markdown(page_of(noun)),
+        lambda noun: to_html(page_of(noun)),
+    )
 
 
 def _parts(parts: Iterable[PagePart], level: int) -> list[str]:
@@ -77,9 +93,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def inert(text: str, limit: int = 200) -> str:
     """A text that stays within its place: on one line, not too long, and no markup."""
-    flat = " ".join(text.split())
-    cut = flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
-    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", html.escape(cut, quote=False))
+    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", html.escape(clipped(text, limit), quote=False))
 
 
 def fenced(text: str, language: str = "text") -> str:

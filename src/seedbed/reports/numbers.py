@@ -43,13 +43,18 @@ def difference_texts(interval: Interval) -> tuple[str, str]:
     return plus(interval.mean), f"{plus(interval.low)} to {plus(interval.high)}"
 
 
-def score_text(interval: Interval) -> str:
-    """A score with its range in brackets."""
+def interval_text(interval: Interval, none: str = "no score") -> str:
+    """A mean with its range in brackets; `none` if it is a mean of nothing."""
     if not interval.n:
-        return "not tried"
+        return none
     if not math.isfinite(interval.low):
         return number(interval.mean)
     return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}]"
+
+
+def score_text(interval: Interval) -> str:
+    """The score of a candidate with its range in brackets."""
+    return interval_text(interval, "not tried")
 
 
 def gain_text(interval: Interval) -> str:
@@ -59,8 +64,15 @@ def gain_text(interval: Interval) -> str:
     return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+
+
+def clipped(text: object, limit: int = 60) -> str:
+    """A text on one line, cut off if it is long."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 
 def playbook_name(name: str) -> str:
@@ -69,6 +81,5 @@ def playbook_name(name: str) -> str:
 
 
 def shortened(name: str, limit: int = 26) -> str:
-    """A name on one line that is not too long."""
-    flat = " ".join(name.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+    """A name as it fits into a figure."""
+    return clipped(name, limit)

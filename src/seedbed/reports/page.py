@@ -38,7 +38,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A text as it is, with its line breaks: somebody's words, or code in a `language`."""
+    """A text as it is, with its line breaks: an answer of a model, or code in a `language`."""
 
     kind: ClassVar = "verbatim"
     text: str

@@ -163,7 +163,7 @@ LEFT, RIGHT, TALL = 52, 170, 220
 TEN = math.log(10)
 
 FINE = 600
-"""More points than that cannot be told apart at this width."""
+"""How many points can be seen at this width."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from seedbed import documents
 from seedbed.playbooks.library import names_of
-from seedbed.reports import formats, markdown, page, pdf
+from seedbed.reports import formats, markdown, pdf
 from seedbed.reports.numbers import TableRow, counted
 from seedbed.reports.page import Badge, Fold, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
@@ -36,7 +35,7 @@ LONGEST_IN_CELL = 16
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run, how its models were chosen where nobody named one, and the name of its playbook if it has one."""
+    """A run, how its models were chosen where the playbook names none, and the name of its playbook if it has one."""
 
     run: Run
     routing: Sequence[Json] = ()
@@ -65,25 +64,13 @@ def view_of(store: Store, run: Run) -> RunView:
 
 
 def routings(store: Store, run: str) -> list[Json]:
-    """How the models of a run were chosen, where nobody named one."""
+    """How the models of a run were chosen, where the playbook names none."""
     return [fact.body for fact in store.facts(Query(kind="routing", subject=run))]
 
 
 def to_document(view: RunView) -> Json:
     """A whole run as JSON can hold it."""
     return {**asdict(view.run), "started": view.run.started.isoformat(), "routing": list(view.routing)}
-
-
-def to_json(view: RunView) -> str:
-    return documents.to_json(formats.finite(to_document(view)))
-
-
-def to_markdown(view: RunView) -> str:
-    return markdown.to_markdown(page_of(view))
-
-
-def to_html(view: RunView) -> str:
-    return page.to_html(page_of(view))
 
 
 def page_of(view: RunView) -> ReportPage:
@@ -287,3 +274,6 @@ def _indent(spaces: re.Match[str]) -> str:
 
 def _breakable(text: str, longest: int) -> str:
     return re.sub(rf"\S{{{longest + 1},}}", lambda word: re.sub(".{8}", "\\g<0>\u200b", word[0]), text)
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, to_document)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,10 +39,10 @@ NOT_SCORED = ("metric", "why", "cells")
 KINDS = {"tag": "tag", "source": "source", "expected": "expected answer"}
 
 SHOWN = 20
-"""So many of the worst tasks are listed."""
+"""How many of the worst tasks are listed."""
 
 IN_FIGURE = 40
-"""So many rows of a part have a line in its figure; its table has all."""
+"""How many rows of a part have a line in its figure; its table has all."""
 
 LONGEST = 600
 """The most characters of an answer in a table."""
@@ -52,7 +51,7 @@ LONGEST = 600
 @dataclass(frozen=True)
 class Report:
     """The scorecards of some playbooks over the same tasks, each under the name of its playbook; with their front, if
-    somebody asked for it."""
+    it is wanted."""
 
     cards: Mapping[str, Scorecard]
     dataset: Digest = ""
@@ -139,10 +138,6 @@ def to_document(report: Report) -> Json:
     return {**document, "front": report.front.document()} if report.front else document
 
 
-def to_json(report: Report) -> str:
-    return json.dumps(to_document(report), ensure_ascii=False, indent=2) + "\n"
-
-
 def to_csv(report: Report) -> str:
     """Every cell as a row. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
     file = io.StringIO()
@@ -159,14 +154,6 @@ def _inert(value: Any) -> Any:
 
 
 # Markdown and the web page
-
-
-def to_markdown(report: Report) -> str:
-    return markdown.to_markdown(page_of(report))
-
-
-def to_html(report: Report) -> str:
-    return page.to_html(page_of(report))
 
 
 def page_of(report: Report, *first: PagePart) -> ReportPage:
@@ -302,3 +289,6 @@ def worst(card: Scorecard, limit: int = 10) -> list[TableRow]:
         row = (item.task, number(item.value), item.cell.answer, text, item.cell.reason, run)
         rows.append(tuple(f"{cell[:LONGEST]}…" if len(cell) > LONGEST else cell for cell in row))
     return rows
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, to_document)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from seedbed.evaluation.specialisation import Specialisation
-from seedbed.reports import formats, markdown, page, scorecard
-from seedbed.reports.numbers import TableRow, interval_texts, plus
+from seedbed.reports import formats, markdown, scorecard
+from seedbed.reports.numbers import TableRow, interval_text, interval_texts, plus
 from seedbed.reports.page import PagePart, PageTable, Prose, ReportPage, section
 from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
@@ -33,21 +32,9 @@ def report_of(across: Specialisation) -> Report:
     return Report(cards, title=TITLE)
 
 
-def to_json(across: Specialisation) -> str:
-    return json.dumps(across.document(), ensure_ascii=False, indent=2) + "\n"
-
-
 def to_csv(across: Specialisation) -> str:
     """Every cell as a row, with its playbook and corpus as its name."""
     return scorecard.to_csv(report_of(across))
-
-
-def to_markdown(across: Specialisation) -> str:
-    return markdown.to_markdown(page_of(across))
-
-
-def to_html(across: Specialisation) -> str:
-    return page.to_html(page_of(across))
 
 
 def page_of(across: Specialisation) -> ReportPage:
@@ -78,7 +65,13 @@ def score_rows(across: Specialisation) -> list[TableRow]:
     """A row for each playbook, a score for each corpus; * marks the one it is for."""
     own = {each.name: each.corpus for each in across.specialists}
     return [
-        (name, *(_score(across.cards[name, corpus].interval, corpus == own.get(name)) for corpus in across.corpora))
+        (
+            name,
+            *(
+                interval_text(across.cards[name, corpus].interval) + " *" * (corpus == own.get(name))
+                for corpus in across.corpora
+            ),
+        )
         for name in across.names
     ]
 
@@ -103,16 +96,11 @@ def difficulty_rows(across: Specialisation) -> list[TableRow]:
     ]
 
 
-def _score(interval: Interval, own: bool) -> str:
-    mean, reach = interval_texts(interval)
-    return f"{mean}{' [' + reach.replace(' to ', ', ') + ']' if reach else ''}{' *' if own else ''}"
-
-
 def gain_text(interval: Interval, own: bool) -> str:
     """A difference with its sign and its interval."""
-    if not interval.n:
-        return f"no task left{' *' if own else ''}"
-    if interval.low == interval.high == 0:
-        return f"the same{' *' if own else ''}"
     reach = f" [{plus(interval.low)}, {plus(interval.high)}]" if interval.low > float("-inf") else ""
-    return f"{plus(interval.mean)}{reach}{' *' if own else ''}"
+    text = "the same" if interval.low == interval.high == 0 else f"{plus(interval.mean)}{reach}"
+    return f"{text if interval.n else 'no task left'}{' *' if own else ''}"
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, Specialisation.document)

@@ -1,4 +1,4 @@
-"""space.channels: release, promote, roll back, freeze, choose and watch; what people were told about it."""
+"""space.channels: release, promote, roll back, freeze, choose and watch; the alerts about it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 
-from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, shown
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, verdicts
-from seedbed.playbooks.playbook import Playbook
 from seedbed.release import channels
 from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, resend, send, undelivered
@@ -35,7 +33,7 @@ from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.states import State
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
-from seedbed.workspace.resources import Resources, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 
 class Channels:
@@ -49,7 +47,7 @@ class Channels:
     # Moving
 
     async def release(
-        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+        self, playbook: AnyPlaybook, *, to: str, because: Verdict | str = "", share: float | None = None
     ) -> Ref:
         """Put a playbook on a channel, if the channel's gates let it pass: for a share of those served, or for all.
 
@@ -105,7 +103,7 @@ class Channels:
         return next(filter(is_live, known), known[0] if known else None)
 
     async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
-        """Give the canary of a channel its next share; after the last one the channel serves it to everybody.
+        """Give the canary of a channel its next share; after the last one the channel serves it to all users.
 
         Raises ReleaseRefused while the monitor is alarmed about it or a reviewer refuses it.
         """
@@ -172,8 +170,8 @@ class Channels:
 
     async def watch(self, channel: str, *, alert: bool = True) -> WatchResult:
         """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
-        everybody = build_senders(self._resources.settings) if alert else []
-        return await watch_once(self._resources.library, self._watching(channel), everybody)
+        receivers = build_senders(self._resources.settings) if alert else []
+        return await watch_once(self._resources.library, self._watching(channel), receivers)
 
     async def promote_if_quiet(self, seen: WatchResult) -> Ref | None:
         """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""
@@ -195,14 +193,11 @@ class Channels:
 
     def names(self) -> list[str]:
         """The channels of the workspace file, and those that something was released to."""
-        moved = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
-        return list(dict.fromkeys([*self._resources.settings.channels, *moved]))
+        return self._resources.channel_names()
 
     def get(self, channel: str) -> State:
         """What a channel serves now: its stable playbook, and the canary if there is one. Raises NotFound."""
-        if channel not in self.names():
-            known = ", ".join(self.names()) or "none yet"
-            raise NotFound(f"no channel {shown(channel)}. Channels: {known}")
+        self._resources.expect_channel(channel)
         return channels.state(self._resources.store, channel)
 
     def show(self, channel: str) -> Json:
@@ -250,12 +245,12 @@ class Channels:
     # Alerts
 
     def alerts(self, channel: str | None = None, limit: int = 50) -> list[AlertRecord]:
-        """What people were told about channels, newest first, and whom it reached."""
+        """The alerts about channels, newest first, with their deliveries."""
         return list(islice(history(self._resources.store, channel), limit))
 
     async def test_alert(self, channel: str) -> tuple[Alert, list[Delivery], int]:
-        """Send a test to everybody under `alerts`: the alert, its deliveries, and how many people there are."""
-        everybody = [replace(cast("Any", each), at_least="info") for each in self._senders()]
+        """Send a test to all receivers: the alert, its deliveries, and how many receivers there are."""
+        receivers = [replace(cast("Any", each), at_least="info") for each in self._senders()]
         alert = Alert(
             channel=channel,
             kind="test",
@@ -264,21 +259,21 @@ class Channels:
             at=self._resources.library.clock(),
             key=f"{channel}/test/{uuid.uuid4().hex}",
         )
-        return alert, list(await send(self._resources.library, everybody, alert)), len(everybody)
+        return alert, list(await send(self._resources.library, receivers, alert)), len(receivers)
 
     async def resend_alerts(self, *, dry_run: bool = False) -> list[Delivery]:
         """Try again what could not be delivered, however old it is; in a dry run, what would be tried."""
-        everybody, library = self._senders(), self._resources.library
+        receivers, library = self._senders(), self._resources.library
         if not dry_run:
-            return list(await resend(library, everybody, everything=True))
-        waiting = undelivered(self._resources.store, everybody, at=library.clock(), everything=True)
+            return list(await resend(library, receivers, everything=True))
+        waiting = undelivered(self._resources.store, receivers, at=library.clock(), everything=True)
         return [Delivery(alert.record_key, sender.name, "begun") for alert, sender in waiting]
 
     def _senders(self) -> Sequence[Sender]:
         """Those of the workspace file. Raises SettingsError if there are none."""
-        everybody = build_senders(self._resources.settings)
-        if not everybody:
+        receivers = build_senders(self._resources.settings)
+        if not receivers:
             remedy = "Add a receiver, such as: alerts: [{log: alerts.jsonl}]"
             source = self._resources.settings.source
             raise SettingsError([Problem("alerts", "nobody", "a list of receivers", remedy)], source)
-        return everybody
+        return receivers

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seedbed.errors import DatasetError, Problem, shown
-from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import By, Dataset
 from seedbed.evaluation.datasets.files import KINDS, ending
+from seedbed.evaluation.datasets.loading import Columns, read
 from seedbed.playbooks.library import REF_NAME
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, Ref
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import Resources
@@ -68,6 +71,43 @@ class Datasets:
                 [Problem(f"splits.{each}", "a split that exists", "a new one", remedy) for each in taken]
             )
         return self.add(name, tasks.with_splits(parts), because=because)
+
+
+def read_file(file: Path, columns: Columns, *, once: bool = False) -> tuple[Dataset, int]:
+    """The tasks of a file, and with `once` how many rows repeat others and are left out. Raises DatasetError."""
+    loaded = read(file, columns, once=once)
+    return Dataset.made(loaded), loaded.repeated
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a dataset is split in two: a share for the first part, or folds; what a draw respects; and the seed."""
+
+    share: float = 0.5
+    folds: int | None = None
+    by: By | None = None
+    seed: int = 0
+
+    def parts(self, tasks: Dataset, names: Sequence[str]) -> dict[str, Dataset]:
+        """The two parts by their names; of folds, fold-1-train and fold-1-test and so on. Raises DatasetError."""
+        if self.folds is not None:
+            pairs = enumerate(tasks.folds(self.folds, self.seed, by=self.by), 1)
+            return {f"fold-{n}-{name}": part for n, pair in pairs for name, part in zip(names, pair, strict=True)}
+        if self.by:
+            halves = tasks.stratified(self.share, self.seed, by=self.by)
+        else:
+            halves = tasks.split(self.share, self.seed)
+        if not all(halves):
+            sizes = " and ".join(counted(len(half), "task") for half in halves)
+            raise DatasetError([Problem("share of tasks", sizes, "at least one in each part", "Give more tasks.")])
+        return dict(zip(names, halves, strict=True))
+
+
+def part_file(whole: str, *names: str) -> Path:
+    """Where a part of a file goes: mail-train.jsonl beside mail.csv."""
+    path = Path(whole)
+    stem = path.name[: path.name.lower().rindex(ending(path))] if ending(path) else path.name
+    return path.with_name("-".join([stem, *names]) + ".jsonl")
 
 
 def write_files(files: Mapping[Path, Dataset], *, dry_run: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,13 +22,13 @@ from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Confirm, Person
-from seedbed.workspace.resources import Resources, store_url
+from seedbed.workspace.resources import Resources, find_file, store_url
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
 
 Tasks: TypeAlias = Dataset | Path | str
-Metrics: TypeAlias = Metric | str | Sequence[Metric | str]
+MetricChoice: TypeAlias = Metric | str | Sequence[Metric | str]
 
 
 class Execution:
@@ -39,19 +39,19 @@ class Execution:
 
     # Datasets
 
-    def dataset(self, given: Tasks) -> Dataset:
+    def dataset(self, tasks: Tasks) -> Dataset:
         """The tasks themselves, or those of a file, a folder, a stored name or a digest; `NAME:SPLIT` is one split.
 
         What exists as a file or folder is read first. Raises DatasetError or NotFound.
         """
-        if isinstance(given, Dataset):
-            return given
-        if not isinstance(given, str | Path):
-            expected = "a Dataset, the path of one, a name or a digest"
-            raise DatasetError([Problem("tasks", f"a {type(given).__name__}", expected)])
-        if tasks := dataset_file(given):
+        if isinstance(tasks, Dataset):
             return tasks
-        whole, split = dataset_and_split(str(given))
+        if not isinstance(tasks, str | Path):
+            expected = "a Dataset, the path of one, a name or a digest"
+            raise DatasetError([Problem("tasks", f"a {type(tasks).__name__}", expected)])
+        if (loaded := dataset_file(tasks)) is not None:
+            return loaded
+        whole, split = dataset_and_split(str(tasks))
         store = self._resources.store
         ref = store.ref(f"datasets/{whole.removeprefix('datasets/')}")
         digest = ref.target if ref else whole
@@ -63,30 +63,30 @@ class Execution:
             known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
             remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
             raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
-        tasks = Dataset.from_content(body)
-        return tasks.only(split=split) if split else tasks
+        stored = Dataset.from_content(body)
+        return stored.only(split=split) if split else stored
 
-    # Metrics
+    # MetricChoice
 
     @property
     def judges(self) -> Mapping[str, DeclaredJudge]:
         """The judges under `metrics` in the workspace file. Raises SettingsError with all that is wrong with them."""
         return declared_judges(self._resources.runner) if self._resources.settings.metrics else {}
 
-    def metric(self, given: Metric | str) -> Metric:
+    def metric(self, metric: Metric | str) -> Metric:
         """The metric itself, or the one of that name: built in, `module:name`, or a judge of the workspace file."""
-        if isinstance(given, str):
-            return parse_metric(given, self.judges)
-        if not callable(given) or not hasattr(given, "identity"):
+        if isinstance(metric, str):
+            return parse_metric(metric, self.judges)
+        if not callable(metric) or not hasattr(metric, "identity"):
             remedy = "Put @metric above your function, or give the name of a built-in metric."
             raise SettingsError(
-                [Problem("metric", f"a {type(given).__name__}", "a metric, or the name of one", remedy)]
+                [Problem("metric", f"a {type(metric).__name__}", "a metric, or the name of one", remedy)]
             )
-        return given
+        return metric
 
-    def metrics(self, given: Metrics) -> list[Metric]:
+    def metrics(self, metrics: MetricChoice) -> list[Metric]:
         """One metric or several; the first one decides."""
-        several: Sequence[Metric | str] = given if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
+        several: Sequence[Metric | str] = metrics if isinstance(metrics, list | tuple) else [metrics]  # type: ignore[list-item]
         return [self.metric(each) for each in several]
 
     # Where runs are performed
@@ -161,8 +161,21 @@ def open_worker(launch: Launch) -> WorkerSpace:
     return WorkerSpace(Execution(resources).context())
 
 
+def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str | None = None) -> None:
+    """Refuse an unknown metric and a file of tasks that is wrong, before a store is made on disk.
+
+    Raises SettingsError or DatasetError.
+    """
+    own = Settings.load(find_file(workspace)).metrics
+    for name in metrics:
+        if ":" not in name and name.partition("(")[0].strip() not in own:
+            parse_metric(name, {})
+    if tasks:
+        dataset_file(tasks)
+
+
 def dataset_file(name: Path | str) -> Dataset | None:
-    """The tasks if a file or folder is meant, or a split of one; None for what a store has to be asked for."""
+    """The tasks if a file or folder is meant, or a split of one; None if only a store can know."""
     whole, split = dataset_and_split(str(name))
     if not is_dataset_file(whole):
         return None

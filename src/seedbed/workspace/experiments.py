@@ -15,8 +15,10 @@ from seedbed.experiments import error_budget
 from seedbed.experiments.certificate import Certificate, certificate, verify
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.held_out import expect_unseen
+from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
@@ -32,17 +34,16 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
+from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
-from seedbed.storage.store import Digest, Json, Query, now
+from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.workspace.execution import Execution, Tasks
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
-
-Names = Playbook | Path | str
 
 
 class Experiments:
@@ -54,31 +55,31 @@ class Experiments:
 
     async def compare(
         self,
-        control: Names,
-        candidate: Names | Sequence[Names],
+        control: AnyPlaybook,
+        candidate: AnyPlaybook | Sequence[AnyPlaybook],
         *,
         on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str | None = None,
         options: Comparing | None = None,
-        max_cost_usd: float | None = None,
-        parallel: str | int | None = None,
+        work: Evaluating = ONCE,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
+        options = options or DEFAULT
         if isinstance(on, LiveTraffic):
-            return self._live_verdict(on, metric or "rating", options or DEFAULT)
+            return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
         several = isinstance(candidate, list | tuple)
-        names: Sequence[Names] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
+        names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
         return await compare(
             self._resources.playbook(control),
             candidates if several else candidates[0],
             source,
             chosen,
-            self._execution.context(parallel, max_cost_usd),
-            self._for_channel(options or DEFAULT),
+            self._execution.context(work.parallel, work.max_cost_usd),
+            self._for_channel(options),
             on_event,
         )
 
@@ -98,10 +99,12 @@ class Experiments:
         """How a canary does beside its control, or each other channel beside the first, by users' feedback.
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
-        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if there is
-        no canary and nobody looked while there was one.
+        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if a
+        channel does not exist, or if there is no canary and there was no look while it lasted.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
+        for each in names:
+            self._resources.expect_channel(each)
         options = LiveOptions(metric, alpha, self._paid(names[0], alpha), on.conclude)
         library = self._resources.library
         return (
@@ -128,8 +131,8 @@ class Experiments:
 
     def forecast(
         self,
-        control: Names,
-        candidate: Names,
+        control: AnyPlaybook,
+        candidate: AnyPlaybook,
         *,
         on: Tasks,
         metric: Metric | str = "exact_match",
@@ -142,15 +145,14 @@ class Experiments:
 
     async def estimate(
         self,
-        control: Names,
-        candidate: Names,
+        control: AnyPlaybook,
+        candidate: AnyPlaybook,
         *,
         on: PastRuns,
         live_runs: int,
         metric: Metric | str = "exact_match",
         seed: int = 0,
-        max_cost_usd: float | None = None,
-        parallel: str | int | None = None,
+        work: Evaluating = ONCE,
     ) -> tuple[Estimate, ReplayedRuns]:
         """By how much live runs would differ, from past runs replayed and `live_runs` of them also run live.
 
@@ -159,12 +161,12 @@ class Experiments:
         chosen, old = self._execution.metric(metric), self._resources.playbook(control)
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
-        context = self._execution.context(parallel, max_cost_usd)
+        context = self._execution.context(work.parallel, work.max_cost_usd)
         replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
 
     def _compared(
-        self, control: Names, candidates: Iterable[Names], tasks: Dataset
+        self, control: AnyPlaybook, candidates: Iterable[AnyPlaybook], tasks: Dataset
     ) -> tuple[Playbook, list[Playbook], Dataset]:
         """What is going to be compared, stored, on tasks that no candidate has seen."""
         library = self._resources.library
@@ -188,6 +190,13 @@ class Experiments:
     def get(self, name: str) -> ExperimentStatus:
         """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
         return experiment_status(self._resources.store, self.find(name))
+
+    def source(self, plan: Experiment) -> tuple[str, str]:
+        """Where the evidence of a comparison comes from: `live` or `dataset`, and which, in words."""
+        if is_live(plan):
+            return "live", LiveSource.of(self._resources.store, plan).description
+        tasks = counted(len(plan.order), "task")
+        return "dataset", f"{short(plan.dataset)}, {tasks} in an order from seed {plan.seed}"
 
     def rule(self, verdict: Verdict) -> Json:
         """The registered rule that a verdict follows from, with its numbers."""
@@ -228,7 +237,7 @@ class Experiments:
 
     async def sentinel(
         self,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         tasks: Tasks | None = None,
         *,
         metric: Metric | str = "exact_match",
@@ -238,7 +247,7 @@ class Experiments:
     ) -> Sentinel:
         """How often a playbook was called better than itself: the error rate that is really achieved.
 
-        With a playbook and tasks so many more A/A comparisons are run first, by the same code as every comparison.
+        With a playbook and tasks, `times` more A/A comparisons are run first, by the same code as every comparison.
         """
         if playbook is None or tasks is None:
             return sentinel(self._resources.store, alpha)
@@ -251,23 +260,36 @@ class Experiments:
 
     def patterns(
         self,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         *,
         metric: Metric | str = "exact_match",
         on: Tasks | None = None,
         alpha: float = 0.05,
     ) -> tuple[Patterns, ScoredRuns]:
         """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        subject = self._resources.playbook(playbook).digest if playbook else None
+        by, tasks, subject = self._scored(playbook, metric, on)
         direction = better(by) if by else "higher"
         worst = float(direction == "lower")
         runs = gather_runs(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
         return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
 
+    def _scored(
+        self, playbook: AnyPlaybook | None, metric: Metric | str, on: Tasks | None
+    ) -> tuple[Metric | None, Dataset | None, Digest | None]:
+        """The metric (None: users' feedback), the tasks and the playbook (None: all) of the runs to read."""
+        by = None if metric == OUTCOME else self._execution.metric(metric)
+        tasks = None if on is None else self._execution.dataset(on)
+        return by, tasks, self._resources.playbook(playbook).digest if playbook else None
+
     def suggest(
-        self, patterns: Patterns, runs: ScoredRuns, file: Path, *, playbook: Names | None, metric: str, number: int
+        self,
+        patterns: Patterns,
+        runs: ScoredRuns,
+        file: Path,
+        *,
+        playbook: AnyPlaybook | None,
+        metric: str,
+        number: int,
     ) -> Suggestion:
         """Write a finding as the next experiment, for people to edit."""
         control = (
@@ -290,16 +312,14 @@ class Experiments:
         point: str,
         candidate: str,
         *,
-        playbook: Names | None = None,
+        playbook: AnyPlaybook | None = None,
         metric: Metric | str = "exact_match",
         on: Tasks | None = None,
         since: datetime | None = None,
     ) -> Screening:
         """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
         chosen = load_policy(candidate)
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        subject = self._resources.playbook(playbook).digest if playbook else None
+        by, tasks, subject = self._scored(playbook, metric, on)
         log = await read_decisions(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
         return screen_policy(log, chosen)
 

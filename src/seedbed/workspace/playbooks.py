@@ -6,21 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from seedbed.errors import NotFound, shown
+from seedbed.errors import NotFound, Problem, SettingsError, shown
 from seedbed.experiments.held_out import evolved_on, known_tasks
 from seedbed.experiments.replay.history import OF
-from seedbed.playbooks import formats, specialised
+from seedbed.playbooks import formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.formats import Import, Note
-from seedbed.playbooks.genes import distance
+from seedbed.playbooks.genes import distance, genes
 from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names_a_playbook
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
+
+FORMATS = ("yaml", "json", *formats.FORMATS)
+"""What a playbook can be exported as: the first two are seedbed's own."""
+
+RESOLVERS: Mapping[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
+"""What settles a clash between two playbooks, by name."""
+
+AnyResolver: TypeAlias = Resolver | str | Mapping[str, Any]
+"""A function, a name of `RESOLVERS`, or values by path."""
 
 RECENT = 20
 """How many of the newest playbooks a tree starts from where nothing has a name."""
@@ -36,7 +45,7 @@ class Playbooks:
         self._resources = resources
         self.library = resources.library
 
-    def get(self, playbook: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+    def get(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook that a path, digest, ref or channel names, with some values changed.
 
         A stored playbook stays the parent of what is changed from it. Raises PlaybookError or NotFound.
@@ -49,36 +58,32 @@ class Playbooks:
 
     # Storing
 
-    def keep(
-        self, playbook: Playbook | Path | str, *, because: str, parents: Iterable[Playbook | Path | str] = ()
-    ) -> Digest:
+    def keep(self, playbook: AnyPlaybook, *, because: str, parents: Iterable[AnyPlaybook] = ()) -> Digest:
         """Store a playbook with where it came from."""
         grown = [self._resources.keep(parent, because) for parent in parents]
         how = "edited" if grown else "written"
         return self.library.keep(self._resources.playbook(playbook), because=because, parents=grown, how=how)
 
-    def derive(
-        self, playbook: Playbook | Path | str, changes: Mapping[str, Any], *, because: str
-    ) -> tuple[Digest, Digest]:
+    def derive(self, playbook: AnyPlaybook, changes: Mapping[str, Any], *, because: str) -> tuple[Digest, Digest]:
         """Store a child that differs in some genes; the digests of the child and of its parent."""
         parent = self._resources.keep(playbook, because)
         return self.library.derive(parent, changes, because=because), parent
 
     def merge(
-        self, ours: str, theirs: str, *, because: str, resolvers: Sequence[Resolver] = ()
+        self, ours: str, theirs: str, *, because: str, resolvers: Sequence[AnyResolver] = ()
     ) -> tuple[Digest, Merge]:
         """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
-        return self.library.merge(ours, theirs, because=because, resolvers=resolvers)
+        return self.library.merge(ours, theirs, because=because, resolvers=[*map(_resolver, resolvers)])
 
-    def name(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
         return self.library.name(name, self._resources.keep(playbook, because), because=because)
 
-    def version(self, series: str, number: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def version(self, series: str, number: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Label a playbook with a version. Versions never move."""
         return self.library.version(series, number, self._resources.keep(playbook, because), because=because)
 
-    def branch(self, name: str, playbook: Playbook | Path | str, *, because: str) -> Ref:
+    def branch(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Start a branch at a playbook."""
         return self.library.branch(name, self._resources.keep(playbook, because), because=because)
 
@@ -86,13 +91,13 @@ class Playbooks:
         return self.library.branches()
 
     def archive(self, branch: str, *, because: str, failed: bool = False) -> str:
-        """End a branch; its name is free again and its history stays. The state that it ends in."""
+        """End a branch and return its last state. Its name is free again and its history stays."""
         state = "failed" if failed else "archived"
         self.library.close(branch, "failed" if failed else "archived", because=because)
         return state
 
-    def tag(self, playbook: Playbook | Path | str, *words: str) -> tuple[Digest, list[str]]:
-        """Attach words to a playbook; all that it has."""
+    def tag(self, playbook: AnyPlaybook, *words: str) -> tuple[Digest, list[str]]:
+        """Attach words to a playbook, and return all that it has."""
         digest = self._resources.keep(playbook, "tagged") if words else self._resources.playbook(playbook).digest
         if words:
             self.library.tag(digest, *words)
@@ -134,18 +139,22 @@ class Playbooks:
         }
 
     def about(self, playbook: Playbook) -> Json:
-        """What is known about a playbook; of one that was never stored, no more than its names and tags."""
+        """What is known about a playbook; of one that was never stored, no more than its genes, names and tags."""
         called = self.names()
-        known: Json = {"names": called.get(playbook.digest, []), "tags": self.library.tags(playbook.digest)}
+        known: Json = {
+            "genes": {gene.path: gene.value for gene in genes(playbook).values()},
+            "names": called.get(playbook.digest, []),
+            "tags": self.library.tags(playbook.digest),
+        }
         with suppress(NotFound):
             known |= self.describe(self.library.entry(playbook.digest), called)
         return known
 
-    def diff(self, before: Playbook | Path | str, after: Playbook | Path | str) -> list[Change]:
+    def diff(self, before: AnyPlaybook, after: AnyPlaybook) -> list[Change]:
         """What differs between two playbooks."""
         return list(diff(self._resources.playbook(before), self._resources.playbook(after)))
 
-    def ancestry(self, playbook: Playbook | Path | str) -> list[Entry]:
+    def ancestry(self, playbook: AnyPlaybook) -> list[Entry]:
         """A playbook and what it grew from, newest first."""
         digest = self.library.entry(self._resources.playbook(playbook).digest).digest
         return list(self.library.ancestry(digest))
@@ -159,11 +168,11 @@ class Playbooks:
         known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
         raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
 
-    def tree(self, playbook: Playbook | Path | str | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
+    def tree(self, playbook: AnyPlaybook | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
         """The family trees of a playbook, or of everything that has a name."""
         return [_Tree(self, self._resources, limit).grow(root, depth) for root in self._roots(playbook)]
 
-    def _roots(self, playbook: Playbook | Path | str | None) -> list[Digest]:
+    def _roots(self, playbook: AnyPlaybook | None) -> list[Digest]:
         if playbook is not None:
             starts: Iterable[Digest] = [self._resources.playbook(playbook).digest]
         else:
@@ -179,10 +188,9 @@ class Playbooks:
 
     # Files of other tools
 
-    def import_file(self, file: Path) -> tuple[Import, Digest]:
+    def import_foreign(self, foreign: Import, *, because: str) -> Digest:
         """Store a playbook that was written for another tool, with its names and its history."""
-        foreign, store = formats.load_foreign(file), self._resources.store
-        because = f"imported from {file.name}"
+        store = self._resources.store
         known = [store.ref(str(note.body.get("ref", ""))) for note in foreign.facts if note.kind == "parent"]
         parents = [str(ref.target) for ref in known if ref]
         digest = self.library.keep(foreign.playbook, because=because, parents=parents, how="imported")
@@ -199,9 +207,9 @@ class Playbooks:
         store.append(
             Fact(kind=note.kind, key=note.key, subject=digest, at=at, by=by, body=note.body) for note in foreign.facts
         )
-        return foreign, digest
+        return digest
 
-    def export(self, playbook: Playbook | Path | str, to: str) -> tuple[Digest, Json]:
+    def export(self, playbook: AnyPlaybook, to: str) -> tuple[Digest, Json]:
         """A playbook as a document: `yaml` and `json` are seedbed's own, others are those of `formats.FORMATS`."""
         chosen = self._resources.playbook(playbook)
         if to in ("yaml", "json"):
@@ -223,7 +231,7 @@ class Playbooks:
         ]
         return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
 
-    # SpecialisedPlaybook playbooks
+    # Specialised playbooks
 
     def specialise(self, base: str, name: str, *, because: str) -> SpecialisedPlaybook:
         """Start a playbook for one corpus and one kind of task at its base: the ref corpora/CORPUS/TASK."""
@@ -235,14 +243,13 @@ class Playbooks:
         name: str,
         *,
         because: str = "",
-        resolvers: Sequence[Resolver] = (),
-        by_path: Mapping[str, Resolver] | None = None,
+        resolvers: Sequence[AnyResolver] = (),
+        by_path: Mapping[str, AnyResolver] | None = None,
         onto: str | None = None,
     ) -> RebaseResult:
-        """Merge what its base has become into a specialised playbook. Raises MergeClash."""
-        return specialised.rebase(
-            self.library, name, because=because, resolvers=resolvers, by_path=by_path or {}, onto=onto
-        )
+        """Merge the current base into a specialised playbook. Raises MergeClash."""
+        settled, single = map(_resolver, resolvers), {path: _resolver(each) for path, each in (by_path or {}).items()}
+        return specialised.rebase(self.library, name, because=because, resolvers=settled, by_path=single, onto=onto)
 
     def back_to_base(self, name: str, *, because: str) -> RebaseResult:
         """Return a specialised playbook to its base."""
@@ -263,6 +270,30 @@ class Playbooks:
             "changes": [change.path for change in diff(inherited, own)],
             "base_changes": [change.path for change in base_changes],
         }
+
+
+def read_foreign(file: Path) -> Import:
+    """A playbook that was written for another tool. Raises PlaybookError."""
+    return formats.load_foreign(file)
+
+
+def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:
+    """The digest of a playbook file, and each value with the file and line it came from. Raises PlaybookError."""
+    values = dict(changes or {})
+    loaded = loading.load(file, values)
+    explained = [
+        {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}
+        for path, _, value in loading.leaves(loaded.document)
+    ]
+    return Playbook.load(file, values).digest, explained
+
+
+def _resolver(resolver: AnyResolver) -> Resolver:
+    if isinstance(resolver, str):
+        if resolver not in RESOLVERS:
+            raise SettingsError([Problem("resolve", shown(resolver), f"one of: {', '.join(RESOLVERS)}")])
+        return RESOLVERS[resolver]
+    return merging.manual(resolver) if isinstance(resolver, Mapping) else resolver
 
 
 class _Tree:

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, StoreError
+from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
-from seedbed.stage.confirmation import Confirm, Person
+from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.runner import Runner
 from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
@@ -33,6 +33,22 @@ DATASET_FILES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow")
 FILE = "seedbed.yaml"
 
 
+@dataclass(frozen=True)
+class Evaluating:
+    """How runs are done: how often each task, on which budget together, where, and how long a run may take."""
+
+    replicates: int = 1
+    max_cost_usd: float | None = None
+    parallel: str | int | None = None
+    timeout_seconds: float | None = None
+
+
+ONCE = Evaluating()
+
+AnyPlaybook: TypeAlias = Playbook | Path | str
+"""A playbook, its path, digest, ref or channel."""
+
+
 @dataclass
 class Resources:
     """A store, models, tools, the person to ask, and the runner that performs every run with them."""
@@ -45,6 +61,8 @@ class Resources:
     """Asks a person where a rule requires it; without it the settings say who is asked."""
     chat_models: Mapping[str, ChatModel] = field(default_factory=dict)
     """Live LangChain models by name, beside those of the settings."""
+    borrowed: bool = False
+    """Whether other resources own the store and the pools, and close them."""
     spent: Spending = field(init=False)
     executors: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
     """Worker pools that evaluations have started; closed with the workspace."""
@@ -71,19 +89,21 @@ class Resources:
         return cls(settings, store)
 
     def acting(self, by: str) -> Resources:
-        """The same resources for another person: store, models, limits and tools are shared."""
-        other = replace(self, settings=self.settings.model_copy(update={"by": by}))
-        other.spent = self.spent
+        """The same resources for another person: store, models, limits, pools and tools are shared."""
+        other = replace(self, settings=self.settings.model_copy(update={"by": by}), borrowed=True)
+        other.spent, other.executors = self.spent, self.executors
         vars(other).update(models=self.models, _runner=self.runner.acting(other.library))
         return other
 
     async def aclose(self) -> None:
         """Close everything that was opened here, and wait for it."""
-        if "_runner" in vars(self):
+        if "_runner" in vars(self) and not self.borrowed:
             await self.runner.aclose()
         self.close()
 
     def close(self) -> None:
+        if self.borrowed:
+            return
         for executor in self.executors.values():
             executor.close()
         if "_runner" in vars(self):
@@ -114,38 +134,44 @@ class Resources:
     def _runner(self) -> Runner:
         return Runner(self.settings, self.store, self.library, self.models, self.spent)
 
+    def ask_here(self) -> None:
+        """Let the person at this terminal answer what runs ask, unless the settings say who is asked."""
+        if self.settings.confirm.how is None:
+            self.confirm = Prompt(self.by, self.settings.confirm.timeout)
+
     # Playbooks
 
-    def playbook(self, given: Playbook | Path | str, changes: Mapping[str, Any] | None = None) -> Playbook:
+    def playbook(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
 
         In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
         """
-        if isinstance(given, str | Path) and is_playbook_file(given):
-            return Playbook.load(given, dict(changes) if changes else None)
-        playbook = given if isinstance(given, Playbook) else self.library.get(self._playbook_name(given))
-        return with_genes(playbook, changes) if changes else playbook
+        if isinstance(playbook, str | Path) and is_playbook_file(playbook):
+            return Playbook.load(playbook, dict(changes) if changes else None)
+        chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
+        return with_genes(chosen, changes) if changes else chosen
 
-    def _playbook_name(self, given: object) -> str:
-        if not isinstance(given, str | Path):
-            expected = "a Playbook, the path of one, a digest, a ref or a channel"
-            raise PlaybookError([Problem("playbook", f"a {type(given).__name__}", expected)])
-        name = str(given)
-        if Path(name).suffix in DATASET_FILES:
-            remedy = "The playbook comes first, then the tasks."
-            raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
-        return name
-
-    def keep(self, given: Playbook | Path | str, because: str) -> Digest:
+    def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
-        if isinstance(given, str) and not is_playbook_file(given):
-            return self.library.find(given)
-        return self.library.keep(self.playbook(given), because=because)
+        if isinstance(playbook, str) and not is_playbook_file(playbook):
+            return self.library.find(playbook)
+        return self.library.keep(self.playbook(playbook), because=because)
 
     # Channels
 
+    def channel_names(self) -> list[str]:
+        """The channels of the workspace file, and those that something was released to."""
+        moved = [ref.name.removeprefix("channels/") for ref in self.store.refs("channels/")]
+        return list(dict.fromkeys([*self.settings.channels, *moved]))
+
+    def expect_channel(self, channel: str) -> None:
+        """Raises NotFound for a channel that is not declared and has no release."""
+        names = self.channel_names()
+        if channel not in names:
+            raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
+
     def protection(self, channel: str) -> ChannelSettings:
-        """What protects a channel. Raises SettingsError for one that nobody declared and nothing was released to."""
+        """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
             known = ", ".join(declared) or "none yet"
@@ -161,9 +187,9 @@ def find_file(path: Path | str | None = None) -> Path:
     for each in tried:
         if each.is_file():
             return each
-    found = f"no file {path}" if path else f"no {FILE} in {here} or above"
+    missing = f"no file {path}" if path else f"no {FILE} in {here} or above"
     remedy = "Run: seedbed init, or name the file with --workspace."
-    raise SettingsError([Problem("workspace", found, "a workspace file", remedy)])
+    raise SettingsError([Problem("workspace", missing, "a workspace file", remedy)])
 
 
 def store_url(settings: Settings) -> str:
@@ -179,6 +205,16 @@ def is_playbook_file(name: Path | str) -> bool:
     return Path(name).suffix in (".yaml", ".yml", ".json")
 
 
+def _playbook_name(name: object) -> str:
+    if not isinstance(name, str | Path):
+        expected = "a Playbook, the path of one, a digest, a ref or a channel"
+        raise PlaybookError([Problem("playbook", f"a {type(name).__name__}", expected)])
+    if Path(name).suffix in DATASET_FILES:
+        remedy = "The playbook comes first, then the tasks."
+        raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
+    return str(name)
+
+
 def _login() -> str:
     try:
         return getpass.getuser()
@@ -187,6 +223,6 @@ def _login() -> str:
         raise SettingsError([Problem("by", "no user name on this machine", "who is working", remedy)]) from None
 
 
-def new_seed(given: int | None) -> int:
-    """The seed to use: the one given, or a random one."""
-    return random.SystemRandom().getrandbits(31) if given is None else given
+def new_seed(seed: int | None = None) -> int:
+    """The seed to use; without one, a random seed."""
+    return random.SystemRandom().getrandbits(31) if seed is None else seed

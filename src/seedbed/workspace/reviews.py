@@ -1,15 +1,13 @@
-"""space.reviews: who asked for one, what there is to look at, and the answers."""
+"""space.reviews: requests, what a reviewer looks at, and the answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from seedbed.errors import NotFound, Problem
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.playbook import Playbook
 from seedbed.release.channels import stable
 from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.registry import build_gates, build_panel
@@ -18,7 +16,7 @@ from seedbed.release.review import review
 from seedbed.release.review.outputs import OutputSample, draw_samples, read_output_pairs
 from seedbed.release.review.panel import answers
 from seedbed.storage.store import Digest, Fact
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,12 @@ class Reviews:
 
     def queue(self, *, everything: bool = False) -> list[review.ReviewItem]:
         """Candidates whose review was requested, the longest waiting first; by default those not answered."""
-        channels = [ref.name.removeprefix("channels/") for ref in self._resources.store.refs("channels/")]
-        names = dict.fromkeys([*self._resources.settings.channels, *channels])
+        names = self._resources.channel_names()
         panels = {name: build_panel(name, self._resources.protection(name)) for name in names}
         waiting = ("waiting", "expired")
         return [each for each in review.queue(self._resources.library, panels) if everything or each.status in waiting]
 
-    async def show(self, channel: str, playbook: Playbook | Path | str, *, samples: int = 5) -> ReviewPage:
+    async def show(self, channel: str, playbook: AnyPlaybook, *, samples: int = 5) -> ReviewPage:
         """All that there is to look at before answering. Nothing is stored but the playbook."""
         library, store = self._resources.library, self._resources.store
         digest = self._resources.keep(playbook, "looked at")
@@ -69,29 +66,29 @@ class Reviews:
 
     def _samples(self, digest: Digest, verdict: Verdict | None, count: int) -> tuple[list[OutputSample], str]:
         if verdict is None:
-            return [], "none: nobody has compared the two"
+            return [], "none: the two were never compared"
         try:
             drawn = draw_samples(read_output_pairs(self._resources.store, verdict), digest, self._resources.by, count)
         except NotFound as missing:
             return [], str(missing)
         return drawn, "" if drawn or not count else "the same at every task"
 
-    def request(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
-        """Ask for a review. Whoever asks cannot approve it."""
+    def request(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
+        """Ask for a review. Somebody else has to approve it."""
         self._resources.protection(channel)
         return review.request(
             self._resources.library, channel, self._resources.keep(playbook, because), because=because
         )
 
-    def approve(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
+    def approve(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
         """Approve somebody else's playbook for exactly this channel. Raises ReleaseRefused if you may not."""
         return self._answer(review.approve, channel, playbook, because)
 
-    def refuse(self, channel: str, playbook: Playbook | Path | str, *, because: str) -> Fact:
+    def refuse(self, channel: str, playbook: AnyPlaybook, *, because: str) -> Fact:
         """Refuse a playbook. It holds until you approve it yourself, whatever others say."""
         return self._answer(review.refuse, channel, playbook, because)
 
-    def _answer(self, answer: Callable[..., Fact], channel: str, playbook: Playbook | Path | str, because: str) -> Fact:
+    def _answer(self, answer: Callable[..., Fact], channel: str, playbook: AnyPlaybook, because: str) -> Fact:
         jury = build_panel(channel, self._resources.protection(channel))
         digest = self._resources.playbook(playbook).digest
         return answer(self._resources.library, channel, digest, because=because, panel=jury)

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.errors import NotFound, RunError, shown
+from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.experiments import sessions
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
-from seedbed.playbooks.playbook import Playbook
+from seedbed.experiments.sessions import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.history import recall, recent
+from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
+from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
-from seedbed.workspace.resources import Resources, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 T = TypeVar("T")
 
@@ -36,6 +40,25 @@ FOLLOWED = ("start", *ENTRIES, "run")
 
 INTERVAL_SECONDS = 0.5
 """How often the store is asked for more."""
+
+
+SHOWN = {"turn": "text", "decision": "action", "reading": "value"}
+"""Where the answer to a step is, by its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """A step of both runs, or of one of them: what it is, how the replay was answered, and the two answers.
+
+    The label is empty where nothing was answered: what a program says of itself, and what the replay did not reach.
+    """
+
+    kind: str
+    name: str
+    label: str
+    recorded: Any
+    replayed: Any
+    differs: bool
 
 
 class Runs:
@@ -53,7 +76,7 @@ class Runs:
     @asynccontextmanager
     async def recording(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         /,
         *,
         seed: int | None = None,
@@ -71,7 +94,7 @@ class Runs:
             yield stage
 
     def recorded(
-        self, playbook: Playbook | Path | str, /, *, seed: int | None = None, max_cost_usd: float | None = None
+        self, playbook: AnyPlaybook, /, *, seed: int | None = None, max_cost_usd: float | None = None
     ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
         """Record each call of an async function as a run: its arguments are the inputs, its result the output.
 
@@ -100,23 +123,21 @@ class Runs:
         """A run by its id, or by how its id starts. Raises NotFound."""
         return recall(self._resources.store, self.find(run))
 
-    def recent(
-        self, limit: int = 20, playbook: Playbook | Path | str | None = None, *, children: bool = False
-    ) -> list[Run]:
+    def recent(self, limit: int = 20, playbook: AnyPlaybook | None = None, *, children: bool = False) -> list[Run]:
         """The newest runs, of one playbook or of all; `children` includes runs that other runs opened."""
         subject = self._resources.playbook(playbook).digest if playbook else None
         return list(recent(self._resources.store, limit, subject, children=children))
 
     def entries(self, run: Run | str) -> list[Fact]:
         """The turns, decisions, tool calls and child runs of a run, in the order in which they happened."""
-        store, name = self._resources.store, self.find(run)
-        facts = (fact for kind in ENTRIES for fact in store.facts(Query(kind=kind, subject=name)))
-        return sorted(facts, key=lambda fact: fact.number)
+        return self._facts(run, ENTRIES)
 
     def answers(self, run: Run | str) -> list[Fact]:
         """What a run got from outside, in order; the choice of a model is part of the turn it was made for."""
+        return self._facts(run, [kind for kind in ANSWERS if kind != "routing"])
+
+    def _facts(self, run: Run | str, kinds: Iterable[str]) -> list[Fact]:
         store, name = self._resources.store, self.find(run)
-        kinds = [kind for kind in ANSWERS if kind != "routing"]
         facts = (fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=name)))
         return sorted(facts, key=lambda fact: fact.number)
 
@@ -144,7 +165,7 @@ class Runs:
     # Replaying and learning
 
     async def replay(
-        self, run: Run | str, playbook: Playbook | Path | str | None = None, *, mode: str = "strict"
+        self, run: Run | str, playbook: AnyPlaybook | None = None, *, mode: str = "strict"
     ) -> tuple[Run, bool]:
         """Perform a recorded run again on its recorded answers, under its playbook or another one.
 
@@ -163,6 +184,23 @@ class Runs:
             except NotFound:  # it did not even start
                 raise wrong from None
             return failed, isinstance(wrong, Missed)
+
+    def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
+        """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
+
+        Those that only the recording has come last.
+        """
+        replies = self.answers(replayed)
+        left = {_place(fact): fact for fact in self.answers(recorded)}
+        pairs: list[tuple[Fact | None, Fact | None]] = []
+        same = {_place(fact) for fact in replies} & left.keys()
+        for fact in replies:
+            place = _place(fact)
+            if place not in same:
+                place = next((other for other in left if other not in same and _named(other) == _named(place)), place)
+            pairs.append((left.pop(place, None), fact))
+        pairs += [(fact, None) for fact in left.values()]
+        return [_step(then, now) for then, now in pairs]
 
     def learn(self, run: Run, score: float) -> None:
         """Teach the router how good a run was, from 0 to 1; every model it chose in that run is remembered by it."""
@@ -189,6 +227,60 @@ class Runs:
         """Answer a question by its id, or by how its id starts. The first answer counts. Raises NotFound."""
         record = find(self._resources.store, question)
         return record, answer(self._resources.store, record, yes, because=because, by=self._resources.by)
+
+
+def _place(fact: Fact) -> str:
+    """Kind, name, request and which repetition: what identifies a step within its run."""
+    return fact.key.partition("/")[2]
+
+
+def _named(place: str) -> tuple[str, str]:
+    """The kind and the name of a step; a name may contain slashes."""
+    kind, _, rest = place.partition("/")
+    return kind, rest.rsplit("/", 2)[0]
+
+
+def _step(then: Fact | None, now: Fact | None) -> ReplayStep:
+    fact = now or then
+    assert fact is not None
+    label = now.tags[0] if now and now.tags else ""
+    before, after = (_answer(each) if each else None for each in (then, now))
+    differs = then is None or now is None or label not in ("exact", "") or before != after
+    return ReplayStep(*_named(_place(fact)), label, before, after, differs)
+
+
+def _answer(fact: Fact) -> Any:
+    body: Json = fact.body
+    if fact.kind in SHOWN:
+        return body[SHOWN[fact.kind]]
+    return body["error"] or body["result" if fact.kind == "call" else "output"]
+
+
+def own_inputs(run: Run) -> Json:
+    """The inputs of a run, without what it inherited from its parent."""
+    return {name: value for name, value in run.inputs.items() if name != INHERITED or not run.parent}
+
+
+def compare_sessions(file: Path, a: str, b: str, *, alpha: float = 0.05) -> Hindsight:
+    """Compare sessions that another agent recorded, by their ids or by `config.KEY=VALUE`; nothing is stored.
+
+    Raises DocumentError with what is wrong on both sides.
+    """
+    recorded = load(file)
+    sides, problems = [], list[Problem]()
+    for name in (a, b):
+        try:
+            sides.append(sessions.select(recorded, name))
+        except DocumentError as wrong:
+            problems += wrong.problems
+    if problems:
+        raise DocumentError(problems, str(file))
+    return sessions.compare_sessions(*sides, alpha=alpha)
+
+
+def read_sessions(file: Path) -> tuple[Session, ...]:
+    """The sessions of a file that another agent recorded. Raises DocumentError."""
+    return load(file)
 
 
 def _followed(feed: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:

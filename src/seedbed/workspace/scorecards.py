@@ -13,32 +13,21 @@ from seedbed.evaluation import suite as suites
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
+from seedbed.evaluation.front import Front, front
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.evaluation.scorecard import Scorecard
+from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore
 from seedbed.experiments.held_out import seen_before
 from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
-from seedbed.workspace.execution import Execution, Metrics, Tasks
-from seedbed.workspace.resources import Resources, is_playbook_file
+from seedbed.storage.store import Json
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks
+from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
 """Receives each cell as it is paid or found, with the name of the playbook it is of."""
-
-
-@dataclass(frozen=True)
-class Evaluating:
-    """How several evaluations are done: on which budget together, where, and how long a run may take."""
-
-    replicates: int = 1
-    max_cost_usd: float | None = None
-    parallel: str | int | None = None
-    timeout_seconds: float | None = None
-
-
-DEFAULT = Evaluating()
 
 
 @dataclass(frozen=True)
@@ -49,6 +38,9 @@ class SuiteResult:
     results: Sequence[SuiteScore]
     cards: Mapping[str, Scorecard]
 
+    def document(self) -> Json:
+        return {"suite": self.suite, "results": [_score_document(each) for each in self.results]}
+
 
 class Scorecards:
     """Evaluations in a workspace. A cell that was paid before is reused."""
@@ -57,20 +49,17 @@ class Scorecards:
         self._resources = resources
         self._execution = Execution(resources)
 
-    options = Evaluating
-    """How several evaluations are done."""
-
     def metric(self, metric: Metric | str) -> Metric:
         """The metric of that name: built in, `module:name`, or a judge of the workspace file. Raises SettingsError."""
         return self._execution.metric(metric)
 
     async def evaluate(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        metric: MetricChoice = "exact_match",
+        options: Evaluating = ONCE,
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks; `Workspace.evaluate` does this for you."""
@@ -101,13 +90,17 @@ class Scorecards:
         playbooks: Mapping[str, Playbook],
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        metric: MetricChoice = "exact_match",
+        options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> dict[str, Scorecard]:
         """The scorecards of several playbooks over the same tasks, paid from one budget."""
         shared = _SharedBudget(self, options, on_event)
         return {name: await shared.card(name, playbook, tasks, metric) for name, playbook in playbooks.items()}
+
+    def front(self, cards: Mapping[str, Scorecard]) -> Front:
+        """Which of several playbooks are worth having by all metrics, cost and speed."""
+        return front(cards)
 
     # Suites
 
@@ -120,16 +113,16 @@ class Scorecards:
         suite: Suite,
         playbooks: Mapping[str, Playbook],
         *,
-        options: Evaluating = DEFAULT,
+        options: Evaluating = ONCE,
         accept: bool = False,
         on_event: OnCell | None = None,
     ) -> SuiteResult:
         """Evaluate the baselines of a suite and these playbooks, and store the results for the next time.
 
-        With `accept` today's scores are what the next time is held against, whatever they are.
+        With `accept` later results are compared with these, whatever they are.
         """
-        everybody = {**suite.baselines, **playbooks}
-        if not everybody:
+        evaluated = {**suite.baselines, **playbooks}
+        if not evaluated:
             remedy = "Name one on the command line, or some under baselines."
             raise DatasetError([Problem("baselines", "no playbook at all", "at least one", remedy)], suite.name)
         shared = _SharedBudget(self, replace(options, replicates=suite.replicates), on_event)
@@ -141,11 +134,11 @@ class Scorecards:
             return cards[place]
 
         store = self._resources.store
-        results = await suites.measure_suite(suite, everybody, score, store, judged=playbooks)
+        results = await suites.measure_suite(suite, evaluated, score, store, judged=playbooks)
         suites.record_results(results, store, by=self._resources.by, at=datetime.now(UTC), accept=accept)
         return SuiteResult(suite.name, results, cards)
 
-    # SpecialisedPlaybook playbooks
+    # Specialised playbooks
 
     def specialists(self, task: str, names: Sequence[str] = ()) -> list[SpecialisedPlaybook]:
         """The specialised playbooks of a kind of task, or those named. Raises NotFound."""
@@ -168,7 +161,7 @@ class Scorecards:
     def corpora(
         self, task: str, chosen: Sequence[SpecialisedPlaybook], datasets: Mapping[str, str], *, every: bool
     ) -> dict[str, Dataset]:
-        """The tasks of each corpus: those that are given, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
+        """The tasks of each corpus: those in `datasets`, or stored as datasets/CORPUS/TASK. Raises DatasetError."""
         refs = self._resources.store.refs("datasets/")
         stored = [ref.name.split("/") for ref in refs if ref.name.count("/") == 2]
         known = {corpus for _, corpus, of in stored if of == task}
@@ -192,8 +185,8 @@ class Scorecards:
         chosen: Sequence[SpecialisedPlaybook],
         corpora: Mapping[str, Dataset],
         *,
-        metric: Metrics = "exact_match",
-        options: Evaluating = DEFAULT,
+        metric: MetricChoice = "exact_match",
+        options: Evaluating = ONCE,
         on_event: OnCell | None = None,
     ) -> Specialisation:
         """Specialised playbooks and their bases on every corpus."""
@@ -208,6 +201,27 @@ class Scorecards:
         return await evaluate_specialisation(bases, specialists, corpora, score, partial(seen_before, library))
 
 
+def _score_document(score: SuiteScore) -> Json:
+    change = score.change
+    return {
+        "name": score.name,
+        "playbook": score.card.playbook,
+        "dataset": score.dataset,
+        "metric": score.metric,
+        **interval_document(score.card.interval),
+        "unscored": len(score.card.unscored),
+        "cost_usd": score.card.worth_usd,
+        "missed": score.missed or None,
+        "change": change
+        and {
+            **interval_document(change.difference),
+            "playbook": change.playbook,
+            "at": change.at,
+            "regressed": change.regressed,
+        },
+    }
+
+
 class _SharedBudget:
     """Evaluations one after the other that share a limit of dollars."""
 
@@ -215,7 +229,7 @@ class _SharedBudget:
         self._scorecards, self._options, self._on_event = scorecards, options, on_event
         self._paid_usd = 0.0
 
-    async def card(self, name: str, playbook: Playbook, tasks: Tasks, metric: Metrics) -> Scorecard:
+    async def card(self, name: str, playbook: Playbook, tasks: Tasks, metric: MetricChoice) -> Scorecard:
         limit, watch = self._options.max_cost_usd, self._on_event
         left = None if limit is None else max(0.0, limit - self._paid_usd)
         card = await self._scorecards.evaluate(

@@ -12,17 +12,16 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import OnProgress, evolve
-from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search
+from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search, read_instructions
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
-from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
-from seedbed.workspace.execution import Execution, Metrics, Tasks
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
 class Searches:
@@ -32,7 +31,14 @@ class Searches:
         self._resources = resources
         self._execution = Execution(resources)
 
-    def plan(self, playbook: Playbook | Path | str, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
+    def options(
+        self, options: SearchOptions | None, *, optimizer: Optimizer | str | None, budget: Budget | str | None
+    ) -> SearchOptions:
+        """The options of a search with another optimizer and budget, if one is named."""
+        options = options or SearchOptions()
+        return replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
+
+    def plan(self, playbook: AnyPlaybook, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
         """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
         options = options or SearchOptions()
         confirm = options.confirm
@@ -41,19 +47,16 @@ class Searches:
 
     async def evolve(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
-        optimizer: Optimizer | str | None = None,
-        budget: Budget | str | None = None,
+        metric: MetricChoice = "exact_match",
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
         on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook; `Workspace.evolve` does this for you."""
         options = options or SearchOptions()
-        options = replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
@@ -61,12 +64,9 @@ class Searches:
             names = tuple(str(each) for each in named)
             stored = replace(options, metrics=names).pin(plan, self._resources.library).to_json()
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
-        because = (
-            f"by {options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity['optimizer']}"
-        )
-        return await evolve(
-            plan, evaluator, self._resources.library, because=because, options=stored, on_event=on_event
-        )
+        by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
+        library = self._resources.library
+        return await evolve(plan, evaluator, library, because=f"by {by}", options=stored, on_event=on_event)
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None
@@ -88,7 +88,7 @@ class Searches:
         task: Mapping[str, Any],
         expected: Any,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         training: Training | None = None,
         parallel: str | int | None = None,
     ) -> TrainingStep:
@@ -96,6 +96,11 @@ class Searches:
         example = Task(digest("example", dict(task))[3:19], task, expected)
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
         return await train(training or Training(branch), example, evaluator, self._resources.library)
+
+    @staticmethod
+    def read_instructions(file: Path) -> tuple[str, ...]:
+        """Texts to try, one on each line or a YAML list. Raises PlaybookError."""
+        return read_instructions(file)
 
     # Looking up
 
@@ -108,7 +113,7 @@ class Searches:
         return find_search(self._resources.store, search)
 
     def metrics(self, past: PastSearch) -> Sequence[Metric]:
-        """The metrics of a search, as far as this workspace knows them: it may not know somebody's own function."""
+        """The metrics of a search, as far as this workspace knows them; those of other programs may be missing."""
         names = past.begun.body["options"].get("metric") or [each.get("metric") for each in past.plan["metrics"]]
         known = []
         for name in names:
@@ -117,6 +122,26 @@ class Searches:
             except (SettingsError, NotFound):
                 continue
         return known
+
+    def describe(self, past: PastSearch) -> Json:
+        """A search as a document: how it was started, the best that it found, and what it spent."""
+        first = next(iter(self.metrics(past)), None)
+        sign = -1.0 if first and better(first) == "lower" else 1.0
+        return {
+            "search": past.search,
+            "begun": past.begun.at,
+            "by": past.begun.by,
+            "optimizer": past.plan["optimizer"].get("optimizer"),
+            "metric": first.name if first else past.plan["metrics"][0].get("metric"),
+            "start": past.plan["start"],
+            "best": past.best,
+            "improved": past.best != past.plan["start"],
+            "score": None if past.score is None else sign * past.score,
+            "gain": past.confirmed.body()["gain"] if past.confirmed else None,
+            "spent": past.spent,
+            "budget": past.plan["budget"],
+            "ended": past.ended or None,
+        }
 
     def view(self, search: Evolution | str) -> SearchView:
         """What a search found, or has found so far, for people."""

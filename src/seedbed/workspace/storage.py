@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from seedbed.errors import Problem, SettingsError, StoreError
@@ -65,6 +66,15 @@ def migrate(file: Path, to: int | None, *, dry_run: bool = False) -> tuple[str, 
     return without_password(url), before, goal, steps
 
 
+@dataclass(frozen=True)
+class StoreCopy:
+    """What was copied from where to where; the addresses have no password."""
+
+    source: str
+    target: str
+    stats: Stats
+
+
 def copy(
     source: str,
     target: str,
@@ -73,7 +83,7 @@ def copy(
     seal: bool = False,
     dry_run: bool = False,
     on_event: Callable[[int, int], None] | None = None,
-) -> Stats:
+) -> StoreCopy:
     """Copy everything of one store into another: digests, order, times and refs. Run it again to continue.
 
     `on_event` receives how many contents and facts are done, and how many there are.
@@ -88,7 +98,7 @@ def copy(
         if not dry_run:
             with closing(_opened(target, seal)) as goal:
                 upkeep.copy(origin, goal, (lambda done: on_event(done, total)) if on_event else None)
-    return held
+    return StoreCopy(without_password(source), without_password(target), held)
 
 
 def _opened(url: str, sealed: bool) -> UpkeptStore:

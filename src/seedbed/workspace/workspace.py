@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from seedbed import plugins
-from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
-from seedbed.workspace.resources import Resources, find_file, new_seed
+from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
     from seedbed.evaluation.metrics.metric import Metric
     from seedbed.evaluation.scorecard import Scorecard
-    from seedbed.evolution.evolve import SearchProgress
+    from seedbed.evolution.evolve import OnProgress
     from seedbed.evolution.plan import SearchOptions
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.searches import Evolution
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from seedbed.stats.sequential.rule import Answer
     from seedbed.workspace.channels import Channels
     from seedbed.workspace.datasets import Datasets
-    from seedbed.workspace.execution import Metrics, Tasks
+    from seedbed.workspace.execution import MetricChoice, Tasks
     from seedbed.workspace.experiments import Experiments
     from seedbed.workspace.judges import Judges
     from seedbed.workspace.models import Models
@@ -145,7 +144,7 @@ class Workspace:
 
     async def run(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         /,
         *,
         key: str | None = None,
@@ -171,10 +170,10 @@ class Workspace:
 
     async def evaluate(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         replicates: int = 1,
         max_cost_usd: float | None = None,
         timeout_seconds: float | None = None,
@@ -183,16 +182,15 @@ class Workspace:
     ) -> Scorecard:
         """Score a playbook over tasks by one metric or several; the first one decides. Cells paid before are reused.
 
-        It never costs more than `max_cost_usd`; cells the money does not reach have no score, and are tried next time.
+        It never costs more than `max_cost_usd`; cells beyond the budget have no score, and are tried next time.
         So are runs that take longer than `timeout_seconds`. `parallel` is `loop`, `processes`, a number of them, `ray`
         or `ray://HOST:PORT`; the default is what the workspace file says.
         """
-        scorecards = self.scorecards
-        options = scorecards.options(replicates, max_cost_usd, parallel, timeout_seconds)
-        return await scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
+        options = Evaluating(replicates, max_cost_usd, parallel, timeout_seconds)
+        return await self.scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
 
     async def release(
-        self, playbook: Playbook | Path | str, *, to: str, because: Verdict | str = "", share: float | None = None
+        self, playbook: AnyPlaybook, *, to: str, because: Verdict | str = "", share: float | None = None
     ) -> Ref:
         """Put a playbook on a channel if its gates let it pass. See `channels.release`."""
         return await self.channels.release(playbook, to=to, because=because, share=share)
@@ -207,8 +205,8 @@ class Workspace:
 
     async def compare(
         self,
-        control: Playbook | Path | str,
-        candidate: Playbook | Path | str | Sequence[Playbook | Path | str],
+        control: AnyPlaybook,
+        candidate: AnyPlaybook | Sequence[AnyPlaybook],
         *,
         on: Tasks | PastRuns | LiveTraffic,
         metric: Metric | str | None = None,
@@ -226,43 +224,33 @@ class Workspace:
         rule, at which error rate and for which goal. An interrupted comparison continues where it was, and repeating
         one returns its verdict.
         """
+        work = Evaluating(max_cost_usd=max_cost_usd, parallel=parallel)
         return await self.experiments.compare(
-            control,
-            candidate,
-            on=on,
-            metric=metric,
-            options=options,
-            max_cost_usd=max_cost_usd,
-            parallel=parallel,
-            on_event=on_event,
+            control, candidate, on=on, metric=metric, options=options, work=work, on_event=on_event
         )
 
     async def evolve(
         self,
-        playbook: Playbook | Path | str,
+        playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: Metrics = "exact_match",
-        optimizer: Optimizer | str = "portfolio",
-        budget: Budget | str = "500 runs",
+        metric: MetricChoice = "exact_match",
+        optimizer: Optimizer | str | None = None,
+        budget: Budget | str | None = None,
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
-        on_event: Callable[[SearchProgress], None] | None = None,
+        on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook within a budget; every candidate is stored as a child of what it grew from.
 
         The tasks are split: the optimizer reads some, some decide, and some confirm at the end what was found, unless
-        the `options` name other tasks to confirm by. Started again with the same arguments it continues where it was.
+        the `options` name other tasks to confirm by. The default optimizer is a portfolio, the default budget 500 runs.
+        Started again with the same arguments it continues where it was.
         """
-        return await self.searches.evolve(
-            playbook,
-            tasks,
-            metric=metric,
-            optimizer=optimizer,
-            budget=budget,
-            options=options,
-            parallel=parallel,
-            on_event=on_event,
+        searches = self.searches
+        chosen = searches.options(options, optimizer=optimizer, budget=budget)
+        return await searches.evolve(
+            playbook, tasks, metric=metric, options=chosen, parallel=parallel, on_event=on_event
         )
 
     async def train(
@@ -271,14 +259,14 @@ class Workspace:
         task: Mapping[str, Any],
         expected: Any,
         *,
-        metric: Metrics = "exact_match",
+        metric: MetricChoice = "exact_match",
         training: Training | None = None,
         parallel: str | int | None = None,
     ) -> TrainingStep:
         """One step of a live system that learns: a branch answers a task whose answer is known.
 
         When enough such examples are in, a search over them moves the branch to what it found, if a part of them that
-        decided nothing confirms it. Nobody is served by a branch before it is released.
+        decided nothing confirms it. A branch serves no user before it is released.
         """
         return await self.searches.train(branch, task, expected, metric=metric, training=training, parallel=parallel)
 

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from command_line import BANK, SORTER, WORKSPACE, Done, Seedbed, tasks, write
+from command_line import BANK, EVOLVE, SORTER, WORKSPACE, Done, Seedbed, tasks, write
 
 from seedbed.cli import output
 from seedbed.cli.main import main
@@ -52,3 +52,19 @@ def space(tmp_path: Path) -> Path:
 def kept(space: Path, seedbed: Seedbed) -> str:
     """The digest of the sorter, which is in the store."""
     return str(seedbed("playbook", "keep", "sorter.yaml", "--because", "test", "--json").json["playbook"])
+
+
+@pytest.fixture
+def split(space: Path) -> Path:
+    """A workspace whose tasks are split: some to learn on, some held out."""
+    lines = tasks(28).splitlines(keepends=True)
+    write(space, train__jsonl="".join(lines[:8]), test__jsonl="".join(lines[8:]))
+    return space
+
+
+@pytest.fixture
+def evolved(split: Path, seedbed: Seedbed) -> Path:
+    """A workspace in which a better playbook was found and the first one is released."""
+    assert seedbed(*EVOLVE).code == 0
+    assert seedbed("release", "sorter.yaml", "--to", "production", "--because", "first").code == 0
+    return split

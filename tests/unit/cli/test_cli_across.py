@@ -111,7 +111,8 @@ def test_it_can_be_written_to_a_file(ending: str, corpora: Path, seedbed: Seedbe
 def test_money_that_does_not_last_is_told(seedbed: Seedbed) -> None:
     done = seedbed("evaluate", "--across", "sort", "--max-cost", "0.1")
     assert done.code == 2
-    assert "the money did not last" in done.err
+    assert "Budget exhausted: " in done.err
+    assert "Run again with a higher --max-cost." in done.err
 
 
 @pytest.mark.usefixtures("corpora")

@@ -152,12 +152,20 @@ def test_what_is_called_wrongly_is_told_before_anything_is_done(
     assert (facts("start"), facts("comparison")) == (0, 0)
 
 
+def test_a_plan_spends_nothing_so_replays_have_none(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed(*COMPARE, "--replay", "5", "--plan")
+    assert (done.code, done.out) == (64, "")
+    assert "expected none with --replay" in done.err
+    assert not (space / "seedbed.db").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("--goal", "equivalent", "--margin", "0.1"),
         ("--for", "production"),
         ("--plan",),
+        ("--replay", "5", "--live-runs", "2"),
     ],
     ids=" ".join,
 )
@@ -389,7 +397,7 @@ def test_a_few_live_runs_and_many_replays_give_an_estimate_that_is_no_verdict(
     told = seedbed(*live)
     assert told.code == 0
     assert told.out.startswith("estimate: live runs of half.yaml would be better than those of sorter.yaml\n")
-    for words in ("no verdict", "together", "live runs alone", "replays alone"):
+    for words in ("not a verdict", "together", "live runs alone", "replays alone"):
         assert words in told.out
     assert facts("verdict") == facts("comparison") == 0
     few = seedbed("compare", "sorter.yaml", "same.yaml", *sampled, "--live-runs", "2")

@@ -29,7 +29,7 @@ def ask(run: str, minutes: float = 5) -> str:
 def test_an_open_question_is_listed_until_it_is_answered(
     space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seedbed("confirm", "list").out == "No run waits for an answer.\n"
+    assert seedbed("confirm", "list").out == "No questions are open.\n"
     key = ask("run1")
     shown = seedbed("confirm", "list")
     assert 'wants to refund {"order":"[red]7[/red]' in shown.out

@@ -9,7 +9,7 @@ import typer
 from command_line import SORTER, write
 
 from seedbed.cli import output
-from seedbed.cli.command import Call
+from seedbed.cli.command import Invocation
 from seedbed.cli.verbs import evaluate
 from seedbed.evaluation.cells import Cell
 
@@ -39,6 +39,6 @@ def test_files_are_called_by_their_names_unless_two_are_called_alike(space: Path
     for folder in ("one", "two"):
         (space / folder).mkdir()
         write(space / folder, sorter__yaml=SORTER.replace("0.5", "0.25"), other__yaml=SORTER.replace("0.5", "0.75"))
-    with Call().open() as workspace:
+    with Invocation().open() as workspace:
         named = [*workspace.scorecards.called(["sorter.yaml", "one/sorter.yaml", "two/other.yaml", "sorter.yaml"])]
     assert named == ["sorter.yaml", "one/sorter.yaml", "other.yaml"]

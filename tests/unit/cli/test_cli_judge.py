@@ -195,9 +195,8 @@ def test_what_is_wrong_with_a_judge_is_told_before_anything_is_paid(
     write(court, seedbed__yaml=TALL.replace("rubric: Does it help?", "rubrik: x"), other__yaml=SORTER)
     done = seedbed(*command, "--metric", "helpful", "--json")
     assert done.code == 1
-    assert [each["path"] for each in json.loads(done.err)["problems"]] == [
-        "metrics.helpful.rubric",
-        "metrics.helpful.rubrik",
-    ]
+    (problem,) = json.loads(done.err)["problems"]
+    assert problem["path"].startswith("metrics.helpful.rubrik (line ")
+    assert "rubric" in problem["remedy"]
     write(court, seedbed__yaml=TALL)
     assert runs(seedbed) == 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Seedbed, promised
 
+from seedbed import cli
 from seedbed.cli.main import loaded_commands
 
 
@@ -80,3 +83,17 @@ def test_a_noun_alone_shows_what_it_can(noun: str, seedbed: Seedbed) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.rstrip() == seedbed(noun, "--help").out.rstrip()
     assert "Commands" in done.out
+
+
+OPEN = ("workspace", "settings", "reports", "errors", "documents", "plugins", "cli")
+WORDS = {"short", "in_words", "percent", "question_text", "rows", "summary"}
+"""Functions that put a noun into words."""
+
+
+def test_only_nouns_are_taken_from_below_the_workspace() -> None:
+    for path in Path(cli.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            if module.startswith("seedbed.") and module.split(".")[1] not in OPEN:
+                engines = {each.name for each in node.names if each.name[0].islower()} - WORDS
+                assert not engines, f"{path}: add what {engines} does to the workspace"

@@ -85,7 +85,7 @@ def test_finding_nothing_is_not_decided_and_writes_nothing(read: Path, seedbed: 
     seedbed("evaluate", "candidate.yaml", "mail.jsonl")
     done = seedbed("runs", "patterns", "candidate.yaml", "--suggest", "next.yaml")
     assert done.code == 2
-    assert "nothing can be said: found the same score, 1, for all runs" in done.out
+    assert "no answer: found the same score, 1, for all runs" in done.out
     assert not (read / "next.yaml").exists()
 
 

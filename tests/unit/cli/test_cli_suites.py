@@ -62,7 +62,7 @@ def test_notes_name_regressions_unless_accepted_and_thresholds_always() -> None:
 
 
 def test_the_document_has_the_change_or_none() -> None:
-    document = suites.document(SuiteResult("first", [result(None), result(changed(0.5, 0.25, 0.75))], {}))
+    document = SuiteResult("first", [result(None), result(changed(0.5, 0.25, 0.75))], {}).document()
     first, second = document["results"]
     assert first["change"] is None
     assert (second["change"]["mean"], second["change"]["regressed"], second["change"]["at"]) == (0.5, False, NOON)

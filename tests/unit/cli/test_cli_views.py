@@ -13,13 +13,13 @@ from rich.console import Console
 
 from seedbed.cli import output
 from seedbed.cli.views import playbook as views
-from seedbed.cli.views.scorecard import interval_text
 from seedbed.documents import parse
 from seedbed.errors import PlaybookError
 from seedbed.experiments.verdict import Verdict
-from seedbed.playbooks.changes import Change
+from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.numbers import interval_text
 from seedbed.settings import Settings
 from seedbed.stats.estimates import Interval
 from seedbed.storage.memory import MemoryStore
@@ -128,8 +128,8 @@ def test_values_fit_on_a_line(value: object, text: str) -> None:
 
 def test_what_a_candidate_says_differently_fits_on_a_line() -> None:
     other = with_genes(START, {"steps.label.prompt": BETTER, "parameters.caution": 0.25})
-    assert views.difference(START, other) == f"“{BETTER}” + parameters.caution: 0.25"
-    assert views.difference(START, START) == ""
+    assert views.changes_text(diff(START, other)) == f"“{BETTER}” + parameters.caution: 0.25"
+    assert views.changes_text(()) == ""
 
 
 def test_only_playbooks_are_called_by_the_names_of_playbooks() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from command_line import Seedbed, keeps_promise
@@ -29,6 +31,14 @@ def test_it_writes_a_workspace_that_is_valid(tmp_path: Path, seedbed: Seedbed) -
     assert Playbook.load(folder / "sorter.yaml").rules.never
     assert len(Dataset.load(folder / "messages.jsonl")) > 20
     assert (folder / "instructions.txt").read_text().strip()
+
+
+def test_editors_find_the_schema_of_the_workspace_file(tmp_path: Path, seedbed: Seedbed) -> None:
+    assert seedbed("init").code == 0
+    first = (tmp_path / "seedbed.yaml").read_text().splitlines()[0]
+    name, _, address = first.partition("=")
+    assert name == "# yaml-language-server: $schema"
+    assert json.loads(Path(urlsplit(address).path).read_text())["properties"]["channels"]
 
 
 def test_json_has_what_it_promises(seedbed: Seedbed) -> None:
@@ -93,4 +103,4 @@ def test_a_file_in_the_way_of_the_folder_is_an_error(tmp_path: Path, seedbed: Se
     ],
 )
 def test_a_command_is_shown_as_a_shell_takes_it(arguments: tuple[str, ...], typed: str) -> None:
-    assert init.command(*arguments) == typed
+    assert init.typed(*arguments) == typed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.cli.command import Call
+from seedbed.cli.command import Invocation
 from seedbed.cli.views import lineage
 from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -20,7 +20,7 @@ def grown(space: Any, parent: str, *values: float) -> list[str]:
 
 
 def test_a_tree_begins_at_the_oldest_ancestor_of_what_has_a_name(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         (child,) = grown(space, kept, 0.1)
         (grandchild,) = grown(space, child, 0.2)
         space.resources.library.name("tip", grandchild, because="test")
@@ -33,13 +33,13 @@ def test_a_tree_begins_at_the_oldest_ancestor_of_what_has_a_name(kept: str) -> N
 
 
 def test_without_any_name_the_newest_playbooks_are_shown(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         grown(space, kept, 0.1, 0.2)
         assert [each["playbook"] for each in space.playbooks.tree(None)] == [kept]
 
 
 def test_of_many_children_those_on_the_way_to_a_name_are_shown_first(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         children = grown(space, kept, *(number / 10 for number in range(5)))
         space.resources.library.name("chosen", children[3], because="test")
         tree = space.playbooks.tree(kept, limit=2, depth=20)[0]
@@ -48,7 +48,7 @@ def test_of_many_children_those_on_the_way_to_a_name_are_shown_first(kept: str) 
 
 
 def test_what_lies_deeper_is_counted_and_not_shown(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         (child,) = grown(space, kept, 0.1)
         grown(space, child, 0.2, 0.3)
         tree = space.playbooks.tree(kept, limit=12, depth=1)[0]
@@ -56,7 +56,7 @@ def test_what_lies_deeper_is_counted_and_not_shown(kept: str) -> None:
 
 
 def test_a_merged_playbook_hangs_under_its_first_parent_and_names_the_other(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         (one,) = grown(space, kept, 0.1)
         other = space.resources.library.derive(kept, {"roles.sorter.temperature": 0.9}, because="warmer")
         merged, _ = space.resources.library.merge(one, other, because="both")
@@ -76,7 +76,7 @@ def test_scores_that_a_search_chose_by_and_others_are_told_apart(kept: str) -> N
         about = {"task": task, "replicate": replicate, "metric": "exact_match"}
         return Fact(kind="cell", key=key, subject=playbook, at=at, by="ann", body=about, value=value)
 
-    with Call().open() as space:
+    with Invocation().open() as space:
         (child,) = grown(space, kept, 0.1)
         body = {"dataset": space.store.put("dataset", chosen_by.content())}
         space.store.append([Fact(kind="trial", key="one", subject=child, at=at, by="ann", body=body)])
@@ -94,7 +94,7 @@ def test_scores_that_a_search_chose_by_and_others_are_told_apart(kept: str) -> N
 
 def test_where_nothing_was_searched_for_all_scores_are_together(kept: str) -> None:
     about = {"task": "a", "replicate": 0, "metric": "exact_match"}
-    with Call().open() as space:
+    with Invocation().open() as space:
         at = datetime.now(UTC)
         space.store.append([Fact(kind="cell", key="a", subject=kept, at=at, by="ann", body=about, value=1.0)])
         tree = space.playbooks.tree(kept, limit=12, depth=20)[0]
@@ -102,7 +102,7 @@ def test_where_nothing_was_searched_for_all_scores_are_together(kept: str) -> No
 
 
 def test_a_ref_is_found_by_its_short_name_even_after_it_is_gone(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         space.resources.library.branch("careful", kept, because="test")
         space.resources.library.close("careful", "archived", because="done")
         assert space.playbooks.moves("careful")[0] == "branches/careful"
@@ -112,4 +112,4 @@ def test_a_ref_is_found_by_its_short_name_even_after_it_is_gone(kept: str) -> No
 
 def test_targets_are_shown_short() -> None:
     digest = "b2:" + "a" * 64
-    assert [lineage.target(each) for each in (None, digest, {"stable": digest})] == ["–", "a" * 10, "a" * 10]
+    assert [lineage.target_text(each) for each in (None, digest, {"stable": digest})] == ["–", "a" * 10, "a" * 10]

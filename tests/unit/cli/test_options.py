@@ -10,7 +10,7 @@ import typer
 from command_line import SORTER, WORKSPACE, Seedbed, held, write
 
 from seedbed.cli import options
-from seedbed.cli.command import Call
+from seedbed.cli.command import Invocation
 from seedbed.errors import PlaybookError, SettingsError
 from seedbed.workspace import find_file
 
@@ -71,17 +71,17 @@ def test_a_program_beside_the_workspace_file_is_found(
 
 def test_files_need_no_workspace_and_names_do(tmp_path: Path) -> None:
     write(tmp_path, sorter__yaml=SORTER)
-    with Call().open_for_files("sorter.yaml") as space:
+    with Invocation().open_for_files("sorter.yaml") as space:
         assert space.settings.store == "memory:"
-    with pytest.raises(SettingsError), Call().open_for_files("sorter.yaml", "better"):
+    with pytest.raises(SettingsError), Invocation().open_for_files("sorter.yaml", "better"):
         pass
-    with pytest.raises(SettingsError), Call(Path("absent.yaml")).open_for_files("sorter.yaml"):
+    with pytest.raises(SettingsError), Invocation(Path("absent.yaml")).open_for_files("sorter.yaml"):
         pass
 
 
 def test_in_a_dry_run_nothing_is_kept_and_all_can_be_read(kept: str) -> None:
     before = held()
-    with Call(dry_run=True).open() as space:
+    with Invocation(dry_run=True).open() as space:
         library = space.resources.library
         child = library.derive(kept, {"parameters.caution": 0.9}, because="try")
         library.name("tried", child, because="try")
@@ -156,7 +156,7 @@ def test_a_time_that_is_none_is_called_wrongly(text: str) -> None:
 
 
 def test_any_value_of_a_file_can_be_changed_and_of_a_kept_playbook_its_genes(kept: str) -> None:
-    with Call().open() as space:
+    with Invocation().open() as space:
         from_file = space.playbooks.get("sorter.yaml", {"roles.sorter.system": "Other."})
         assert from_file.roles["sorter"].system == "Other."
         from_store = space.playbooks.get(kept, {"parameters.caution": 0.25})
@@ -166,7 +166,7 @@ def test_any_value_of_a_file_can_be_changed_and_of_a_kept_playbook_its_genes(kep
 
 
 def test_a_file_is_kept_when_a_digest_is_needed(space: Path) -> None:
-    with Call().open() as opened:
+    with Invocation().open() as opened:
         digest = opened.resources.keep("sorter.yaml", "needed")
         assert opened.resources.library.entry(digest).because == "needed"
         assert opened.resources.keep(digest[:12], "again") == digest

@@ -13,6 +13,8 @@ from rich.console import Console
 
 from seedbed.cli import output
 from seedbed.errors import PlaybookError, Problem, ReleaseRefused, StoreError
+from seedbed.reports.formats import finite
+from seedbed.reports.numbers import clipped, counted
 
 
 def printed(renderable: Any, width: int = 60) -> str:
@@ -27,7 +29,7 @@ def printed(renderable: Any, width: int = 60) -> str:
 def test_a_document_is_json_whatever_its_values() -> None:
     noon = datetime(2026, 11, 15, 12, tzinfo=UTC)
     document = {"at": noon, "mean": math.nan, "high": math.inf, "pairs": ((1, 2),), "text": "ä\n🙂"}
-    assert json.loads(json.dumps(output.plain(document))) == {
+    assert json.loads(json.dumps(finite(document))) == {
         "at": "2026-11-15T12:00:00+00:00",
         "mean": None,
         "high": None,
@@ -79,9 +81,9 @@ def test_a_fact_without_a_value_is_left_out() -> None:
 
 
 def test_long_texts_are_clipped_to_one_line() -> None:
-    assert output.clipped("a\n b\t c") == "a b c"
-    assert output.clipped("x" * 61) == "x" * 59 + "…"
-    assert output.clipped("x" * 60) == "x" * 60
+    assert clipped("a\n b\t c") == "a b c"
+    assert clipped("x" * 61) == "x" * 59 + "…"
+    assert clipped("x" * 60) == "x" * 60
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_small_sums_keep_their_digits(usd: float, text: str) -> None:
 
 
 def test_counting_knows_one_from_many() -> None:
-    assert [output.counted(number, "fact") for number in (0, 1, 1200)] == ["0 facts", "1 fact", "1,200 facts"]
+    assert [counted(number, "fact") for number in (0, 1, 1200)] == ["0 facts", "1 fact", "1,200 facts"]
 
 
 # Colour
@@ -120,7 +122,7 @@ PROBLEMS = [Problem("roles.a", "[x]", "text", "Write some."), Problem("steps", "
 
 
 def test_every_problem_is_told_on_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=False)
+    output.show_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=False)
     said = capsys.readouterr()
     assert not said.out
     assert [" ".join(line.split()) for line in said.err.splitlines()] == [
@@ -136,14 +138,14 @@ def test_every_problem_is_told_on_the_error_stream(capsys: pytest.CaptureFixture
 
 
 def test_a_refused_release_gives_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(ReleaseRefused(PROBLEMS), as_json=False)
+    output.show_error(ReleaseRefused(PROBLEMS), as_json=False)
     err = capsys.readouterr().err
     assert err.startswith("✗ release refused, 2 reasons")
     assert "Write some." in err
 
 
 def test_an_error_as_json_is_one_document_on_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=True)
+    output.show_error(PlaybookError(PROBLEMS, "my.yaml"), as_json=True)
     said = capsys.readouterr()
     assert not said.out
     document = json.loads(said.err)
@@ -158,7 +160,7 @@ def test_an_error_as_json_is_one_document_on_the_error_stream(capsys: pytest.Cap
 
 
 def test_a_defect_of_ours_asks_for_a_report_and_shows_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_error(ValueError("odd"), as_json=False)
+    output.show_error(ValueError("odd"), as_json=False)
     err = capsys.readouterr().err
     assert "unexpected ValueError: odd" in err
     assert "SEEDBED_DEBUG=1" in err
@@ -169,7 +171,7 @@ def test_the_debug_variable_shows_the_traceback_of_a_defect_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEEDBED_DEBUG", "1")
-    output.tell_error(ValueError("odd"), as_json=False)
+    output.show_error(ValueError("odd"), as_json=False)
     assert "ValueError: odd\n" in capsys.readouterr().err
-    output.tell_error(StoreError("full"), as_json=False)
+    output.show_error(StoreError("full"), as_json=False)
     assert capsys.readouterr().err == "✗ full\n"

@@ -7,6 +7,7 @@ import pytest
 from seedbed.cli import output, progress
 from seedbed.evaluation.cells import Cell
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.experiment.view import status_line
 from seedbed.stats.sequential.exact import ExactMcNemar
 
 START = Playbook.from_document({"parameters": {"warmth": {"value": 0.5, "low": 0, "high": 1}}})
@@ -35,9 +36,9 @@ def everything_once() -> None:
     with progress.candidates(3) as watch:
         for number in range(3):
             watch("sorter", cell(number, None if number == 1 else 1.0))
-    with progress.counting(2, "copying") as count:
-        count(1)
-        count(2)
+    with progress.counting("copying") as count:
+        count(1, 2)
+        count(2, 2)
     rule = ExactMcNemar(alpha=0.05, at_most=3)
     with progress.comparing(3, 0.05) as seen:
         for difference in (1, 0, -1):
@@ -71,10 +72,10 @@ def test_a_comparison_is_one_line_of_true_numbers() -> None:
     rule = ExactMcNemar(alpha=0.05, at_most=40)
     for _ in range(4):
         answer = rule.update(1)
-    line = progress.status(answer, 40, 0.05)
+    line = status_line(answer, 40, 0.05)
     assert line.startswith(f"tasks 4/40 | W 4 T 0 L 0 | ends at – | spent {answer.spent:.3f}/0.05 | delta +100.0")
 
 
 def test_a_comparison_of_one_task_has_the_widest_interval() -> None:
     answer = ExactMcNemar(alpha=0.05, at_most=40).update(0)
-    assert progress.status(answer, 40, 0.05).endswith("delta +0.0 [-100.0,+100.0]")
+    assert status_line(answer, 40, 0.05).endswith("delta +0.0 [-100.0,+100.0]")

@@ -14,7 +14,9 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.front import Front, front
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.reports.front import figures, to_html, to_markdown
+from seedbed.reports import markdown, page
+from seedbed.reports.front import figures, sections
+from seedbed.reports.page import ReportPage
 
 HOSTILE = '"><script>alert("x")</script>|# **bold**'
 
@@ -87,6 +89,14 @@ def test_who_has_no_score_is_neither_beaten_nor_ranked() -> None:
     assert "no score" in to_html(found)
 
 
+def to_markdown(of: Front) -> str:
+    return markdown.to_markdown(ReportPage(title="Front", subtitle="", parts=sections(of)))
+
+
+def to_html(of: Front) -> str:
+    return page.to_html(ReportPage(title="Front", subtitle="", parts=sections(of)))
+
+
 def _told(cell: Cell) -> dict[str, Any]:
     return {name: getattr(cell, name) for name in Cell.__slots__}
 
@@ -126,5 +136,5 @@ def test_the_first_measure_is_drawn_against_each_of_the_others() -> None:
 
 def test_hostile_names_stay_names() -> None:
     found = front({HOSTILE: card("a", 0.9, 0.04, 4.0), "b": card("b", 0.4, 0.01, 4.0)})
-    assert "script" not in {tag for tag, _ in Reader(to_html(found, HOSTILE)).tags}
-    assert "<script>" not in to_markdown(found, HOSTILE)
+    assert "script" not in {tag for tag, _ in Reader(to_html(found)).tags}
+    assert "<script>" not in to_markdown(found)

@@ -14,7 +14,7 @@ def test_the_page_tells_what_matters() -> None:
     for told in (
         "0.667",
         "95 % interval 0.208 to 0.939",
-        "1 cells not scored",
+        "1 cell not scored",
         "tag a",
         "seedbed runs show baaaaaaaaa",
     ):

@@ -113,7 +113,7 @@ async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
 
 async def test_a_search_that_found_nothing_says_so() -> None:
     summary = SearchView(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
-    assert (summary.answer, summary.changes) == ("nothing", [])
+    assert (summary.answer, summary.changes()) == ("nothing", [])
     assert summary.sentence == "The search tried 1 candidate and found none better than the start."
     assert ("gain, confirmed", "–", "There was nothing to confirm: the search found nothing better.") in summary.figures
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from loop_samples import ORACLE, agent, count, numbers, settle
+from workspace_samples import in_memory
 
 import seedbed
 from seedbed.errors import (
@@ -55,14 +56,6 @@ def written(folder: Path, **settings: Any) -> Path:
     path = folder / "seedbed.yaml"
     path.write_text(json.dumps({"by": "ada", "models": {"oracle": ORACLE}, "channels": {"production": {}}, **settings}))
     return path
-
-
-def space(**settings: Any) -> Workspace:
-    """A workspace in memory."""
-    return Workspace(
-        Settings(**{"by": "ada", "models": {"oracle": ORACLE}, "channels": {"production": {}}, **settings}),
-        MemoryStore(),
-    )
 
 
 def everything(store: Any) -> str:
@@ -182,48 +175,21 @@ async def test_every_fact_says_who_was_working(tmp_path: Path, monkeypatch: pyte
 
 
 def test_whoever_is_logged_in_is_working_unless_the_settings_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert space(by="").by == getpass.getuser()
+    assert in_memory(by="").by == getpass.getuser()
 
     def nobody() -> str:
         raise OSError("no user name")
 
     monkeypatch.setattr(getpass, "getuser", nobody)
     with pytest.raises(SettingsError, match=r"by: found no user name .* Set by in the workspace file, or SEEDBED_BY"):
-        _ = space(by="").by
+        _ = in_memory(by="").by
 
 
-# Playbooks by name
-
-
-async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path: Path) -> None:
-    its = space()
-    playbook = agent("a")
-    file = tmp_path / "agent.yaml"
-    file.write_text(playbook.to_yaml())
-    digest = its.resources.library.keep(playbook, because="written")
-    its.resources.library.name("careful", digest, because="try")
-    its.resources.library.version("agent", "1.0.0", digest, because="try")
-    await its.release(playbook, to="production")
-    named: list[Playbook | str] = [
-        playbook,
-        str(file),
-        digest,
-        digest[3:11],
-        "careful",
-        "branches/careful",
-        "versions/agent/1.0.0",
-    ]
-    for name in (*named, "production", "channels/production"):
-        assert its.playbooks.get(name) == playbook
-
-
-def test_what_names_no_playbook_is_told() -> None:
-    with pytest.raises(NotFound, match='no playbook is called "nobody"'):
-        space().playbooks.get("nobody")
+# Verbs
 
 
 async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
-    its = space()
+    its = in_memory()
     start, better = agent("x"), agent(".*")
     await its.run(start, n=1)
     its.resources.library.name("start", start.digest, because="try")
@@ -241,7 +207,7 @@ async def test_verbs_take_names_and_keep_what_they_are_given() -> None:
 
 
 async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budget_and_no_other() -> None:
-    its = space(channels={"production": {"error_budget": {"rate": 0.2, "control": "e-lond"}}})
+    its = in_memory(channels={"production": {"error_budget": {"rate": 0.2, "control": "e-lond"}}})
     given: dict[str, Any] = {"on": numbers(20), "metric": ExactMatch()}
     paid = Comparing(channel="production")
     old, new = agent("x"), agent(".*")
@@ -261,18 +227,18 @@ async def test_the_error_rate_of_a_comparison_for_a_channel_is_that_of_its_budge
 
 
 async def test_the_gates_of_a_channel_are_those_of_the_settings() -> None:
-    its = space(channels={"playground": {"require": []}})
+    its = in_memory(channels={"playground": {"require": []}})
     for known in ("a", "b"):
         await its.release(agent(known), to="playground", because="try")
     with pytest.raises(SettingsError, match=r"channels\.odd\.require\[0\]"):
-        space(channels={"odd": {"require": ["nonsense"]}})
+        in_memory(channels={"odd": {"require": ["nonsense"]}})
 
 
 # Live
 
 
 async def test_a_channel_with_a_canary_plays_to_each_key_what_it_meets_and_writes_that_down_first() -> None:
-    its = space(channels={"live": {"require": [], "canary": {"shares": ["50%"], "hold": "2 runs"}}})
+    its = in_memory(channels={"live": {"require": [], "canary": {"shares": ["50%"], "hold": "2 runs"}}})
     old, new = agent("x"), agent(".*")
     await its.release(old, to="live")
     await its.release(new, to="live", because="try it")
@@ -293,7 +259,7 @@ async def test_a_channel_with_a_canary_plays_to_each_key_what_it_meets_and_write
 
 async def test_several_channels_are_compared_with_the_first_of_them() -> None:
     names = ("live", "live/short", "live/warm")
-    its = space(channels={name: {"require": []} for name in names})
+    its = in_memory(channels={name: {"require": []} for name in names})
     for known, name in zip("abc", names, strict=True):
         await its.release(agent(known), to=name)
     for number in range(240):
@@ -314,7 +280,7 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
 
 
 async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
-    its = space(channels={"live": {"require": []}})
+    its = in_memory(channels={"live": {"require": []}})
     await its.release(agent(".*"), to="live")
     run, choice = await its.run("live", key="anna", n=7), await its.channels.choose("live", key="ben")
     unkeyed = await its.run("live", n=7)
@@ -325,7 +291,7 @@ async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
 
 
 async def test_only_a_channel_chooses_by_a_key() -> None:
-    its = space()
+    its = in_memory()
     with pytest.raises(SettingsError, match="key: found a Playbook; expected a channel"):
         await its.run(agent("x"), key="anna", n=7)
     with pytest.raises(NotFound, match='no channel "nowhere"'):
@@ -333,7 +299,7 @@ async def test_only_a_channel_chooses_by_a_key() -> None:
 
 
 async def test_a_frozen_channel_moves_only_back() -> None:
-    its = space(channels={"live": {"require": []}})
+    its = in_memory(channels={"live": {"require": []}})
     for known in ("a", "b"):
         await its.release(agent(known), to="live", because="try")
     await its.channels.freeze("live", because="stop")
@@ -348,19 +314,19 @@ async def test_a_frozen_channel_moves_only_back() -> None:
 
 
 async def test_a_run_is_recorded_with_its_inputs_and_its_seed() -> None:
-    its = space()
+    its = in_memory()
     run = await its.run(agent(".*"), seed=5, n=3)
     assert recall(its.store, run.id) == run
     assert (run.inputs, run.seed, run.output, run.cost_usd) == ({"n": 3}, 5, "3", 1.0)
 
 
 async def test_without_a_seed_every_run_has_its_own() -> None:
-    its = space()
+    its = in_memory()
     assert len({(await its.run(agent(".*"), n=1)).seed for _ in range(5)}) == 5
 
 
 async def test_a_model_that_is_not_in_the_settings_is_told_before_anything_is_paid() -> None:
-    its = space(models={"fast": ORACLE})
+    its = in_memory(models={"fast": ORACLE})
     with pytest.raises(SettingsError, match='no model named "oracle"; expected one of: fast'):
         await its.run(agent(".*"), n=1)
     assert count(its.store, "run") == 0
@@ -393,7 +359,7 @@ async def test_a_new_key_pays_no_cell_again_and_no_key_is_kept(monkeypatch: pyte
 
 def test_no_key_takes_part_in_what_a_model_is_even_if_it_was_given_in_python() -> None:
     one, other = (
-        space(models=keyed(api_key=f"{name}-secret")).resources.runner.model_identities(agent("a"))
+        in_memory(models=keyed(api_key=f"{name}-secret")).resources.runner.model_identities(agent("a"))
         for name in ("one", "other")
     )
     assert one == other
@@ -411,7 +377,7 @@ async def test_another_argument_or_class_pays_anew_and_another_price_does_not(mo
 
 
 async def test_only_the_models_of_a_playbook_take_part_and_a_run_says_what_they_were() -> None:
-    its = space(models={"oracle": ORACLE, "unused": ORACLE})
+    its = in_memory(models={"oracle": ORACLE, "unused": ORACLE})
     run = await its.run(agent(".*"), n=1)
     assert (
         run.models
@@ -468,7 +434,7 @@ def waiting() -> Playbook:
 
 
 async def test_of_many_runs_that_start_at_once_exactly_as_many_as_allowed_are_performed() -> None:
-    its = space(quota={"runs_per_day": 5})
+    its = in_memory(quota={"runs_per_day": 5})
     playbook = waiting()
     runs = [asyncio.ensure_future(its.run(playbook, n=n)) for n in range(8)]
     await settle()
@@ -479,7 +445,7 @@ async def test_of_many_runs_that_start_at_once_exactly_as_many_as_allowed_are_pe
 
 
 async def test_an_evaluation_with_eight_at_once_keeps_the_quota_and_what_it_paid() -> None:
-    its = space(quota={"runs_per_day": 11})
+    its = in_memory(quota={"runs_per_day": 11})
     playbook = waiting()
     GATE["open"].set()
     assert Execution(its.resources).context().at_once == AT_ONCE == 8
@@ -494,7 +460,7 @@ async def test_an_evaluation_with_eight_at_once_keeps_the_quota_and_what_it_paid
 
 
 async def test_a_run_that_is_refused_leaves_no_trace_and_says_what_to_do() -> None:
-    its = space(quota={"runs_per_day": 0})
+    its = in_memory(quota={"runs_per_day": 0})
     with pytest.raises(BudgetSpent) as refused:
         await its.run(agent(".*"), n=1)
     assert str(refused.value) == (
@@ -507,7 +473,7 @@ async def test_a_run_that_is_refused_leaves_no_trace_and_says_what_to_do() -> No
 async def test_money_is_counted_as_runs_end_failed_ones_too() -> None:
     """The second question of a run finds the script over: its first one was answered and cost a dollar."""
     fragile = {**ORACLE, "args": {"replies": ["hm"] * 3}}
-    its = space(models={"oracle": fragile}, quota={"usd_per_day": 3})
+    its = in_memory(models={"oracle": fragile}, quota={"usd_per_day": 3})
     twice = Playbook.from_document(
         {
             "roles": {"agent": {"model": "oracle"}},
@@ -522,14 +488,14 @@ async def test_money_is_counted_as_runs_end_failed_ones_too() -> None:
 
 
 async def test_both_quotas_are_told_at_once() -> None:
-    its = space(quota={"runs_per_day": 1, "usd_per_day": 0.5})
+    its = in_memory(quota={"runs_per_day": 1, "usd_per_day": 0.5})
     await its.run(agent(".*"), n=1)
     with pytest.raises(BudgetSpent, match=r"1 runs within a day; .* and \$1\.00 spent within a day"):
         await its.run(agent(".*"), n=2)
 
 
 async def test_a_failed_run_counts_as_a_run() -> None:
-    its = space(models={"oracle": {"use": "scripted", "args": {"replies": []}}}, quota={"runs_per_day": 2})
+    its = in_memory(models={"oracle": {"use": "scripted", "args": {"replies": []}}}, quota={"runs_per_day": 2})
     for n in range(2):
         with pytest.raises(ModelUnavailable):
             await its.run(agent(".*"), n=n)
@@ -538,7 +504,7 @@ async def test_a_failed_run_counts_as_a_run() -> None:
 
 
 async def test_inputs_that_cannot_be_recorded_cost_no_place() -> None:
-    its = space(quota={"runs_per_day": 1})
+    its = in_memory(quota={"runs_per_day": 1})
     with pytest.raises(StoreError):
         await its.run(agent(".*"), n=float("nan"))
     assert (await its.run(agent(".*"), n=1)).output == "1"
@@ -577,7 +543,7 @@ async def test_without_a_quota_nothing_is_counted() -> None:
 
 
 async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
-    its = space(quota={"runs_per_day": 3})
+    its = in_memory(quota={"runs_per_day": 3})
     with pytest.raises(RunError):
         await its.compare(agent("x"), agent(".*"), on=numbers(20), metric=ExactMatch())
     assert count(its.store, "verdict") == 0
@@ -585,7 +551,7 @@ async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
 
 
 async def test_nothing_is_released_to_a_channel_that_nobody_declared() -> None:
-    its = space()
+    its = in_memory()
     with pytest.raises(SettingsError, match=r"channels\.prodction: found nothing; expected one of: production"):
         await its.release(agent("a"), to="prodction", because="a slip of the pen")
     assert its.store.refs() == []
@@ -596,7 +562,7 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
         name: {"use": "scripted", "args": {"replies": {".": name}}, "skill": {"sorting": skill}}
         for name, skill in (("praised", 0.8), ("modest", 0.6))
     }
-    its = space(models=cards)
+    its = in_memory(models=cards)
     playbook = Playbook.from_document({"roles": {"sorter": {"needs": ["sorting"]}}})
     for number in range(60):
         run = await its.run(playbook, text=f"{number}", seed=number)
@@ -605,31 +571,8 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
     assert count(its.store, "outcome") == 60
     late = [fact.body["model"] for fact in its.store.facts(Query(kind="routing"))][-20:]
     assert late.count("modest") > late.count("praised")
-    router, again = its.resources.runner.router, Workspace(its.settings, its.store).resources.runner.router
-    assert [again.belief("sorting", name) for name in cards] == [router.belief("sorting", name) for name in cards]
-
-
-async def never(task: Mapping[str, Any], stage: Stage) -> str:
-    await asyncio.Event().wait()
-    raise AssertionError("unreachable")
-
-
-async def test_an_evaluation_gives_up_on_runs_that_take_too_long() -> None:
-    waits = Playbook.from_document({"program": "test_workspace:never", "roles": {}})
-    with closing(space()) as here:
-        card = await here.evaluate(waits, numbers(2), metric=ExactMatch(), timeout_seconds=0.01)
-        assert card.reasons == {"it took longer than 0.01 s": 2}
-        # The limit was that of one evaluation.
-        assert Execution(here.resources).context().timeout_seconds is None
-
-
-def test_a_dataset_is_found_by_its_name_or_digest() -> None:
-    with closing(space()) as here:
-        digest = here.store.put("dataset", numbers(3).content())
-        here.store.move("datasets/digits", digest, expected=None, because="kept", by="ada")
-        for named in ("digits", "datasets/digits", digest):
-            assert here.datasets.get(named).digest == numbers(3).digest
-        other = here.store.put("note", {"text": "no tasks"})
-        for named in ("digit", other):
-            with pytest.raises(NotFound, match=r"no dataset is called .*Known names: digits\."):
-                here.datasets.get(named)
+    again = Workspace(its.settings, its.store)
+    for model in ("praised", "modest"):
+        (task_type,) = {fact.body["task_type"] for fact in its.store.facts(Query(kind="routing"))}
+        beliefs = [each.resources.runner.router.belief(task_type, model, ["sorting"]) for each in (its, again)]
+        assert beliefs[0] == beliefs[1]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from loop_samples import ORACLE, agent, count, numbers
 
-from seedbed.errors import DatasetError, SettingsError
+from seedbed.errors import DatasetError, NotFound, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS, SearchOptions
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.sources import live, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
@@ -70,3 +72,36 @@ async def test_the_error_rate_for_a_channel_is_never_chosen_beside_its_budget(sp
     assert count(space.store, "start") == count(space.store, "reservation") == 0
     level = space.experiments.next_level("production")
     assert (await space.compare(WRONG, RIGHT, options=Comparing(channel="production"), **given)).alpha == level
+
+
+async def test_past_runs_are_bounded_by_when_they_ended(space: Workspace) -> None:
+    for number in range(6):
+        await space.run(WRONG, n=number)
+    last = datetime.now(UTC)
+    for number in range(6, 9):
+        await space.run(WRONG, n=number)
+    known = numbers(9)
+    for source, tasks in (
+        (past_runs(until=last, mode="fork:1", expected=known), 6),
+        (past_runs(since=last, mode="fork:1", expected=known), 3),
+    ):
+        verdict = await space.compare(WRONG, RIGHT, on=source)
+        assert verdict.at_most == tasks
+    with pytest.raises(DatasetError, match="runs: found none; expected at least one"):
+        await space.compare(WRONG, RIGHT, on=past_runs(until=datetime(2026, 1, 1, tzinfo=UTC), expected=known))
+
+
+@pytest.mark.parametrize("channels", [("nowhere",), ("production", "nowhere")])
+async def test_live_traffic_of_a_channel_that_does_not_exist_is_refused(
+    channels: tuple[str, ...], space: Workspace
+) -> None:
+    with pytest.raises(NotFound, match=r'no channel "nowhere"\. Channels: production'):
+        await space.compare(WRONG, RIGHT, on=live(*channels), metric="rating")
+
+
+async def test_the_options_of_a_search_hold_unless_an_argument_says_otherwise(space: Workspace) -> None:
+    options = SearchOptions(optimizer=BestOf([RIGHT]), budget="20 runs", confirm=NO_TASKS)
+    found = await space.evolve(WRONG, numbers(9), options=options)
+    assert (found.best, found.budget.body()["runs"]) == (RIGHT.digest, 20)
+    found = await space.evolve(WRONG, numbers(9), options=options, budget="30 runs")
+    assert found.budget.body()["runs"] == 30

@@ -69,7 +69,7 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
     ),
     "an unknown channel to compare on": (
         lambda space: space.compare(agent("x"), agent("y"), on=live("nowhere"), metric="rating"),
-        'no canary on channel "nowhere". Release a playbook',
+        'no channel "nowhere". Channels: production',
     ),
     "tasks to evaluate without what was expected": (lambda space: space.evaluate(agent("x"), UNKNOWN), "expected"),
     "tasks to compare on without what was expected": (
@@ -116,6 +116,14 @@ async def test_another_person_works_in_the_same_workspace(space: Workspace) -> N
     assert (await space.run("production", n=3)).output == "3"
 
 
+async def test_closing_the_workspace_of_another_person_closes_nothing(tmp_path: Path) -> None:
+    async with seedbed.open(store=f"sqlite:///{tmp_path}/seedbed.db", models={"oracle": ORACLE}, by="ada") as space:
+        async with space.acting("ben") as ben:
+            assert (await ben.run(agent(".*"), n=3)).output == "3"
+        assert (await space.run(agent(".*"), n=4)).output == "4"
+        assert len(space.runs.recent()) == 2
+
+
 async def test_live_models_and_tools_need_no_file() -> None:
     def look(at: str) -> str:
         return at
@@ -126,18 +134,3 @@ async def test_live_models_and_tools_need_no_file() -> None:
         assert (await space.run(sky, q="Which colour has the sky?")).output == "blue"
         assert (await space.run(agent(".*"), n=3)).output == "3"
         assert (space.tools, space.by) == ([look], "ada")
-
-
-def test_scripts_need_no_await() -> None:
-    with seedbed.open_blocking(models={"oracle": ORACLE}, by="ada") as space:
-        run = space.run(agent(".*"), n=3)
-        assert run.output == "3"
-        assert space.runs.get(run.id) == run
-        assert space.evaluate(agent(".*"), numbers(3)).interval.mean == 1.0
-        assert space.acting("ben").run(agent(".*"), n=4).output == "4"
-        assert {*PARTS} <= {*dir(space)}
-        with space.runs.recording(agent(".*"), n=5) as stage:
-            stage.output = "five"
-        assert space.runs.recent(1)[0].output == "five"
-        with pytest.raises(SeedbedError, match="no playbook is called"):
-            space.playbooks.get("nobody")

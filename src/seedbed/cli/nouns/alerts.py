@@ -1,4 +1,4 @@
-"""seedbed alerts: what people were told about channels, and whether it reached them."""
+"""seedbed alerts: the alerts about channels and their deliveries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import Limit
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import RowLimit
 from seedbed.cli.output import BLOCKED, Column, line, when
 from seedbed.release.alerts.delivery import Delivery
 
@@ -32,11 +32,11 @@ COLUMNS = (
 
 @command(app, "list")
 def list_alerts(
-    call: Call,
+    call: Invocation,
     channel: Annotated[str | None, typer.Option("--channel", help="Only those about this channel.")] = None,
-    limit: Limit = 50,
+    limit: RowLimit = 50,
 ) -> None:
-    """List the alerts about channels, newest first, and whom they reached."""
+    """List the alerts about channels, newest first, and who received them."""
     with call.open() as space:
         alerts = [each.document() for each in space.channels.alerts(channel, limit)]
     call.list("alerts", alerts, COLUMNS, "No alerts yet.")
@@ -44,12 +44,12 @@ def list_alerts(
 
 @command(app, "test")
 def send_test(
-    call: Call,
+    call: Invocation,
     channel: Annotated[str, typer.Option("--channel", help="The channel that the test names.")] = "production",
 ) -> None:
-    """Send a test to everybody under `alerts` in the workspace file, whatever severity they asked for.
+    """Send a test to all receivers under `alerts` in the workspace file, whatever severity they are set to.
 
-    Exit code 1 if somebody could not be reached.
+    Exit code 1 if a delivery failed.
     """
     with call.open() as space:
         alert, deliveries, people = wait_for(space.channels.test_alert(channel))
@@ -59,15 +59,15 @@ def send_test(
 
 
 @command(app, dry_run=True)
-def resend(call: Call) -> None:
-    """Try again to deliver what could not be delivered, however old it is.
+def resend(call: Invocation) -> None:
+    """Deliver again what could not be delivered, however old it is.
 
-    Exit code 1 if somebody still could not be reached.
+    Exit code 1 if a delivery failed again.
     """
     with call.open(dry_run=False) as space:
         deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))
     document = {"deliveries": [each.document() for each in deliveries], "dry_run": call.dry_run}
-    call.show(document, *(map(_view, deliveries) if deliveries else [line("Nothing waits to be delivered.")]))
+    call.show(document, *(map(_view, deliveries) if deliveries else [line("All alerts are delivered.")]))
     if any(each.status == "failed" for each in deliveries):
         raise typer.Exit(BLOCKED)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
 from seedbed.stage.confirmation import QuestionRecord, question_text
@@ -27,15 +27,14 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_questions(call: Call, everything: Everything = False) -> None:
-    """List the questions of runs that nobody has answered yet, the longest waiting first."""
+def list_questions(call: Invocation, everything: Everything = False) -> None:
+    """List the open questions of runs, the longest waiting first."""
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
-    rows = [
-        {**each, "what": question_text(asked.question)} for each, (asked, _) in zip(documents, questions, strict=True)
-    ]
-    call.list("questions", documents, COLUMNS, "No run waits for an answer.", rows=rows)
+    texts = (question_text(record.question) for record, _ in questions)
+    rows = [{**each, "what": text} for each, text in zip(documents, texts, strict=True)]
+    call.list("questions", documents, COLUMNS, "No questions are open.", rows=rows)
 
 
 def _document(record: QuestionRecord, status: str) -> Json:
@@ -59,7 +58,7 @@ def _document(record: QuestionRecord, status: str) -> Json:
 def _answering(name: str, yes: bool, summary: str) -> None:
     """Declare the command that answers yes, or no."""
 
-    def answer(call: Call, question: QuestionId, because: Because) -> None:
+    def answer(call: Invocation, question: QuestionId, because: Because) -> None:
         with call.open() as space:
             record, fact = space.runs.answer(question, yes, because=because)
         document = {
@@ -74,7 +73,7 @@ def _answering(name: str, yes: bool, summary: str) -> None:
         }
         call.done(document, f"{fact.by} said {fact.body['answer']}: {question_text(record.question)}")
 
-    answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if somebody was quicker, or its time is over."
+    answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if it was answered before, or too late."
     command(app, name, dry_run=True)(answer)
 
 

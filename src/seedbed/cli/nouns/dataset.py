@@ -13,15 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import DatasetName, Seed
-from seedbed.cli.output import Column, clipped, counted, line, when
-from seedbed.errors import DatasetError, Problem
-from seedbed.evaluation.datasets import loading
+from seedbed.cli.output import Column, line, when
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.datasets.files import ending
+from seedbed.evaluation.datasets.loading import Columns
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, Ref, short
-from seedbed.workspace.datasets import write_files
+from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
 from seedbed.workspace.execution import dataset_and_split, is_dataset_file
 
 app = typer.Typer(no_args_is_help=True)
@@ -33,6 +32,10 @@ class Stratum(StrEnum):
     TAG = "tag"
     EXPECTED = "expected"
     SOURCE = "source"
+
+
+def _by(stratum: Stratum | None) -> Any:
+    return stratum.value if stratum else None
 
 
 Stratify = Annotated[
@@ -54,7 +57,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_datasets(call: Call) -> None:
+def list_datasets(call: Invocation) -> None:
     """List the stored datasets."""
     with call.open() as space:
         datasets = space.datasets.describe()
@@ -62,7 +65,7 @@ def list_datasets(call: Call) -> None:
 
 
 @dataclass(frozen=True)
-class Fields:
+class FieldOptions:
     """Which fields of a file hold what."""
 
     expected: Annotated[
@@ -86,7 +89,7 @@ class Fields:
 
 @command(app, dry_run=True)
 def add(
-    call: Call,
+    call: Invocation,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder of splits.")
     ],
@@ -94,29 +97,26 @@ def add(
     once: Annotated[bool, typer.Option("--once", help="Leave out tasks that occur a second time.")] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
     *,
-    fields: Fields,
+    fields: FieldOptions,
 ) -> None:
     """Store a dataset under a name, which then works wherever a DATASET is expected.
 
     Under a known name the new tasks replace the old ones, which stay in the store.
     """
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
-    columns = loading.Columns(
-        inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows
-    )
-    loaded = loading.read(file, columns, once=once)
-    tasks = Dataset.made(loaded)
+    columns = Columns(inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows)
+    tasks, repeated = read_file(file, columns, once=once)
     called = name or re.sub(r"(\.\w+?)(\.gz)?$", "", file.resolve().name)
     with call.open() as space:
         ref = space.datasets.add(called, tasks, because=because or f"from {file.name}")
-    more = f"; {counted(loaded.repeated, 'repeated row')} left out" if loaded.repeated else ""
-    document = {**_document(called, tasks, ref), "repeated": loaded.repeated, "dry_run": call.dry_run}
+    more = f"; {counted(repeated, 'repeated row')} left out" if repeated else ""
+    document = {**_document(called, tasks, ref), "repeated": repeated, "dry_run": call.dry_run}
     call.show(document, _stored(call, called, tasks, more))
 
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
 ) -> None:
@@ -179,7 +179,7 @@ def _splits(splits: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitOptions:
     """How a dataset is split, and where its parts go."""
 
     share: Annotated[float, typer.Option("--share", help="The share of tasks in the first part.")] = 0.5
@@ -201,7 +201,7 @@ class Parts:
 
 
 @command(app, dry_run=True)
-def split(call: Call, dataset: DatasetName, parts: Parts) -> None:
+def split(call: Invocation, dataset: DatasetName, parts: SplitOptions) -> None:
     """Split tasks into those to evolve on and those held out: NAME:train and NAME:test from now on.
 
     A file stays as it is, and its parts are written to FILE-train.jsonl and FILE-test.jsonl, or with their folds to
@@ -214,14 +214,14 @@ def split(call: Call, dataset: DatasetName, parts: Parts) -> None:
     whole, part = dataset_and_split(dataset)
     with call.open_for_files(whole) as space:
         tasks = space.datasets.get(dataset)
-        drawn = _drawn(tasks, parts)
+        drawn = Draw(parts.share, parts.folds, _by(parts.stratify), parts.seed).parts(tasks, parts.names)
         if not (is_dataset_file(whole) or parts.train or parts.test):
             whole = whole.removeprefix("datasets/")
             because = f"split {', '.join(drawn)} by seed {parts.seed}"
             space.datasets.add_splits(whole, drawn, because=because)
             files: dict[str, Path | None] = dict.fromkeys(drawn)
         else:
-            files = _write(call, tasks, drawn, parts, (whole, part))
+            files = _write(call, tasks, drawn, parts, [whole, *([part] if part else [])])
     documents = [
         {"split": name, "file": str(files[name]) if files[name] else None, "dataset": each.digest, "tasks": len(each)}
         for name, each in drawn.items()
@@ -236,48 +236,29 @@ def split(call: Call, dataset: DatasetName, parts: Parts) -> None:
 
 
 def _write(
-    call: Call, tasks: Dataset, drawn: dict[str, Dataset], parts: Parts, place: tuple[str, str | None]
+    call: Invocation, tasks: Dataset, drawn: dict[str, Dataset], parts: SplitOptions, place: list[str]
 ) -> dict[str, Path | None]:
     """Write the parts of a file beside it; where each went."""
     if parts.folds is not None:
-        folded = parts.train or _beside(*place, "folds")
+        folded = parts.train or part_file(*place, "folds")
         write_files({folded: tasks.with_splits(drawn)}, dry_run=call.dry_run)
         return dict.fromkeys(drawn, folded)
     first, second = parts.names
-    both = [parts.train or _beside(*place, first), parts.test or _beside(*place, second)]
+    both = [parts.train or part_file(*place, first), parts.test or part_file(*place, second)]
     if both[0].resolve() == both[1].resolve():
         raise typer.BadParameter(f"found {both[0]} twice; expected two files", param_hint="--train, --test")
     write_files(dict(zip(both, drawn.values(), strict=True)), dry_run=call.dry_run)
     return dict(zip(drawn, both, strict=True))
 
 
-def _mark(call: Call, verb: str) -> tuple[str, str]:
+def _mark(call: Invocation, verb: str) -> tuple[str, str]:
     past = {"store": "stored", "write": "wrote"}[verb]
     return (f"would {verb} ", "yellow") if call.dry_run else (f"✓ {past} ", "bold green")
 
 
-def _drawn(tasks: Dataset, parts: Parts) -> dict[str, Dataset]:
-    by: Any = parts.stratify.value if parts.stratify else None
-    if parts.folds is not None:
-        pairs = enumerate(tasks.folds(parts.folds, parts.seed, by=by), 1)
-        return {f"fold-{n}-{name}": part for n, pair in pairs for name, part in zip(parts.names, pair, strict=True)}
-    halves = tasks.stratified(parts.share, parts.seed, by=by) if by else tasks.split(parts.share, parts.seed)
-    if not all(halves):
-        sizes = f"{counted(len(halves[0]), 'task')} and {counted(len(halves[1]), 'task')}"
-        raise DatasetError([Problem("share of tasks", sizes, "at least one in each part", "Give more tasks.")])
-    return dict(zip(parts.names, halves, strict=True))
-
-
-def _beside(whole: str, part: str | None, name: str) -> Path:
-    """Where a part of a file goes: mail-train.jsonl beside mail.csv."""
-    path = Path(whole)
-    stem = path.name[: path.name.lower().rindex(ending(path))] if ending(path) else path.name
-    return path.with_name("-".join([stem, *([part] if part else []), name]) + ".jsonl")
-
-
 @command(app, dry_run=True)
 def sample(
-    call: Call,
+    call: Invocation,
     dataset: DatasetName,
     n: Annotated[int, typer.Option("-n", "--tasks", min=1, help="How many tasks.")],
     seed: Seed = 0,
@@ -290,10 +271,9 @@ def sample(
     """Draw a smaller dataset, into a file (-o) or stored under a name. The same seed always draws the same tasks."""
     if (file is None) == (name is None):
         raise typer.BadParameter("expected -o FILE or --name NAME, one of the two", param_hint="-o, --name")
-    by: Any = stratify.value if stratify else None
     ref = None
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
-        drawn = space.datasets.get(dataset).sample(n, seed, by=by)
+        drawn = space.datasets.get(dataset).sample(n, seed, by=_by(stratify))
     if name:
         because = f"{counted(len(drawn), 'task')} of {Path(dataset).name} by seed {seed}"
         with call.open() as space:
@@ -312,7 +292,7 @@ def _document(name: str | None, tasks: Dataset, ref: Ref | None) -> Json:
     return {"name": name, "dataset": tasks.digest, "tasks": len(tasks), "splits": splits, "version": version}
 
 
-def _stored(call: Call, name: str, tasks: Dataset, more: str = "") -> Any:
+def _stored(call: Invocation, name: str, tasks: Dataset, more: str = "") -> Any:
     splits = f" ({_splits({each: len(ids) for each, ids in tasks.splits.items()})})" if tasks.splits else ""
     text = f"{name}, {counted(len(tasks), 'task')}{splits}, {short(tasks.digest)}{more}"
     return line(_mark(call, "store"), text)

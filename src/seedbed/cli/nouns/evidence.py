@@ -10,19 +10,18 @@ import typer
 from rich.console import Group
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import ChannelName, MetricName
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import ChannelName, ErrorRate, ExperimentName, MetricName
 from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.cli.views import verdict as views
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
-
 
 @command(app)
-def show(call: Call, name: Name) -> None:
+def show(call: Invocation, name: ExperimentName) -> None:
     """Show the certificate of a verdict: what was registered, every outcome, the path of the rule, and what to doubt.
 
     Exit code 1 if anything differs when it is recomputed.
@@ -41,7 +40,7 @@ def show(call: Call, name: Name) -> None:
 
 @command(app)
 def verify(
-    call: Call,
+    call: Invocation,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Digests, or how they start. Default: all.")
     ] = None,
@@ -67,7 +66,7 @@ def verify(
 
 
 @command(app)
-def budget(call: Call, channel: ChannelName) -> None:
+def budget(call: Invocation, channel: ChannelName) -> None:
     """Show what is left of a channel's error budget, which all candidates ever judged for it share.
 
     Its rate is `error_budget` under the channel in the workspace file.
@@ -87,12 +86,12 @@ def budget(call: Call, channel: ChannelName) -> None:
 
 @command(app)
 def sentinel(
-    call: Call,
-    playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Compared with itself.")] = None,
-    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="On which tasks.")] = None,
+    call: Invocation,
+    playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="What to compare with itself.")] = None,
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="The tasks to compare it on.")] = None,
     metric: MetricName = "exact_match",
-    times: Annotated[int, typer.Option("--times", min=1, help="How many A/A comparisons more.")] = 1,
-    alpha: Annotated[float, typer.Option("--alpha", help="The promised error rate.")] = 0.05,
+    times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
+    alpha: ErrorRate = 0.05,
 ) -> None:
     """Show how often a playbook was called better than itself: the error rate that is really achieved.
 
@@ -102,8 +101,6 @@ def sentinel(
     """
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")
-    if not 0 < alpha < 0.5:
-        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     done = count(1)
     with call.open() as space, progress.counting("A/A comparisons") as watch:
         result = wait_for(
@@ -118,7 +115,7 @@ def sentinel(
         )
     rate = result.rate
     document = {"alpha": alpha, "games": rate.n, "rate": rate.mean, "low": rate.low, "high": rate.high}
-    text = f"{rate.mean:.3f} [{rate.low:.3f}, {rate.high:.3f}] in {output.counted(rate.n, 'comparison')}"
+    text = f"{rate.mean:.3f} [{rate.low:.3f}, {rate.high:.3f}] in {counted(rate.n, 'comparison')}"
     mark = line(("✗ more often than promised", "bold red")) if result.alarmed else line(("✓ as promised", "bold green"))
     view = output.facts(
         [

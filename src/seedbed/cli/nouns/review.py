@@ -9,11 +9,12 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import Because, ChannelName, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import playbook as playbook_views
 from seedbed.cli.views import run as views
+from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, short
 from seedbed.workspace.reviews import ReviewPage, Reviews
 
@@ -31,17 +32,18 @@ COLUMNS = (
 
 @command(app, "list")
 def list_reviews(
-    call: Call, everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False
+    call: Invocation,
+    everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False,
 ) -> None:
     """List the reviews that wait for an answer, the longest waiting first."""
     with call.open() as space:
         reviews = [each.document() for each in space.reviews.queue(everything=everything)]
-    call.list("reviews", reviews, COLUMNS, "Nobody waits for a review.")
+    call.list("reviews", reviews, COLUMNS, "No review is waiting.")
 
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     playbook: PlaybookName,
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
@@ -86,7 +88,7 @@ def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
     if page.samples:
         rows = [
             (
-                output.clipped(dict(each.task.inputs), 200),
+                clipped(dict(each.task.inputs), 200),
                 views.answer_text(each.left),
                 views.answer_text(each.right),
                 *([("left" if each.swapped else "right")] if reveal else []),
@@ -102,7 +104,7 @@ def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
 def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> None:
     """Declare a command by which a person says something about a candidate."""
 
-    def said(call: Call, channel: ChannelName, playbook: PlaybookName, because: Because) -> None:
+    def said(call: Invocation, channel: ChannelName, playbook: PlaybookName, because: Because) -> None:
         with call.open() as space:
             fact: Any = say(space.reviews, channel, playbook, because=because)
         document = {"channel": channel, "playbook": fact.subject, "because": fact.body["because"]}
@@ -113,11 +115,11 @@ def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> Non
     command(app, name, dry_run=True)(said)
 
 
-_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Whoever asks cannot approve it.")
+_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Somebody else has to approve it.")
 _saying(
     "approve",
     Reviews.approve,
     "approved",
-    "Approve somebody else's playbook. Exactly this one may then go onto exactly this channel.",
+    "Approve somebody else's playbook. It may then be released to this channel.",
 )
 _saying("refuse", Reviews.refuse, "refused", "Refuse a playbook. It holds until you approve it, whatever others say.")

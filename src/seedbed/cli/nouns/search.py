@@ -8,16 +8,13 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command
-from seedbed.cli.options import Limit, Report
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import ReportFile, RowLimit
 from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import search as views
-from seedbed.evaluation.metrics.metric import better
-from seedbed.evolution.searches import PastSearch
 from seedbed.reports.numbers import gain_text, number
 from seedbed.reports.search.report import to_document
-from seedbed.storage.store import Json, short
-from seedbed.workspace import Workspace
+from seedbed.storage.store import short
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -34,11 +31,11 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_searches(call: Call, limit: Limit = 20) -> None:
+def list_searches(call: Invocation, limit: RowLimit = 20) -> None:
     """List searches, newest first."""
     with call.open() as space:
         searches = list(islice(space.searches.begun(), limit))
-        documents = [_document(space, each) for each in searches]
+        documents = [space.searches.describe(each) for each in searches]
     gains = (gain_text(each.confirmed.gain) if each.confirmed else "–" for each in searches)
     rows = [{**each, "gain_text": gain} for each, gain in zip(documents, gains, strict=True)]
     call.list("", documents, COLUMNS, "No searches yet.", rows=rows)
@@ -46,9 +43,9 @@ def list_searches(call: Call, limit: Limit = 20) -> None:
 
 @command(app)
 def show(
-    call: Call,
+    call: Invocation,
     name: Annotated[str, typer.Argument(metavar="SEARCH", help="Its digest, or how it starts.")],
-    report: Report = None,
+    report: ReportFile = None,
 ) -> None:
     """Show what a search found, or has found so far."""
     options.expect_report(report)
@@ -57,25 +54,4 @@ def show(
         if report:
             view.evolution.export(report, store=space.store)
     call.show({**to_document(view), "begun": past.begun.at, "by": past.begun.by}, views.view(view))
-    views.say_written(call, report)
-
-
-def _document(space: Workspace, past: PastSearch) -> Json:
-    first = next(iter(space.searches.metrics(past)), None)
-    sign = -1.0 if first and better(first) == "lower" else 1.0
-    confirmed = past.confirmed
-    return {
-        "search": past.search,
-        "begun": past.begun.at,
-        "by": past.begun.by,
-        "optimizer": past.plan["optimizer"].get("optimizer"),
-        "metric": first.name if first else past.plan["metrics"][0].get("metric"),
-        "start": past.plan["start"],
-        "best": past.best,
-        "improved": past.best != past.plan["start"],
-        "score": None if past.score is None else sign * past.score,
-        "gain": confirmed.body()["gain"] if confirmed else None,
-        "spent": past.spent,
-        "budget": past.plan["budget"],
-        "ended": past.ended or None,
-    }
+    call.say_written(report)

@@ -10,14 +10,14 @@ import typer
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, clipped, counted, line
-from seedbed.cli.views.verdict import FINDINGS
-from seedbed.errors import DocumentError, Problem
-from seedbed.experiments import sessions as past
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line
+from seedbed.cli.views.verdict import FINDINGS, difference_text
 from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
-from seedbed.runs.imports.sessions import Session, load
+from seedbed.reports.numbers import clipped, counted
+from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json
+from seedbed.workspace.runs import compare_sessions, read_sessions
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -35,21 +35,16 @@ COLUMNS = (
 CODES = {"superior": PASS, "inferior": BLOCKED}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sessions_history.json or a session.log.")]
-Side = Annotated[
-    str, typer.Argument(help="The id of a session, how that starts, or config.KEY=VALUE for all with that setting.")
-]
+SIDE = "The id of a session, how it starts, or config.KEY=VALUE for all sessions with that setting."
 
 
 @command(app, workspace=False)
-def show(
-    call: Call,
-    file: File,
-) -> None:
+def show(call: Invocation, file: File) -> None:
     """List the sessions in a file: their settings, how many tasks they did, and how well.
 
     A missing score is not 0: the mean is over the tasks that have one.
     """
-    sessions = load(file)
+    sessions = read_sessions(file)
     settings = {each.id: _settings(each, sessions) for each in sessions}
     documents = [_document(each) for each in sessions]
     rows = [{**each, "settings": settings[each["session"]]} for each in documents]
@@ -60,10 +55,10 @@ def show(
 
 @command(app, workspace=False)
 def compare(
-    call: Call,
+    call: Invocation,
     file: File,
-    a: Side,
-    b: Side,
+    a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
+    b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
     alpha: Annotated[float, typer.Option(help="How often chance alone may look like a difference.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
@@ -71,34 +66,23 @@ def compare(
     Tasks are matched by name. The comparison was not registered in advance, so it suggests and does not prove: nothing
     is stored, and no gate accepts it. `seedbed compare` proves.
 
-    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not tell.
+    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not decide it.
     """
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")
-    loaded = load(file)
-    sides, problems = [], list[Problem]()
-    for wanted in (a, b):
-        try:
-            sides.append(past.select(loaded, wanted))
-        except DocumentError as wrong:
-            problems += wrong.problems
-    if problems:
-        raise DocumentError(problems, str(file))
-    hindsight = past.compare_sessions(*sides, alpha=alpha)
+    hindsight = compare_sessions(file, a, b, alpha=alpha)
     call.show(hindsight.document(), hindsight_view(hindsight))
     raise typer.Exit(CODES.get(hindsight.finding, INCONCLUSIVE))
 
 
 def hindsight_view(hindsight: Hindsight) -> RenderableType:
     """The finding, what it rests on, and every task at which the sides are not alike."""
-    known = hindsight.low is not None and hindsight.high is not None
-    interval = f"[{hindsight.low:+.3f}, {hindsight.high:+.3f}]" if known else "(no spread to tell an interval from)"
     tests = f"{_number(hindsight.p_better, '.2g')} for better, {_number(hindsight.p_worse, '.2g')} for worse"
     p = f"{tests} (McNemar, exact, each one-sided; error rate {hindsight.alpha:g})"
     pairs: list[tuple[str, RenderableType]] = [
         ("A", f"{', '.join(hindsight.a)}: {_number(hindsight.a_mean)}, {_number(hindsight.a_tokens, ',')} tokens"),
         ("B", f"{', '.join(hindsight.b)}: {_number(hindsight.b_mean)}, {_number(hindsight.b_tokens, ',')} tokens"),
-        ("difference", "" if hindsight.difference is None else f"{hindsight.difference:+.3f} {interval}"),
+        ("difference", difference_text(hindsight.difference, hindsight.low, hindsight.high)),
         ("tasks", f"better {hindsight.wins}, equal {hindsight.ties}, worse {hindsight.losses}"),
         ("missing", counted(hindsight.missing, "score") if hindsight.missing else ""),
         ("p", "" if hindsight.p is None else p),

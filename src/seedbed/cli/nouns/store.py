@@ -9,9 +9,9 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output, progress
-from seedbed.cli.command import Call, command
-from seedbed.cli.output import BLOCKED, PASS, counted, line
-from seedbed.storage.paths import without_password
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.output import BLOCKED, PASS, line
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
 from seedbed.storage.upkeep import Verification
 from seedbed.workspace import storage
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @command(app, dry_run=True)
 def migrate(
-    call: Call,
+    call: Invocation,
     to: Annotated[int | None, typer.Option("--to", metavar="N", help="The version. Default: the newest.")] = None,
 ) -> None:
     """Bring the schema of a SQL store to a version, or back to an older one. Nothing is lost either way.
@@ -38,7 +38,7 @@ def migrate(
 
 
 @command(app)
-def verify(call: Call) -> None:
+def verify(call: Invocation) -> None:
     """Recompute every digest, link and ref, and list what does not fit.
 
     Exit code 1 if anything is damaged.
@@ -73,7 +73,7 @@ def _report(report: Verification) -> Iterator[RenderableType]:
 
 
 @command(app)
-def stats(call: Call) -> None:
+def stats(call: Invocation) -> None:
     """Count the contents, facts and refs of the store by kind."""
     with call.open() as space:
         stats = space.storage.stats()
@@ -86,7 +86,7 @@ def stats(call: Call) -> None:
 
 @command(app, workspace=False, dry_run=True)
 def copy(
-    call: Call,
+    call: Invocation,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The URL of a store, such as sqlite:///seedbed.db.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of an empty store or of an earlier copy.")],
     unseal: Annotated[bool, typer.Option("--unseal", help="The source is encrypted; SEEDBED_KEY opens it.")] = False,
@@ -97,17 +97,18 @@ def copy(
     An encrypted store is copied as it is, without its key, unless --unseal is given. No workspace is needed.
     """
     with progress.counting("copying") as watch:
-        held = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
+        copied = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
+    held = copied.stats
     contents, facts = sum(held.contents.values()), sum(held.facts.values())
     amount = {"contents": contents, "facts": facts, "refs": held.refs}
-    document = {"source": without_password(source), "target": without_password(target), **amount}
+    document = {"source": copied.source, "target": copied.target, **amount}
     text = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
     mark = line(("would copy " if call.dry_run else "✓ copied ", "bold green"), text)
     call.show({**document, "dry_run": call.dry_run}, mark)
 
 
 @command(app, dry_run=True)
-def gc(call: Call) -> None:
+def gc(call: Invocation) -> None:
     """Discard content that nothing mentions any more. Run it while nothing writes."""
     with call.open(dry_run=False) as space:
         discarded = space.storage.gc(dry_run=call.dry_run)
@@ -122,7 +123,7 @@ def gc(call: Call) -> None:
 
 
 @command(app, dry_run=True)
-def rotate(call: Call) -> None:
+def rotate(call: Invocation) -> None:
     """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY.
 
     What is stored is not encrypted anew: if the old key has leaked, copy into a new encrypted store instead.

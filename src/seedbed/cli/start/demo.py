@@ -18,7 +18,7 @@ import typer
 from rich.rule import Rule
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.main import main
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
 from seedbed.cli.start import init
@@ -59,7 +59,7 @@ extends: sorter
 overrides: {rules.never: null}
 """
 EXPERIMENT = "EXPERIMENT"
-"""Stands for the digest of the newest experiment, which nobody knows before it is run."""
+"""Stands for the digest of the newest experiment."""
 BEN = "SEEDBED_BY=ben"
 
 
@@ -94,7 +94,7 @@ STORY = (
     ),
     Chapter(
         "Evolve it",
-        "Other instructions, with and without worked examples. Each candidate is kept as a child of the start.",
+        "Other instructions, with and without worked examples. Each candidate is stored as a child of the start.",
         (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
@@ -166,8 +166,8 @@ STORY = (
     ),
     Chapter(
         "What is left",
-        "Who grew from whom; every number of the verdict computed again; the proof that no playbook, verdict, approval "
-        "or release was edited; and the decisions, to paste where people read them.",
+        "The family tree; every number of the verdict computed again; the proof that no playbook, verdict, approval or "
+        "release was edited; and the decisions, to paste where people read them.",
         (
             ("playbook", "tree"),
             ("evidence", "verify"),
@@ -187,8 +187,8 @@ LOOK = (
 
 @command(app, workspace=False)
 def demo(
-    call: Call,
-    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where it happens.")] = Path(
+    call: Invocation,
+    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="The folder to work in.")] = Path(
         "seedbed-demo"
     ),
 ) -> None:
@@ -288,7 +288,7 @@ def _do(arguments: tuple[str, ...], steps: list[Json], *, as_json: bool) -> int:
 
 
 def _newest_experiment() -> str:
-    with Call().open() as space:
+    with Invocation().open() as space:
         return short(space.experiments.newest_verdict())
 
 

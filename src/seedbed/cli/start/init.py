@@ -9,12 +9,16 @@ from typing import Annotated
 
 import typer
 
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import line
 from seedbed.errors import Problem, SettingsError
+from seedbed.settings.schema import SCHEMA_FILE
 from seedbed.workspace.resources import FILE
 
 app = typer.Typer(add_completion=False)
+
+SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}\n"
+"""Tells editors where the schema is, so that they complete and check the workspace file."""
 
 IGNORED = ".gitignore"
 STARTER = {
@@ -40,8 +44,8 @@ NEXT = (
 
 @command(app, workspace=False, dry_run=True)
 def init(
-    call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where. Default: this folder.")] = Path("."),
+    call: Invocation,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write. Default: this folder.")] = Path("."),
 ) -> None:
     """Write a first workspace that runs offline: settings, a playbook, tasks, instructions to try.
 
@@ -74,7 +78,9 @@ def write_starter(folder: Path, *, dry_run: bool = False) -> list[str]:
     if not dry_run:
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:
-            (folder / name).write_bytes((files("seedbed.cli.start") / "starter" / STARTER[name]).read_bytes())
+            text = (files("seedbed.cli.start") / "starter" / STARTER[name]).read_text(encoding="utf-8")
+            head = SCHEMA_LINE if name == FILE else ""
+            (folder / name).write_text(f"{head}{text}", encoding="utf-8")
     return names
 
 

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from seedbed.cli import options, output, progress
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, Report, Seed
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ReportFile, Seed
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.view import NamePair
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import dataset_file
+from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.resources import Evaluating
 
 app = typer.Typer(add_completion=False)
 
 EXITS = {"superior": PASS, "inferior": BLOCKED, "futile": BLOCKED}
-"""Exit codes of findings; the goal that was reached passes, everything else is not decided."""
+"""Exit codes of findings. A goal that is reached passes; everything else is undecided."""
 
 
 class Rule(StrEnum):
@@ -40,7 +42,7 @@ class Rule(StrEnum):
 
 
 class GoalName(StrEnum):
-    """What is to be shown."""
+    """What the comparison is to show."""
 
     superior = "superior"
     non_inferior = "non-inferior"
@@ -48,9 +50,17 @@ class GoalName(StrEnum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionOptions:
     """How the comparison is decided."""
 
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="METRIC",
+            help="How answers are scored: exact_match. With --live, which feedback counts: rating.",
+        ),
+    ] = None
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -67,7 +77,7 @@ class Decision:
     ] = None
     effect: Annotated[
         float | None,
-        typer.Option("--effect", metavar="SIZE", help="The gain worth having: less than that ends sooner."),
+        typer.Option("--effect", metavar="SIZE", help="The gain worth having; a smaller one ends it sooner."),
     ] = None
     goal: Annotated[
         GoalName,
@@ -116,11 +126,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Past runs of A as the evidence."""
+class EvidenceOptions:
+    """Where the evidence comes from: a dataset, past runs of A, or live traffic."""
 
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", metavar="DATASET", help="Tasks that B was not evolved on; with --replay, expected answers."
+        ),
+    ] = None
     replay: Annotated[
-        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay this many past runs of A instead.")
+        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead.")
     ] = None
     mode: Annotated[
         str,
@@ -132,59 +148,65 @@ class Replay:
             "--live-runs",
             min=2,
             metavar="M",
-            help="With --replay: run this many of them live too, and estimate what live runs would show.",
+            help="With --replay: run M of them live too, and estimate what live runs would show.",
         ),
     ] = None
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since then.")
     ] = None
-
-
-@dataclass(frozen=True)
-class Live:
-    """Live traffic as the evidence."""
-
     live: Annotated[
         list[str] | None,
         typer.Option(
             "--live",
             metavar="CHANNEL",
-            help="Instead of A and B: its canary, by users' feedback. Given again: what other channels serve.",
+            help="Instead of A and B: its canary, by users' feedback. Repeat it to compare channels.",
         ),
     ] = None
     conclude: Annotated[bool, typer.Option("--conclude", help="With --live: end it now, decided or not.")] = False
 
+    def expect_fitting(self) -> None:
+        """Refuse options that would do nothing together."""
+        replaying = {"--mode": self.mode != "strict", "--live-runs": self.live_runs, "--since": self.since}
+        if self.live:
+            _expect_none({"--on": self.on, "--replay": self.replay, **replaying}, "with --live, which runs nothing")
+            return
+        _expect_none({"--conclude": self.conclude}, "without --live")
+        if self.replay is None:
+            _expect_none(replaying, "without --replay")
+            if self.on is None:
+                raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
+
+    def past_runs(self, space: Workspace) -> PastRuns:
+        since = options.moment(self.since, "--since")
+        tasks = space.datasets.get(self.on) if self.on else None
+        return PastRuns(sample=self.replay, mode=self.mode, since=since, expected=tasks)
+
+    def source(self, space: Workspace) -> Dataset | PastRuns:
+        return self.past_runs(space) if self.replay else space.datasets.get(str(self.on))
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """How the runs are done, and what is written."""
+
+    plan: Annotated[bool, typer.Option("--plan", help="Say what to expect, and spend nothing.")] = False
+    max_cost: MaxCost = None
+    parallel: Parallel = None
+    changes: Changes = None
+    file: ReportFile = None
+
 
 @command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
-    call: Call,
+    call: Invocation,
     control: Annotated[str | None, typer.Argument(metavar="A", help=f"Today's playbook: {PLAYBOOK.lower()}")] = None,
     candidates: Annotated[
         list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
     ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on", metavar="DATASET", help="Tasks that B was not evolved on; with --replay, expected answers."
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="METRIC",
-            help="How answers are scored: exact_match. With --live, which feedback counts: rating.",
-        ),
-    ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what to expect, and spend nothing.")] = False,
-    max_cost: MaxCost = None,
-    parallel: Parallel = None,
-    changes: Changes = None,
-    file: Report = None,
     *,
-    decision: Decision,
-    replay: Replay,
-    live: Live,
+    evidence: EvidenceOptions,
+    decision: DecisionOptions,
+    work: WorkOptions,
 ) -> None:
     """Decide whether B is better than A, with a guaranteed error rate.
 
@@ -193,79 +215,90 @@ def compare(
     their feedback arrives; nothing is run.
 
     Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or falls short; 2 if the tasks do not
-    tell, or the budget ran out. Of several candidates, 0 if any is better, 1 if none can be. With --live, 2 also while
-    it is not decided: look again as often as you like. With --live-runs, 0 if all of the interval is in favour of B, 1
-    if all of it is against, else 2.
+    decide it, or the budget ran out. Of several candidates, 0 if any is better, 1 if none can be. With --live, 2 also
+    while it is not decided: look again as often as you like. With --live-runs, 0 if all of the interval is in favour of
+    B, 1 if all of it is against, else 2.
     """
-    options.expect_report(file)
-    if live.live:
-        _expect_unused(replay, "with --live, which runs nothing")
-        _compare_live(call, live, metric or "rating", decision.alpha)
-    if control is None or not candidates:
+    options.expect_report(work.file)
+    how = decision.options()
+    if evidence.live:
+        _expect_none({"A B": control}, "with --live")
+    elif control is None or not candidates:
         raise typer.BadParameter("found none; expected two playbooks, or --live CHANNEL", param_hint="A B")
-    if live.conclude:
-        raise typer.BadParameter("expected none without --live", param_hint="--conclude")
-    if replay.replay is None:
-        _expect_unused(replay, "without --replay")
-        if on is None:
-            raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
-    if plan and len(candidates) > 1:
-        raise typer.BadParameter("expected none with several candidates", param_hint="--plan")
-    names, metric, how = (control, candidates[0]), metric or "exact_match", decision.options()
-    call.expect_metrics([metric])
-    tasks = dataset_file(on) if on else None
+    evidence.expect_fitting()
+    if evidence.live:
+        _compare_live(call, evidence, decision)
+    if evidence.replay:
+        _expect_none({"--plan": work.plan}, "with --replay")
+    if len(candidates or ()) > 1:
+        _expect_none({"--plan": work.plan, "--live-runs": evidence.live_runs}, "with several candidates")
+    metric = decision.metric or "exact_match"
+    expect_readable(call.workspace, [metric], evidence.on)
     with call.open() as space, _budget(call):
-        values = options.assignments(changes)
-        new = [space.playbooks.get(each, values) for each in candidates]
-        if replay.replay is None and plan:
-            forecast = space.experiments.forecast(control, new[0], on=str(on), metric=metric, options=how)
+        values = options.assignments(work.changes)
+        new = {name: space.playbooks.get(name, values) for name in candidates or ()}
+        sides = Sides(str(control), new, metric)
+        if work.plan:
+            forecast = space.experiments.forecast(
+                sides.control, sides.first, on=str(evidence.on), metric=metric, options=how
+            )
             call.show(forecast.document(), views.forecast_view(forecast))
             return
-        source: Any = (tasks or on) if replay.replay is None else _past_runs(space, replay, on)
-        if replay.live_runs is not None:
-            _estimate(call, space, (control, new[0]), names, source, replay.live_runs, metric, decision, max_cost)
-        alpha = space.experiments.next_level(how.channel) if how.channel else how.alpha or USUAL_ALPHA
-        total = replay.replay or len(space.datasets.get(str(on)))
-        with progress.comparing(total, alpha) as watch:
-            verdict = wait_for(
-                space.compare(
-                    control,
-                    new if len(new) > 1 else new[0],
-                    on=source,
-                    metric=metric,
-                    options=how,
-                    max_cost_usd=max_cost,
-                    parallel=parallel,
-                    on_event=watch,
-                )
-            )
+        if evidence.live_runs is not None:
+            _estimate(call, space, sides, evidence, decision, work)
+        verdict = _verdict(space, sides, evidence.source(space), how, work)
         rule = space.experiments.rule(verdict)
-        if file:
-            verdict.export(file, store=space.store, names=names)
-    _show(call, verdict, rule, names, new, candidates)
-    if file and not call.as_json:
-        call.show(None, line(("✓ ", "bold green"), f"wrote {file}"))
+        if work.file:
+            verdict.export(work.file, store=space.store, names=sides.names)
+    _show(call, verdict, rule, sides)
+    call.say_written(work.file)
     raise typer.Exit(_exit_code(verdict, decision.goal))
 
 
-def _past_runs(space: Workspace, replay: Replay, on: str | None) -> PastRuns:
-    return PastRuns(
-        sample=replay.replay,
-        mode=replay.mode,
-        since=options.moment(replay.since, "--since"),
-        expected=space.datasets.get(on) if on else None,
-    )
+@dataclass(frozen=True)
+class Sides:
+    """What is compared: the control, the candidates by their names, and the metric."""
+
+    control: str
+    candidates: dict[str, Playbook]
+    metric: str
+
+    @property
+    def first(self) -> Playbook:
+        return next(iter(self.candidates.values()))
+
+    @property
+    def names(self) -> NamePair:
+        return self.control, next(iter(self.candidates))
 
 
-def _show(call: Call, verdict: Verdict, rule: Any, names: NamePair, new: list[Playbook], candidates: list[str]) -> None:
+def _verdict(space: Workspace, sides: Sides, source: Dataset | PastRuns, how: Comparing, work: WorkOptions) -> Verdict:
+    alpha = space.experiments.next_level(how.channel) if how.channel else how.alpha or USUAL_ALPHA
+    total = (source.sample or 0) if isinstance(source, PastRuns) else len(source)
+    with progress.comparing(total, alpha) as watch:
+        return wait_for(
+            space.compare(
+                sides.control,
+                list(sides.candidates.values()) if len(sides.candidates) > 1 else sides.first,
+                on=source,
+                metric=sides.metric,
+                options=how,
+                max_cost_usd=work.max_cost,
+                parallel=work.parallel,
+                on_event=watch,
+            )
+        )
+
+
+def _show(call: Invocation, verdict: Verdict, rule: Any, sides: Sides) -> None:
     if verdict.ranking:
-        called = {each.digest: name for each, name in zip(new, candidates, strict=True)}
-        call.show(verdict.ranking.document(), views.ranking_view(verdict.ranking, called))
+        names = {playbook.digest: name for name, playbook in sides.candidates.items()}
+        call.show(verdict.ranking.document(), views.ranking_view(verdict.ranking, names))
     elif verdict.replays:
-        view = views.replay_view(verdict, verdict.replays, rule, names)
+        view = views.replay_view(verdict, verdict.replays, rule, sides.names)
         call.show(views.replay_document(verdict, verdict.replays), view)
     else:
-        call.show(verdict.body(), views.verdict_view(verdict, rule, names))
+        call.show(verdict.body(), views.verdict_view(verdict, rule, sides.names))
 
 
 def _exit_code(verdict: Verdict, goal: str) -> int:
@@ -277,32 +310,35 @@ def _exit_code(verdict: Verdict, goal: str) -> int:
 
 
 def _estimate(
-    call: Call,
+    call: Invocation,
     space: Workspace,
-    pair: tuple[str, Playbook],
-    names: NamePair,
-    source: PastRuns,
-    live_runs: int,
-    metric: str,
-    decision: Decision,
-    max_cost: float | None,
+    sides: Sides,
+    evidence: EvidenceOptions,
+    decision: DecisionOptions,
+    work: WorkOptions,
 ) -> None:
     """Print by how much live runs would differ; it decides nothing."""
     estimate, replays = wait_for(
         space.experiments.estimate(
-            *pair, on=source, live_runs=live_runs, metric=metric, seed=decision.seed, max_cost_usd=max_cost
+            sides.control,
+            sides.first,
+            on=evidence.past_runs(space),
+            live_runs=evidence.live_runs or 0,
+            metric=sides.metric,
+            seed=decision.seed,
+            work=Evaluating(max_cost_usd=work.max_cost, parallel=work.parallel),
         )
     )
-    call.show(views.estimate_document(estimate, replays), views.estimate_view(estimate, replays, names))
+    call.show(views.estimate_document(estimate, replays), views.estimate_view(estimate, replays, sides.names))
     raise typer.Exit({"better": PASS, "worse": BLOCKED}.get(estimate.says, INCONCLUSIVE))
 
 
-def _compare_live(call: Call, live: Live, metric: str, alpha: float | None) -> None:
+def _compare_live(call: Invocation, evidence: EvidenceOptions, decision: DecisionOptions) -> None:
     """Print how a canary does beside its control, or each other channel beside the first."""
-    first, *others = live.live or [""]
+    first, *others = evidence.live or [""]
     with call.open() as space:
-        source = LiveTraffic(channels=(first, *others), conclude=live.conclude)
-        standings = space.experiments.compare_live(source, metric=metric, alpha=alpha)
+        source = LiveTraffic(channels=(first, *others), conclude=evidence.conclude)
+        standings = space.experiments.compare_live(source, metric=decision.metric or "rating", alpha=decision.alpha)
         names = [(first, each.channel) if others else ("the control", "the canary") for each in standings]
         parts = [
             part
@@ -315,16 +351,15 @@ def _compare_live(call: Call, live: Live, metric: str, alpha: float | None) -> N
     raise typer.Exit(PASS if "superior" in findings else BLOCKED if findings == {"inferior"} else INCONCLUSIVE)
 
 
-def _expect_unused(group: Any, when: str) -> None:
+def _expect_none(values: Mapping[str, object], when: str) -> None:
     """Refuse options that would do nothing."""
-    for field in fields(group):
-        value = getattr(group, field.name)
-        if field.default is not MISSING and value != field.default:
-            raise typer.BadParameter(f"expected none {when}", param_hint=f"--{field.name.replace('_', '-')}")
+    for option, value in values.items():
+        if value:
+            raise typer.BadParameter(f"expected none {when}", param_hint=option)
 
 
 @contextmanager
-def _budget(call: Call) -> Iterator[None]:
+def _budget(call: Invocation) -> Iterator[None]:
     """A budget that ran out leaves the question open: that is not a candidate that is worse."""
     try:
         yield

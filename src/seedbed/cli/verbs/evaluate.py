@@ -13,23 +13,22 @@ import typer
 from rich.console import Group
 
 from seedbed.cli import options, output, progress
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS, counted
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import scorecard as views
-from seedbed.cli.views import specialisation as specialisation_views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
-from seedbed.evaluation.front import front
 from seedbed.evaluation.suite import Suite
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports import scorecard as reports
 from seedbed.reports import specialisation as specialisation_reports
+from seedbed.reports.numbers import counted
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import dataset_file
-from seedbed.workspace.scorecards import Evaluating
+from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.resources import Evaluating
 
 app = typer.Typer(add_completion=False)
 
@@ -47,7 +46,7 @@ ENDINGS = {".md": Format.markdown, ".csv": Format.csv, ".html": Format.html, ".j
 
 
 @dataclass(frozen=True)
-class Work:
+class ScoringOptions:
     """How the runs are done."""
 
     metric: Annotated[
@@ -60,8 +59,7 @@ class Work:
     max_cost: MaxCost = None
     parallel: Parallel = None
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up on a run after this many seconds."),
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop a run that takes longer.")
     ] = None
     changes: Changes = None
 
@@ -75,8 +73,8 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What is evaluated besides playbooks on one dataset, and how it is written."""
+class KindOptions:
+    """What else can be evaluated, and how the report is written."""
 
     suite: Annotated[
         Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets of a suite instead.")
@@ -100,7 +98,8 @@ class Kind:
         Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
     ] = None
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; its extension sets the format.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write, in the format of its ending."),
     ] = None
 
     @property
@@ -126,7 +125,7 @@ class Evaluated:
 
 @command(app)
 def evaluate(
-    call: Call,
+    call: Invocation,
     playbooks: Annotated[
         list[str] | None, typer.Argument(metavar="PLAYBOOK", help="Files, digests, refs or channels.")
     ] = None,
@@ -135,8 +134,8 @@ def evaluate(
         str | None, typer.Option("--on", metavar="DATASET", help="The dataset, if all arguments are playbooks.")
     ] = None,
     *,
-    work: Work,
-    kind: Kind,
+    work: ScoringOptions,
+    kind: KindOptions,
 ) -> None:
     """Score playbooks over tasks. What was scored before is not paid again.
 
@@ -148,19 +147,19 @@ def evaluate(
     """
     form = kind.form
     _expect_fitting(work, kind, on, form)
-    arguments = [*(playbooks or ()), *([dataset] if dataset else [])]
-    call.expect_metrics(work.metric or ())
-    # What cannot be read is refused before a store is made.
+    names = [*(playbooks or ()), *([dataset] if dataset else [])]
     suite = Suite.load(kind.suite) if kind.suite else None
-    if suite is None and kind.across is None and arguments:
-        dataset_file(on or arguments[-1])
+    tasks = None
+    if suite is None and kind.across is None:
+        names, tasks = _playbooks_and_dataset(names, on, kind)
+    expect_readable(call.workspace, work.metric or (), tasks)
     with call.open() as space:
         if suite:
-            result = _suite(space, suite, arguments, work, accept=kind.accept)
-        elif kind.across is not None:
-            result = _across(space, kind.across, arguments, work)
+            result = _suite(space, suite, names, work, accept=kind.accept)
+        elif tasks is None:
+            result = _across(space, str(kind.across), names, work)
         else:
-            result = _evaluate(space, arguments, on, work, kind.front)
+            result = _evaluate(space, names, tasks, work, kind.front)
     if form:
         text = str(result.export(form.value))
         output.hand_over({"format": form.value}, text, kind.file, call.as_json)
@@ -174,7 +173,7 @@ def evaluate(
     raise typer.Exit(BLOCKED if result.report.notes else PASS if decided else INCONCLUSIVE)
 
 
-def _expect_fitting(work: Work, kind: Kind, on: str | None, form: Format | None) -> None:
+def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, form: Format | None) -> None:
     """Refuse options that would do nothing together."""
     if kind.accept and not kind.suite:
         raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
@@ -189,7 +188,7 @@ def _expect_fitting(work: Work, kind: Kind, on: str | None, form: Format | None)
                 raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
 
 
-def _chosen(space: Workspace, names: list[str], work: Work) -> dict[str, Playbook]:
+def _chosen(space: Workspace, names: list[str], work: ScoringOptions) -> dict[str, Playbook]:
     """The playbooks by what people call them, each with the changes of --set."""
     changes = options.assignments(work.changes)
     called = space.scorecards.called(names)
@@ -198,15 +197,19 @@ def _chosen(space: Workspace, names: list[str], work: Work) -> dict[str, Playboo
     return {name: space.playbooks.get(typed, changes) for name, typed in zip(called, dict.fromkeys(names), strict=True)}
 
 
-def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work, with_front: bool) -> Evaluated:
-    names = list(arguments)
+def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) -> tuple[list[str], str]:
+    """The dataset is the last of the arguments, unless --on names it. Raises BadParameter."""
     if on is None and len(names) > 1:
         *names, on = names
     if on is None or not names:
-        found = f"found only {names[0]}" if names else "found nothing"
-        raise typer.BadParameter(f"{found}; expected playbooks and a dataset", param_hint="DATASET")
-    if with_front and len({*names}) < 2:
+        actual = f"found only {names[0]}" if names else "found nothing"
+        raise typer.BadParameter(f"{actual}; expected playbooks and a dataset", param_hint="DATASET")
+    if kind.front and len({*names}) < 2:
         raise typer.BadParameter("found one playbook; expected at least two", param_hint="--front")
+    return names, on
+
+
+def _evaluate(space: Workspace, names: list[str], on: str, work: ScoringOptions, with_front: bool) -> Evaluated:
     metrics = [space.scorecards.metric(each) for each in work.metrics]
     tasks, playbooks = space.datasets.get(on), _chosen(space, names, work)
     with watched(len(tasks) * work.replicates * len(playbooks)) as watch:
@@ -216,13 +219,13 @@ def _evaluate(space: Workspace, arguments: list[str], on: str | None, work: Work
     report = Report(cards, tasks.digest)
     view, document = views.report_view(report), reports.to_document(report)
     if with_front:
-        best = front(cards)
+        best = space.scorecards.front(cards)
         report = replace(report, front=best)
         view, document = Group(view, views.front_view(best)), {**document, "front": best.document()}
     return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
 
 
-def _suite(space: Workspace, suite: Suite, names: list[str], work: Work, *, accept: bool) -> Evaluated:
+def _suite(space: Workspace, suite: Suite, names: list[str], work: ScoringOptions, *, accept: bool) -> Evaluated:
     playbooks = _chosen(space, names, work)
     total = space.scorecards.suite_size(suite, len({**suite.baselines, **playbooks}))
     with watched(total) as watch:
@@ -230,11 +233,15 @@ def _suite(space: Workspace, suite: Suite, names: list[str], work: Work, *, acce
             space.scorecards.suite(suite, playbooks, options=work.options, accept=accept, on_event=watch)
         )
     report = suite_views.report_of(measured, accept)
-    view, document = suite_views.view(measured, report), suite_views.document(measured)
-    return Evaluated(report, view, document, lambda form: reports.export_report(report, form))
+    return Evaluated(
+        report,
+        suite_views.view(measured, report),
+        measured.document(),
+        lambda form: reports.export_report(report, form),
+    )
 
 
-def _across(space: Workspace, task: str, arguments: list[str], work: Work) -> Evaluated:
+def _across(space: Workspace, task: str, arguments: list[str], work: ScoringOptions) -> Evaluated:
     datasets = options.texts([each for each in arguments if "=" in each], "CORPUS=DATASET")
     names = [each for each in arguments if "=" not in each]
     metrics = [space.scorecards.metric(each) for each in work.metrics]
@@ -245,7 +252,7 @@ def _across(space: Workspace, task: str, arguments: list[str], work: Work) -> Ev
         across = wait_for(
             space.scorecards.across(chosen, corpora, metric=metrics, options=work.options, on_event=watch)
         )
-    report, view = specialisation_reports.report_of(across), specialisation_views.view(across)
+    report, view = specialisation_reports.report_of(across), views.specialisation_view(across)
     return Evaluated(report, view, across.document(), lambda form: specialisation_reports.export(across, form))
 
 

@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, Parallel, Report, Seed
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS
 from seedbed.cli.views import search as views
-from seedbed.evolution.plan import SearchOptions, read_instructions
+from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
+from seedbed.workspace import Workspace
+from seedbed.workspace.execution import expect_readable
 
 app = typer.Typer(add_completion=False)
 
@@ -24,6 +26,15 @@ app = typer.Typer(add_completion=False)
 class HowToSearch:
     """What the optimizer may try, on how much."""
 
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="METRIC",
+            help="How answers are scored. Several make a front; the first decides. [exact_match]",
+        ),
+    ] = None
+    changes: Changes = None
     optimizer: Annotated[
         str,
         typer.Option(
@@ -52,7 +63,7 @@ class HowToSearch:
     ] = None
     gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is changed.")] = None
     demos: Annotated[
-        int, typer.Option("--demos", min=0, help="Also try each of the instructions with this many worked examples.")
+        int, typer.Option("--demos", min=0, help="Try each of the instructions also with this many worked examples.")
     ] = 0
     reflector: Annotated[
         str | None,
@@ -60,7 +71,7 @@ class HowToSearch:
     ] = None
     patience: Annotated[
         int | None,
-        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without an improvement."),
+        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without a new best."),
     ] = None
     surrogate: Annotated[
         bool,
@@ -69,20 +80,21 @@ class HowToSearch:
         ),
     ] = False
     seed: Seed = 0
+    parallel: Parallel = None
 
-    def options(self, metrics: list[str]) -> SearchOptions:
+    def options(self, space: Workspace) -> SearchOptions:
         return SearchOptions(
             optimizer=self.optimizer,
             budget=self.budget,
             confirm=self.confirm,
-            instructions=read_instructions(self.instructions) if self.instructions else (),
+            instructions=space.searches.read_instructions(self.instructions) if self.instructions else (),
             gene=self.gene,
             demos=self.demos,
             reflector=self.reflector,
             patience=self.patience,
             surrogate=self.surrogate,
             seed=self.seed,
-            metrics=tuple(metrics),
+            metrics=tuple(self.metric or ["exact_match"]),
         )
 
 
@@ -91,7 +103,7 @@ class Result:
     """What happens to the best candidate."""
 
     branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None
-    report: Report = None
+    report: ReportFile = None
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="SEARCH", help="Continue a search that was interrupted.")
     ] = None
@@ -99,7 +111,7 @@ class Result:
 
 @command(app, dry_run=True)
 def evolve(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)] = None,
     dataset: Annotated[
         str | None,
@@ -108,16 +120,6 @@ def evolve(
             help="A file or folder of tasks, or a stored dataset; its splits reflect, select and confirm are used.",
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            metavar="METRIC",
-            help="How answers are scored. Several make a front; the first decides. [exact_match]",
-        ),
-    ] = None,
-    changes: Changes = None,
-    parallel: Parallel = None,
     *,
     search: HowToSearch,
     result: Result,
@@ -133,22 +135,20 @@ def evolve(
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
     options.expect_report(result.report)
-    call.expect_metrics(metric or ())
+    expect_readable(call.workspace, search.metric or ())
     with call.open() as space:
-        if result.resume is not None:
-            chosen = space.searches.get(result.resume).options
-            start: Playbook | str = chosen.playbook
-            tasks = chosen.dataset
-        else:
-            chosen, tasks = search.options(metric or ["exact_match"]), str(dataset)
-            start = space.playbooks.get(str(playbook), options.assignments(changes))
+        chosen = search.options(space) if result.resume is None else space.searches.get(result.resume).options
+        start: Playbook | str = chosen.playbook
+        if result.resume is None:
+            start = space.playbooks.get(str(playbook), options.assignments(search.changes))
+        tasks = chosen.dataset or str(dataset)
         plan = space.searches.plan(start, tasks, chosen)
         if call.dry_run:
             call.show(views.plan_document(plan), views.plan_view(plan))
             return
         with views.watched(plan) as watch:
             work = space.searches.evolve(
-                start, tasks, metric=chosen.metrics, options=chosen, parallel=parallel, on_event=watch
+                start, tasks, metric=chosen.metrics, options=chosen, parallel=search.parallel, on_event=watch
             )
             evolution = wait_for(work)
         branch = result.branch if evolution.improved else None
@@ -160,5 +160,5 @@ def evolve(
             names = {evolution.start: playbook} if playbook else None
             evolution.export(result.report, store=space.store, names=names)
     call.show({**to_document(view), "branch": branch}, views.view(view))
-    views.say_written(call, result.report)
+    call.say_written(result.report)
     raise typer.Exit(PASS if evolution.improved else INCONCLUSIVE)

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.options import Because, Changes, ChannelName, PlaybookName
-from seedbed.cli.views.channel import Share, show_channel
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import Because, CanaryShare, Changes, ChannelName, PlaybookName
+from seedbed.cli.views.lineage import show_channel
 
 app = typer.Typer(add_completion=False)
 rollback_app = typer.Typer(add_completion=False)
@@ -17,19 +17,19 @@ rollback_app = typer.Typer(add_completion=False)
 
 @command(app, dry_run=True)
 def release(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to serve it from.")],
     because: Annotated[
         str,
         typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
     ] = "",
-    share: Share = None,
+    share: CanaryShare = None,
     changes: Changes = None,
 ) -> None:
     """Put a playbook on a channel, if the channel's gates let it pass.
 
-    The evidence is the experiment named, or else the newest one about exactly this playbook and what is served now.
+    The evidence is the experiment that --because names, or the newest about this playbook and the one served now.
     With a share, or on a channel with a ramp, it is a canary at first: `channel promote` gives it more.
 
     Exit code 1 with every refusal if the gates refuse.
@@ -41,7 +41,7 @@ def release(
 
 
 @command(rollback_app, dry_run=True)
-def rollback(call: Call, channel: ChannelName, because: Because) -> None:
+def rollback(call: Invocation, channel: ChannelName, because: Because) -> None:
     """Take the canary of a channel away; without one, return to what it served before. No gate can forbid it."""
     with call.open() as space:
         ref = wait_for(space.rollback(channel, because=because))

@@ -3,64 +3,72 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, MaxCost
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
-from seedbed.stage.confirmation import Prompt
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the run is done."""
+
+    seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None
+    max_cost: MaxCost = None
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The user that a channel serves: the same key, the same playbook."),
+    ] = None
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Continue a run that was interrupted or failed.")
+    ] = None
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Show the answer as it arrives; without a terminal, turn by turn.")
+    ] = False
+    changes: Changes = None
+
 
 TAKEN = {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "on_event", "--key": "key"}
 
 
 @command(app)
 def run(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)] = None,
     inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="The inputs of the task.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None,
-    max_cost: MaxCost = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="The user that a channel serves: the same key, the same playbook."),
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option("--resume", metavar="RUN", help="Continue a run that was interrupted or failed.")
-    ] = None,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Show the answer as it arrives; without a terminal, turn by turn.")
-    ] = False,
-    changes: Changes = None,
+    *,
+    how: RunOptions,
 ) -> None:
     """Perform a playbook once and record it; or continue a run, without asking again for the answers it has.
 
     Exit code 2 if the budget ran out before the end.
     """
-    if (playbook is None) == (resume is None):
+    if (playbook is None) == (how.resume is None):
         raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")
-    if stream and call.as_json:
+    if how.stream and call.as_json:
         expected = "expected --stream for people or --json for programs"
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
-    task, values = _inputs(inputs), options.assignments(changes)
-    if key is not None and (values or playbook is None):
+    task, values = _inputs(inputs), options.assignments(how.changes)
+    if how.key is not None and (values or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
-    with call.open() as space, live.turns(output.console()) if stream else nullcontext() as watch:
-        if space.settings.confirm.how is None:
-            space.resources.confirm = Prompt(space.by, space.settings.confirm.timeout)
+    with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
+        space.resources.ask_here()
         if playbook is None:
-            work = space.runs.resume(str(resume), max_cost_usd=max_cost, on_event=watch)
+            work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
             chosen: Any = space.playbooks.get(playbook, values) if values else playbook
-            work = space.run(chosen, key=key, seed=seed, max_cost_usd=max_cost, on_event=watch, **task)
+            work = space.run(chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, on_event=watch, **task)
         done = wait_for(work)
-    printed = stream and done.turns and done.turns[-1].text == done.output
+    printed = how.stream and done.turns and done.turns[-1].text == done.output
     answer = [] if printed else [line(views.answer_text(done.output))]
     call.show(views.run_document(done), *answer, views.run_line(done))
     raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)

@@ -1,4 +1,4 @@
-"""Who grew from whom, and where refs pointed."""
+"""Family trees of playbooks, and the moves of refs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from seedbed.cli import output
-from seedbed.cli.command import Call
-from seedbed.cli.output import Column, clipped, counted, line, when
-from seedbed.storage.store import Fact, Json, Target, short
+from seedbed.cli.command import Invocation
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views.playbook import scores_text
+from seedbed.reports.numbers import clipped
+from seedbed.storage.store import Fact, Json, Ref, Target, short
 
 
 def view(node: Json) -> Tree:
@@ -29,16 +31,10 @@ def _grow(tree: Tree, node: Json) -> None:
 def _label(node: Json) -> Text:
     names = [(f" {name}", "bold green" if name.startswith("channels/") else "cyan") for name in node["names"]]
     parts = ((node["scores"], ""), (node["held_out"], " held out"))
-    score = "; ".join(_scores_text(scores) + where for scores, where in parts if scores)
+    score = "; ".join(scores_text(scores) + where for scores, where in parts if scores)
     also = f", and from {', '.join(map(short, node['also_from']))}" if node["also_from"] else ""
     text = f"  {node['how']}: {clipped(node['because'], 40)}{also}"
     return line((short(node["playbook"]), "yellow"), *names, (f"  {score}" if score else "", "bold"), (text, "dim"))
-
-
-def _scores_text(scores: Json) -> str:
-    return ", ".join(
-        f"{metric} {score['mean']:.3f} on {counted(score['tasks'], 'task')}" for metric, score in scores.items()
-    )
 
 
 # Moves
@@ -50,21 +46,21 @@ def move_document(fact: Fact) -> Json:
 
 
 MOVES = (
-    Column("from", lambda each: target(each["from"]), drop=2),
-    Column("to", lambda each: target(each["to"])),
+    Column("from", lambda each: target_text(each["from"]), drop=2),
+    Column("to", lambda each: target_text(each["to"])),
     Column("because", lambda each: each["because"], flexible=True),
     Column("by", lambda each: each["by"], drop=1),
     Column("at", lambda each: when(each["at"])),
 )
 
 
-def show_moves(call: Call, name: str, moves: Iterable[Fact]) -> None:
+def show_moves(call: Invocation, name: str, moves: Iterable[Fact]) -> None:
     """Print where a ref pointed, newest first."""
     documents = [move_document(fact) for fact in moves]
     call.show({"ref": name, "moves": documents}, line((name, "bold")), output.listing(MOVES, documents))
 
 
-def target(of: Target | None) -> str:
+def target_text(of: Target | None) -> str:
     if not of:
         return "–"
     if isinstance(of, str):
@@ -72,3 +68,20 @@ def target(of: Target | None) -> str:
     canary = of.get("canary")
     beside = f" + {100 * canary['share']:g} % {short(canary['playbook'])}" if canary else ""
     return f"{short(str(of['stable']))}{beside}{', frozen' if of.get('frozen') else ''}"
+
+
+def show_channel(call: Invocation, ref: Ref, verb: str) -> None:
+    """Print where a channel points now, or would point."""
+    target = ref.target if isinstance(ref.target, dict) else {"stable": ref.target}
+    channel = ref.name.removeprefix("channels/")
+    document = {
+        "channel": channel,
+        "playbook": target["stable"],
+        "canary": target.get("canary"),
+        "frozen": target.get("frozen", False),
+        "version": ref.version,
+        "because": ref.because,
+        "by": ref.by,
+        "at": ref.at,
+    }
+    call.done(document, f"{channel} {verb} {target_text(target)}", would="would pass: ")

@@ -1,4 +1,4 @@
-"""Turns as they are spoken: several at the same time each have a block of their own, finished ones stand above."""
+"""Turns as they arrive: each of several at a time has its own block, with finished turns above."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from seedbed.cli.output import counted, line, money, safe
+from seedbed.cli.output import line, money, safe
+from seedbed.reports.numbers import counted
 from seedbed.runs.run import RunEvent, Turn
 
 REFRESH_SECONDS = 0.08
-"""Nobody reads faster, and drawing takes time that the turns could have."""
+"""How often the screen is drawn; people read no faster."""
 
 
 @contextmanager
 def turns(console: Console) -> Iterator[Callable[[RunEvent], None]]:
     """A listener for a run that shows it on a terminal as it is spoken; elsewhere it prints turns as they end."""
     if not console.is_terminal or console.is_dumb_terminal:
-        yield lambda heard: _print_lines(console, heard)
+        yield lambda event: _print_lines(console, event)
         return
     with LiveTurns(console) as shown:
         yield shown.on_event
 
 
-def _print_lines(console: Console, heard: RunEvent) -> None:
-    """A turn that is done, or will not be: each of its lines after the name of its step."""
-    lines = (*heard.turn.notices, *heard.turn.text.splitlines()) if heard.turn else ()
-    for each in lines or (f"not answered: {heard.failed}".splitlines() if heard.failed else ()):
-        console.print(line(f"{_place(heard)}: {each}"), soft_wrap=True)
+def _print_lines(console: Console, event: RunEvent) -> None:
+    """Print a turn that ended, or why it failed: the name of the step before each line."""
+    lines = (*event.turn.notices, *event.turn.text.splitlines()) if event.turn else ()
+    for each in lines or (f"not answered: {event.failed}".splitlines() if event.failed else ()):
+        console.print(line(f"{_place(event)}: {each}"), soft_wrap=True)
 
 
-def _place(heard: RunEvent) -> str:
-    """The step that speaks; that of a run which another opened after the beginning of its id."""
-    return f"{heard.run[:10]} {heard.step}" if heard.depth else heard.step
+def _place(event: RunEvent) -> str:
+    """The name of the step; for a child run, after the start of its id."""
+    return f"{event.run[:10]} {event.step}" if event.depth else event.step
 
 
 @dataclass
@@ -57,20 +58,20 @@ class _Spoken:
         return line(("▶ ", "bold green"), (self.step, "bold"), (f" · {self.role} · {self.model}", "cyan"))
 
     def end(self, length: int) -> str:
-        """At least so many of its last characters, without going through all of it."""
-        found: list[str] = []
+        """The end of the text, at least `length` characters, without joining all of it."""
+        last: list[str] = []
         for piece in reversed(self.pieces):
-            found.append(piece)
+            last.append(piece)
             length -= len(piece)
             if length <= 0:
                 break
-        return "".join(reversed(found))
+        return "".join(reversed(last))
 
 
 class LiveTurns:
     """The turns under way on a terminal, each with the end of what it has said so far.
 
-    A turn that is done is printed above in full; what was under way when it all ended is printed as far as it came.
+    A turn that is done is printed above in full. At the end, unfinished turns are printed as far as they came.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,25 +92,25 @@ class LiveTurns:
             self._print(spoken.title, "".join(spoken.pieces), [("did not finish", "yellow")])
         self._live.stop()
 
-    def on_event(self, heard: RunEvent) -> None:
-        place = (heard.run, heard.step, heard.role)
-        if heard.failed:
-            spoken = self._under_way.pop(place, None) or _Spoken(_place(heard), heard.role, heard.model)
-            self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {heard.failed}", "red")])
+    def on_event(self, event: RunEvent) -> None:
+        place = (event.run, event.step, event.role)
+        if event.failed:
+            spoken = self._under_way.pop(place, None) or _Spoken(_place(event), event.role, event.model)
+            self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {event.failed}", "red")])
             self._draw()
             return
-        if heard.turn:
+        if event.turn:
             self._under_way.pop(place, None)
-            spoken = _Spoken(_place(heard), heard.role, heard.turn.model)
-            self._print(spoken.title, heard.turn.text, _remarks(heard.turn))
+            spoken = _Spoken(_place(event), event.role, event.turn.model)
+            self._print(spoken.title, event.turn.text, _remarks(event.turn))
             self._draw()
             return
-        spoken = self._under_way.setdefault(place, _Spoken(_place(heard), heard.role, heard.model))
-        if heard.discarded:
+        spoken = self._under_way.setdefault(place, _Spoken(_place(event), event.role, event.model))
+        if event.discarded:
             spoken.pieces.clear()
-            spoken.discarded = heard.discarded
+            spoken.discarded = event.discarded
         else:
-            spoken.pieces.append(heard.piece or "")
+            spoken.pieces.append(event.piece or "")
         if self._clock() - self._drawn >= REFRESH_SECONDS:
             self._draw()
 

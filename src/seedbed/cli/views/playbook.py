@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import Column, clipped, counted, line, when
+from seedbed.cli.output import Column, line, when
 from seedbed.errors import shown
-from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.changes import Change
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, short
 
 
 def scores_text(scores: Json) -> str:
+    """The mean scores by metric, each with its number of tasks or cells."""
     return ", ".join(
-        f"{metric} {score['mean']:.3f} on {counted(score['cells'], 'task')}" for metric, score in scores.items()
+        f"{metric} {score['mean']:.3f} on {counted(score.get('tasks') or score['cells'], 'task')}"
+        for metric, score in scores.items()
     )
 
 
@@ -36,7 +39,7 @@ def change_document(change: Change) -> Json:
 
 
 def change_view(change: Change) -> RenderableType:
-    """Numbers from and to; texts word by word, what went in red and what came in green."""
+    """Numbers before and after; texts word by word, removed words in red and new ones in green."""
     text = Text.assemble((output.safe(change.path), "bold"), "  ")
     if not change.is_text:
         before, after = (output.safe(value_text(value)) for value in (change.before, change.after))
@@ -62,13 +65,13 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else clipped(value, 200)
 
 
-def difference(start: Playbook, other: Playbook) -> str:
-    """What a playbook says differently, in one line: texts in quotes, everything else by its path."""
+def changes_text(changes: Iterable[Change]) -> str:
+    """Changes in one line: texts in quotes, everything else by its path."""
     return " + ".join(
         f"“{clipped(change.after, 90)}”"
         if change.is_text
         else value_text(change.after)
         if change.path.startswith("demos.")
         else f"{change.path}: {value_text(change.after)}"
-        for change in diff(start, other)
+        for change in changes
     )

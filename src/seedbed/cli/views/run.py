@@ -8,12 +8,13 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line, money
+from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
-"""What a run is told with, besides its outcome."""
+"""The parts of a run that its document lists."""
 
 
 def run_document(run: Run) -> Json:

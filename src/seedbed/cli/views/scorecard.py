@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import clipped, counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
+from seedbed.evaluation.specialisation import Specialisation
 from seedbed.reports import front as fronts
-from seedbed.reports.numbers import interval_texts
+from seedbed.reports import specialisation
+from seedbed.reports.numbers import clipped, counted, interval_text, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
-from seedbed.stats.estimates import Interval
 
 MANY = 15
-"""So many tags are worth a line each at a terminal."""
-
-
-def interval_text(interval: Interval) -> str:
-    mean, reach = interval_texts(interval)
-    return f"{mean} [{reach.replace(' to ', ', ')}]" if reach else mean
+"""How many tags have a line of their own."""
 
 
 def report_view(report: Report) -> RenderableType:
@@ -36,7 +33,8 @@ def card_view(card: Scorecard) -> RenderableType:
     for metric in card.metrics:
         by = card.of(metric)
         style = "bold" if metric == card.metric else ""
-        pairs.append((metric, line((interval_text(by.interval), style), confidence, f"{_lower(card, metric)}")))
+        lower = ", lower is better" if metric in card.lower else ""
+        pairs.append((metric, line((interval_text(by.interval), style), f"{confidence}{lower}")))
         if by.reasons:
             why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
@@ -44,10 +42,6 @@ def card_view(card: Scorecard) -> RenderableType:
     pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
     return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
-
-
-def _lower(card: Scorecard, metric: str) -> str:
-    return ", lower is better" if metric in card.lower else ""
 
 
 def _latency(took: Percentiles) -> str:
@@ -62,7 +56,12 @@ def _strata(card: Scorecard) -> list[RenderableType]:
         shown = sorted(parts.items(), key=lambda part: -len(part[1].tasks))[:MANY]
         others = [metric for metric in card.metrics if metric != card.metric]
         rows = [
-            (name, interval_text(part.interval), *(_mean(part, each) for each in others), str(len(part.tasks)))
+            (
+                name,
+                interval_text(part.interval),
+                *(interval_texts(part.of(each).interval)[0] for each in others),
+                str(len(part.tasks)),
+            )
             for name, part in sorted(shown)
         ]
         heads = (f"{metric}#" for metric in (card.metric, *others))
@@ -72,8 +71,8 @@ def _strata(card: Scorecard) -> list[RenderableType]:
     return tables
 
 
-def _mean(card: Scorecard, metric: str) -> str:
-    return interval_texts(card.of(metric).interval)[0]
+def _means(card: Scorecard, metrics: Iterable[str]) -> Iterable[str]:
+    return (interval_texts(card.of(metric).interval)[0] for metric in metrics)
 
 
 def _wrong(card: Scorecard) -> list[RenderableType]:
@@ -116,9 +115,13 @@ def side_by_side(report: Report) -> RenderableType:
             rows.append((name, metric, interval_text(by.interval), tasks, *spent))
             name, spent = "", ("", "")  # they are said once
     heads = ("playbook", "metric", "mean#", "scored#", "cost#", "p50#")
-    paid, known = (sum(getattr(card, each) for card in report.cards.values()) for each in ("cost_usd", "reused"))
-    now = line((f"paid now: {money(paid)}; {counted(int(known), 'cell')} known before", "dim"))
-    return Group(output.table(*heads, rows=rows), now, line((NO_CLAIM, "dim")))
+    return Group(output.table(*heads, rows=rows), spent_line(report.cards.values()), line((NO_CLAIM, "dim")))
+
+
+def spent_line(cards: Collection[Scorecard]) -> RenderableType:
+    """What several scorecards cost this time, and how many cells were paid before."""
+    paid, known = sum(card.cost_usd for card in cards), sum(card.reused for card in cards)
+    return line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
 
 
 def front_view(front: Front) -> RenderableType:
@@ -126,3 +129,21 @@ def front_view(front: Front) -> RenderableType:
     count = f"{len(front.names)} of {counted(len(front.standings), 'playbook')} on the front"
     table = output.table(*fronts.heads(front), rows=fronts.rows(front))
     return Group("", line((count, "bold")), table, line((fronts.MEANING, "dim")))
+
+
+def specialisation_view(across: Specialisation) -> RenderableType:
+    """Scores and gains as tables with a column for each corpus, and which corpus is hard."""
+    columns = [f"{corpus}#" for corpus in across.corpora]
+    scores = output.table("playbook", *columns, rows=specialisation.score_rows(across), title=across.metric)
+    rows = specialisation.gain_rows(across)
+    if len(across.bases) == 1:  # then the heading names it
+        gains = output.table(f"gain over {across.bases[0]}", *columns, rows=[(name, *rest) for name, _, *rest in rows])
+    else:
+        gains = output.table("gain over the base", "base", *columns, rows=rows)
+    hard = [
+        line((f"{base}, the hardest first: ", "dim"), ", ".join(corpus for corpus, _ in across.difficulty(base)))
+        for base in across.bases
+    ]
+    spent = spent_line(across.cards.values())
+    notes = [line(("! ", "bold yellow"), note) for note in across.notes]
+    return Group(scores, "", gains, *hard, *notes, spent, line((specialisation.MEANING, "dim")))

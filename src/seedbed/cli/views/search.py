@@ -5,35 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.command import Call
-from seedbed.cli.output import counted, line, money
-from seedbed.cli.views.playbook import change_view, difference
+from seedbed.cli.output import line, money
+from seedbed.cli.views.playbook import change_view, changes_text
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.searches import Evolution
-from seedbed.reports.numbers import gain_text, number, score_text
+from seedbed.reports.numbers import counted, gain_text, number, score_text
 from seedbed.reports.search import report
 from seedbed.reports.search.view import SearchView
 from seedbed.storage.store import Json, short
 
 BEST = 8
-"""So many candidates are shown."""
+"""How many candidates are shown."""
 
 EVERY_SECONDS = 0.2
-"""Nobody reads faster than that."""
+"""How often the screen is drawn; people read no faster."""
 
 WIDE = 24
 """Characters of a bar."""
 
 FRONT = 4
-"""So many of a front are shown while it grows."""
+"""How many members of the front are shown while the search runs."""
 
 STYLES = {"yes": "bold green", "no": "bold red", "open": "bold yellow", "nothing": "bold yellow"}
 
@@ -84,11 +82,11 @@ def so_far(progress: SearchProgress) -> SearchView:
 def progress_view(summary: SearchView) -> RenderableType:
     """A search so far in a few lines: its best, its budget, its arms, its front."""
 
-    best, start, found = summary.standing(summary.best), summary.standing(0), summary.evolution
+    best, start = summary.standing(summary.best), summary.standing(0)
     skipped = summary.skipped.candidates if summary.skipped else 0
     lines = [
         f"best {score_text(best)} on {best.n} of {len(summary.pool.select)} tasks | start {score_text(start)} | "
-        f"step {len(found.steps)} | {len(summary.pool) - 1 - skipped:,} tried"
+        f"step {len(summary.evolution.steps)} | {len(summary.pool) - 1 - skipped:,} tried"
         + (f", {skipped:,} skipped" * bool(skipped))
     ]
     free = []
@@ -124,13 +122,8 @@ def _front_line(summary: SearchView) -> str:
     return f"{' / '.join(summary.pool.metrics)}: {', '.join(list(scores)[:FRONT])}{more}"
 
 
-def say_written(call: Call, report: Path | None) -> None:
-    if report and not call.as_json:
-        call.show(None, line(("✓ ", "bold green"), f"wrote {report}"))
-
-
 def view(summary: SearchView) -> RenderableType:
-    """The best candidates, what the best says differently, what each arm earned, and what is to be believed of it."""
+    """The best candidates, what the best says differently, what each arm earned, and how far to trust it."""
 
     parts: list[RenderableType] = [_candidates(summary)]
     if summary.front:
@@ -138,8 +131,8 @@ def view(summary: SearchView) -> RenderableType:
     if len(summary.arms) > 1:
         heads = ("arm", *(f"{head}#" for head in report.ARMS[1:]))
         parts += ["", output.table(*heads, rows=report.arm_rows(summary), title="what each arm earned")]
-    if summary.changes:
-        parts += ["", line(("what changed", "italic")), *map(change_view, summary.changes)]
+    if changes := summary.changes():
+        parts += ["", line(("what changed", "italic")), *map(change_view, changes)]
     answer, *more = ending(summary)
     return Group(*parts, "", line((answer, STYLES[summary.answer])), *map(line, more))
 
@@ -151,7 +144,7 @@ def _candidates(summary: SearchView) -> RenderableType:
         is_best, is_start = member.place == summary.best, member.place == 0
         mark = "best" if is_best else "start" if is_start else ""
         style = "bold green" if is_best and not is_start else "dim" if is_start else ""
-        text = "as it is" if is_start else difference(pool.playbooks[0], pool.playbooks[member.place])
+        text = "as it is" if is_start else changes_text(summary.changes(member.place))
         score = member.scores[summary.metric]
         cells = (mark, short(member.playbook), score_text(score), str(score.n), text)
         rows.append(tuple(line((cell, style)) for cell in cells))

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import Column, counted, line, money, when
-from seedbed.cli.views.scorecard import interval_text
-from seedbed.evaluation.scorecard import interval_document
+from seedbed.cli.output import Column, line, when
+from seedbed.cli.views.scorecard import spent_line
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
+from seedbed.reports.numbers import counted, gain_text, interval_text
 from seedbed.reports.scorecard import Report
-from seedbed.storage.store import Json
 from seedbed.workspace.scorecards import SuiteResult
 
 COLUMNS = (
@@ -44,10 +43,7 @@ def _notes(results: Iterable[SuiteScore], accept: bool) -> Iterable[str]:
 
 def _change(change: SuiteChange) -> str:
     interval = change.difference
-    if not interval.n:
-        return "no task in common"
-    reach = f" [{interval.low:+.3f}, {interval.high:+.3f}]" if interval.low > float("-inf") else ""
-    return f"{interval.mean:+.3f}{reach} on {counted(interval.n, 'task')}"
+    return f"{gain_text(interval)} on {counted(interval.n, 'task')}" if interval.n else "no task in common"
 
 
 def _changed(change: SuiteChange | None) -> RenderableType:
@@ -61,35 +57,7 @@ def _changed(change: SuiteChange | None) -> RenderableType:
     return line((text, "bold red" if change.regressed else ""))
 
 
-def document(measured: SuiteResult) -> Json:
-    return {"suite": measured.suite, "results": [_document(each) for each in measured.results]}
-
-
-def _document(result: SuiteScore) -> Json:
-    change = result.change
-    return {
-        "name": result.name,
-        "playbook": result.card.playbook,
-        "dataset": result.dataset,
-        "metric": result.metric,
-        **interval_document(result.card.interval),
-        "unscored": len(result.card.unscored),
-        "cost_usd": result.card.worth_usd,
-        "missed": result.missed or None,
-        "change": change
-        and {
-            **interval_document(change.difference),
-            "playbook": change.playbook,
-            "at": change.at,
-            "regressed": change.regressed,
-        },
-    }
-
-
 def view(measured: SuiteResult, report: Report) -> RenderableType:
     """One table, and below it what has become worse or misses its threshold."""
-    paid = sum(card.cost_usd for card in report.cards.values())
-    known = sum(card.reused for card in report.cards.values())
     notes = [line(("✗ ", "bold red"), note) for note in report.notes]
-    spent = line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
-    return Group(output.listing(COLUMNS, measured.results), spent, *notes)
+    return Group(output.listing(COLUMNS, measured.results), spent_line(report.cards.values()), *notes)

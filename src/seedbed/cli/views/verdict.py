@@ -10,13 +10,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
+from seedbed.reports.numbers import counted
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
@@ -37,10 +38,10 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
     guarantee = "holds however often you look" if verdict.guarantee.startswith("error rates") else verdict.guarantee
     p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {guarantee})"
     of = "" if verdict.live else f" of {verdict.at_most}"
-    adjusted = _interval(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
+    adjusted = difference_text(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
     pairs: list[tuple[str, RenderableType]] = [
         (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
-        ("difference", _interval(verdict.difference, verdict.low, verdict.high)),
+        ("difference", difference_text(verdict.difference, verdict.low, verdict.high)),
         ("stop-adjusted", adjusted if verdict.live or verdict.tasks < verdict.at_most else ""),
         ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
@@ -53,7 +54,8 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
     return Group(heading, output.facts(pairs))
 
 
-def _interval(mean: float | None, low: float | None, high: float | None) -> str:
+def difference_text(mean: float | None, low: float | None, high: float | None) -> str:
+    """A difference with its interval, if there is one; empty if there is no difference."""
     if mean is None:
         return ""
     known = low is not None and high is not None
@@ -103,7 +105,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
     for ranked in ranking.candidates:
         verdict = ranked.verdict
         mark = line(("✓ better", "bold green")) if ranked.better else line((verdict.finding, FINDINGS[verdict.finding]))
-        gain = _interval(verdict.difference, verdict.low, verdict.high)
+        gain = difference_text(verdict.difference, verdict.low, verdict.high)
         rows.append((names[verdict.candidate], mark, gain, f"{ranked.adjusted:.2g}", f"{verdict.tasks}"))
     promise = {
         "holm": "the chance that any of them is called better and is not",

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from seedbed import documents
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.certificate import certificate
 from seedbed.experiments.replay.coverage import STEPS, rows, summary
@@ -28,13 +27,13 @@ FIGURES = ("figure", "value", "what it means")
 REGISTERED = ("what", "value")
 
 SHOWN = 50
-"""So many tasks that got worse, and as many that got better, are listed."""
+"""How many tasks that got worse are listed, and how many that got better."""
 
 LOOKS = 60
-"""The difference is drawn at about so many places, and at most at twice as many."""
+"""The difference is drawn at about this many places, at most at twice as many."""
 
 TAGS = 40
-"""So many tags have a line in the figure; the table has all."""
+"""How many tags have a line in the figure; the table has all."""
 
 BADGES = {
     "superior": Badge("good", "▲ superior"),
@@ -77,18 +76,6 @@ def view_of(store: Store, verdict: Verdict, names: NamePair | None = None) -> Ex
     known = names_of(store)
     called = names or (known.get(verdict.control, ""), known.get(verdict.candidate, ""))
     return ExperimentView.of(certificate(store, verdict.experiment), tasks, called)
-
-
-def to_json(view: ExperimentView) -> str:
-    return documents.to_json(formats.finite(view.verdict.body()))
-
-
-def to_markdown(view: ExperimentView) -> str:
-    return markdown.to_markdown(page_of(view))
-
-
-def to_html(view: ExperimentView) -> str:
-    return page.to_html(page_of(view))
 
 
 # The page
@@ -186,7 +173,7 @@ def _points(path: Sequence[Answer], value: Callable[[Answer], float | None]) -> 
 
 
 def narrowing(view: ExperimentView) -> list[tuple[int, Interval]]:
-    """The difference after so many tasks: with 95 % confidence the true one is inside at every look."""
+    """The difference by the number of tasks: with 95 % confidence the true one is inside at every look."""
     if not view.certificate:
         return []
     rule, sign = view.certificate.experiment.start(), 1.0 if view.verdict.better == "higher" else -1.0
@@ -222,3 +209,6 @@ def _tags(view: ExperimentView) -> list[PagePart]:
     table = PageTable(("tag", "difference", "95 % interval", "tasks"), lines, numbers=True)
     figure = forest(drawn, "difference by tag", line=0.0, texts=difference_texts)
     return [*picture("Difference", figure, "candidate minus control", table), Prose(BY_TAG)]
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, lambda view: view.verdict.body())

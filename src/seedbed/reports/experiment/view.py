@@ -14,7 +14,7 @@ from seedbed.experiments.experiment import Unit
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
-from seedbed.stats.estimates import Interval, paired_interval
+from seedbed.stats.estimates import Interval, mean_interval, paired_interval
 from seedbed.stats.sequential import RULES
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
@@ -361,3 +361,14 @@ def _difference(scores: Sequence[tuple[float, float]]) -> Interval:
 def _inputs(task: Task) -> str:
     texts = (f"{name}: {value if isinstance(value, str) else canonical(value)}" for name, value in task.inputs.items())
     return ", ".join(texts)
+
+
+def status_line(answer: Answer, total: int, alpha: float) -> str:
+    """A comparison so far in one line."""
+    delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
+    low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
+    return (
+        f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "
+        f"ends at {'–' if answer.boundary is None else answer.boundary} | spent {answer.spent:.3f}/{alpha:g} | "
+        f"delta {100 * delta.mean:+.1f} [{low:+.1f},{high:+.1f}]"
+    )

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from seedbed import documents
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.searches import Evolution
@@ -41,10 +40,10 @@ COURSE = ("step", "runs", "best", "score", "distance")
 REGISTERED = ("what", "value")
 
 STEPS = 10
-"""About so many steps are in the table of the course."""
+"""About how many steps the table of the course has."""
 
 SHOWN = 40
-"""So many candidates are listed, and drawn."""
+"""How many candidates are listed and drawn."""
 
 GAINS = "A new best is a candidate that took over as the best. Its gain is how far its score was above the one before."
 DISTANCE = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
@@ -80,18 +79,6 @@ def view_of(store: Store, evolution: Evolution, names: Mapping[Digest, str] | No
     """A search with its plan. Playbooks have the names given, or those of their refs."""
     called = {digest: playbook_name(name) for digest, name in (names or {}).items()}
     return SearchView(evolution, store.get(evolution.search), {**called, **names_of(store)})
-
-
-def to_json(view: SearchView) -> str:
-    return documents.to_json(formats.finite(to_document(view)))
-
-
-def to_markdown(view: SearchView) -> str:
-    return markdown.to_markdown(page_of(view))
-
-
-def to_html(view: SearchView) -> str:
-    return page.to_html(page_of(view))
 
 
 # The page
@@ -144,12 +131,12 @@ def _parts(view: SearchView) -> list[PagePart]:
 
 
 def _changes(view: SearchView) -> list[PagePart]:
-    if not view.changes:
+    if not view.changes():
         return [Prose("Nothing: the best is the start.")]
     name = view.names.get(view.evolution.best, "")
     heading = f"The whole new playbook: {name}" if name else "The whole new playbook"
     whole = Verbatim(view.pool.playbooks[view.best].to_yaml(), "yaml")
-    return [WordChanges(view.changes), *section(heading, whole)]
+    return [WordChanges(view.changes()), *section(heading, whole)]
 
 
 def _course(view: SearchView) -> list[PagePart]:
@@ -352,7 +339,7 @@ def to_document(view: SearchView) -> Json:
         "optimism": view.optimism,
         "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
         "answer": view.answer,
-        "changes": [asdict(change) for change in view.changes],
+        "changes": [asdict(change) for change in view.changes()],
         "arms": {name: _arm_document(each) for name, each in view.arms.items()},
         "skipped": _skipped_document(view.skipped) if view.skipped else None,
         "front": [pool.playbooks[place].digest for place, on_front in view.front.items() if on_front],
@@ -397,3 +384,6 @@ def _candidate_document(pool: Pool, place: int) -> Json:
         "tasks": standing.tasks,
         "scores": {name: pool.signs[n] * pool.standing(place, n).mean for n, name in enumerate(pool.metrics)},
     }
+
+
+to_json, to_markdown, to_html = markdown.writers(page_of, to_document)

@@ -22,13 +22,13 @@ from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
 NEWEST = 8
-"""Diversity is the distance between so many of the newest candidates."""
+"""Diversity is the distance between this many of the newest candidates."""
 
 LOOKS = 60
-"""Diversity is computed at so many steps at most."""
+"""Diversity is computed at this many steps at most."""
 
 ANCESTORS = 40
-"""So many lines of a lineage are shown."""
+"""How many lines of a lineage are shown."""
 
 NO_ARM = "the start alone"
 """The name of steps that tried the start again, to read its runs."""
@@ -265,7 +265,7 @@ class SearchView:
 
     @cached_property
     def curve(self) -> list[tuple[int, Interval]]:
-        """The estimate for the best after so many runs."""
+        """The estimate for the best by the number of runs spent."""
         runs, points = 0, []
         for step in self.evolution.steps:
             runs += step.runs
@@ -297,7 +297,7 @@ class SearchView:
         return self.pool.place(self.evolution.best)
 
     def name(self, playbook: Digest) -> str:
-        """The name that somebody gave to a playbook, or its digest."""
+        """The name of a playbook, or its digest."""
         return self.names.get(playbook) or short(playbook)
 
     def standing(self, place: int, metric: int = 0) -> Interval:
@@ -337,10 +337,9 @@ class SearchView:
         """Those on the front, then the others; the best by the first metric first."""
         return sorted(self.front, key=lambda place: (not self.front[place], -self.pool.standing(place).mean))
 
-    @cached_property
-    def changes(self) -> list[Change]:
-        """What the best says differently from the start."""
-        return diff(self.pool.playbooks[0], self.pool.playbooks[self.best])
+    def changes(self, place: int | None = None) -> list[Change]:
+        """What a candidate says differently from the start. Default: the best."""
+        return diff(self.pool.playbooks[0], self.pool.playbooks[self.best if place is None else place])
 
     @cached_property
     def lineage(self) -> list[str]:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.nouns.channel import drill, watch
-from seedbed.cli.options import Because, ChannelName
+from seedbed.cli import output, progress
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.nouns.channel import watch
+from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
-from seedbed.cli.views.channel import Share, show_channel
+from seedbed.cli.views.lineage import show_channel
 from seedbed.release.states import percent
 from seedbed.storage.store import Json, short
 from seedbed.workspace.channels import Channels
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 def _serves(channel: Json) -> str:
-    return lineage.target({**channel, "stable": channel["playbook"]}) if channel["playbook"] else "nothing yet"
+    return lineage.target_text({**channel, "stable": channel["playbook"]}) if channel["playbook"] else "nothing yet"
 
 
 COLUMNS = (
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 @command(app, "list")
-def list_channels(call: Call) -> None:
+def list_channels(call: Invocation) -> None:
     """List all channels and what they serve."""
     with call.open() as space:
         channels = [space.channels.show(name) for name in space.channels.names()]
@@ -43,7 +43,7 @@ def list_channels(call: Call) -> None:
 
 
 @command(app)
-def show(call: Call, channel: ChannelName) -> None:
+def show(call: Invocation, channel: ChannelName) -> None:
     """Show what a channel serves, its gates, and what a rollback would return to."""
     with call.open() as space:
         state = space.channels.show(channel)
@@ -75,8 +75,8 @@ def _rollback(channel: Json) -> str:
 
 
 @command(app, dry_run=True)
-def promote(call: Call, channel: ChannelName, because: Because, share: Share = None) -> None:
-    """Give the canary of a channel its next share; after the last one the channel serves it to everybody.
+def promote(call: Invocation, channel: ChannelName, because: Because, share: CanaryShare = None) -> None:
+    """Give the canary of a channel its next share; after the last one the channel serves it to all users.
 
     Exit code 1 if it may not be promoted yet.
     """
@@ -88,7 +88,7 @@ def promote(call: Call, channel: ChannelName, because: Because, share: Share = N
 def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> None:
     """Declare a command that moves a channel for a reason alone."""
 
-    def moved(call: Call, channel: ChannelName, because: Because) -> None:
+    def moved(call: Invocation, channel: ChannelName, because: Because) -> None:
         with call.open() as space:
             ref = wait_for(move(space.channels, channel, because=because))
         show_channel(call, ref, verb)
@@ -103,7 +103,7 @@ _moving("unfreeze", Channels.unfreeze, "may move again from", "Let a frozen chan
 
 @command(app)
 def assign(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Who would be served, such as a user's name.")],
 ) -> None:
@@ -127,7 +127,7 @@ def assign(
 
 @command(app)
 def log(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     markdown: Annotated[bool, typer.Option("--markdown", help="A table to paste into a merge request.")] = False,
 ) -> None:
@@ -140,7 +140,12 @@ def log(
     typer.echo(f"| at | how | from | to | because | gates | by |\n|{'---|' * 7}")
     for each in map(lineage.move_document, moves):
         because = " ".join(each["because"].replace("|", "\\|").split())
-        cells = [when(each["at"]), each["to"]["how"], lineage.target(each["from"]), lineage.target(each["to"])]
+        cells = [
+            when(each["at"]),
+            each["to"]["how"],
+            lineage.target_text(each["from"]),
+            lineage.target_text(each["to"]),
+        ]
         typer.echo(f"| {' | '.join([*cells, because, _gates(each['to']), each['by']])} |")
 
 
@@ -151,5 +156,35 @@ def _gates(target: Json) -> str:
     return ", ".join(each if isinstance(each, str) else next(iter(each)) for each in target["require"]) or "none"
 
 
-app.add_typer(drill.app)
+@command(app)
+def drill(
+    call: Invocation,
+    channel: ChannelName,
+    dataset: DatasetName,
+    units: Annotated[int, typer.Option("--units", min=1, help="How many users to simulate, each with its key.")] = 100,
+    first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
+    metric: MetricName = "exact_match",
+) -> None:
+    """Send tasks to a channel as if users asked, and rate the answers, to try its ramp and its guards.
+
+    Each user gets what the channel serves their key, and everything is recorded as with real users: do not use it on a
+    channel that has some. When all tasks were sent they start again.
+    """
+    with call.open() as space, progress.counting("users") as watch:
+        result = wait_for(
+            space.channels.drill(
+                channel,
+                space.datasets.get(dataset),
+                range(first, first + units),
+                space.scorecards.metric(metric),
+                lambda done: watch(done, units),
+            )
+        )
+    served = [(name, times, result.good[name]) for name, times in result.met.most_common()]
+    rows = [(short(name), f"{times:,}", f"{good / times:.1%}") for name, times, good in served]
+    listed = [{"playbook": name, "units": times, "good": good} for name, times, good in served]
+    document = {"channel": channel, "units": units, "failed": result.failed, "met": listed}
+    call.show(document, output.table("served", "users#", "good#", rows=rows))
+
+
 app.add_typer(watch.app)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Protocol
+from functools import partial
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
+from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import ChannelName
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
 from seedbed.cli.views import lineage
@@ -22,6 +23,7 @@ from seedbed.release.monitor.guard_evidence import GuardStatus
 from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
+from seedbed.reports.formats import finite
 from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
@@ -35,7 +37,7 @@ CODES = {"roll back": BLOCKED, "hold": INCONCLUSIVE, "tell": INCONCLUSIVE, None:
 
 @command(app, dry_run=True)
 def watch(
-    call: Call,
+    call: Invocation,
     channel: ChannelName,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, for a timer or a pipeline.")] = False,
@@ -54,7 +56,7 @@ def watch(
     with (
         call.open() as space,
         suppress(KeyboardInterrupt),
-        _screen(call.as_json or once) as screen,
+        _screen(call.as_json or once) as draw,
     ):
         while True:
             try:
@@ -68,9 +70,9 @@ def watch(
             else:
                 if call.as_json:
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
-                    typer.echo(json.dumps(output.plain(document), ensure_ascii=False))
+                    typer.echo(json.dumps(finite(document), ensure_ascii=False))
                 else:
-                    screen.show(_view(seen, stepped))
+                    draw(_view(seen, stepped))
             if once:
                 break
             time.sleep(every)
@@ -87,29 +89,15 @@ def _document(seen: WatchResult, stepped: Ref | None) -> Json:
     }
 
 
-class _Screen(Protocol):
-    def show(self, view: RenderableType) -> None: ...
-
-
-class _Printed:
-    def show(self, view: RenderableType) -> None:
-        output.console().print(view)
-
-
 @contextmanager
-def _screen(plain: bool) -> Iterator[_Screen]:
-    """Live where somebody looks; elsewhere each look is printed."""
+def _screen(plain: bool) -> Iterator[Callable[[RenderableType], None]]:
+    """What draws each look: a live view on a terminal, else a print."""
     console = output.console()
     if plain or not console.is_terminal:
-        yield _Printed()
+        yield console.print
         return
     with Live(line("looking"), console=console, auto_refresh=False) as live:
-
-        class Drawn:
-            def show(self, view: RenderableType) -> None:
-                live.update(view, refresh=True)
-
-        yield Drawn()
+        yield partial(live.update, refresh=True)
 
 
 def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
@@ -119,7 +107,7 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
         parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.message))
     if moved := seen.moved or stepped:
         verb = "rolled back; " if seen.moved else "promoted; "
-        parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target(moved.target)}"))
+        parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target_text(moved.target)}"))
     if not health.alarms:
         parts.append(line(("no alarm", STYLES[None])))
     return Group(*parts)

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
+from seedbed.cli import options
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
-from seedbed.playbooks import merging
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Ref, short
+from seedbed.workspace.playbooks import RESOLVERS
 
 app = typer.Typer()
 
@@ -27,7 +28,7 @@ BRANCHES = (
 )
 
 
-def _show_ref(call: Call, ref: Ref) -> None:
+def _show_ref(call: Invocation, ref: Ref) -> None:
     document = {
         "ref": ref.name,
         "playbook": ref.target,
@@ -41,7 +42,7 @@ def _show_ref(call: Call, ref: Ref) -> None:
 
 @command(app, dry_run=True)
 def keep(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     because: Because,
     parents: Annotated[
@@ -56,7 +57,7 @@ def keep(
 
 @command(app, dry_run=True)
 def derive(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     because: Because,
     changes: Changes = None,
@@ -75,7 +76,7 @@ def derive(
 
 @command(app, dry_run=True)
 def merge(
-    call: Call,
+    call: Invocation,
     ours: Annotated[str, typer.Argument(metavar="OURS", help="A branch, which moves to the result, or a playbook.")],
     theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="A branch, which ends as merged, or a playbook.")],
     because: Because,
@@ -93,23 +94,23 @@ def merge(
 
     Exit code 1 with every clash that nothing settles.
     """
-    known: dict[str, merging.Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
     for name in resolve or ():
-        if name not in known:
-            raise typer.BadParameter(f"found {name!r}; expected one of: {', '.join(known)}", param_hint="--resolve")
-    resolvers = [merging.manual(options.assignments(changes)), *(known[name] for name in resolve or ())]
+        if name not in RESOLVERS:
+            known = ", ".join(RESOLVERS)
+            raise typer.BadParameter(f"found {name!r}; expected one of: {known}", param_hint="--resolve")
+    resolvers = [options.assignments(changes), *(resolve or ())]
     with call.open() as space:
         digest, result = space.playbooks.merge(ours, theirs, because=because, resolvers=resolvers)
     settled = [
         {"path": each.path, "base": each.base, "ours": each.ours, "theirs": each.theirs} for each in result.settled
     ]
-    count = f", {output.counted(len(settled), 'clash', 'clashes')} settled" if settled else ""
+    count = f", {counted(len(settled), 'clash', 'clashes')} settled" if settled else ""
     call.done({"playbook": digest, "settled": settled}, f"merged {ours} and {theirs} into {short(digest)}{count}")
 
 
 @command(app, dry_run=True)
 def name(
-    call: Call,
+    call: Invocation,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A branch, or any other ref such as candidates/best.")],
     playbook: PlaybookName,
     because: Because,
@@ -122,8 +123,8 @@ def name(
 
 @command(app, dry_run=True)
 def version(
-    call: Call,
-    series: Annotated[str, typer.Argument(metavar="SERIES", help="What is counted, such as sorter.")],
+    call: Invocation,
+    series: Annotated[str, typer.Argument(metavar="SERIES", help="The name of the series, such as sorter.")],
     number: Annotated[str, typer.Argument(metavar="NUMBER", help="A semantic version, such as 2.0.0.")],
     playbook: PlaybookName,
     because: Because,
@@ -136,8 +137,8 @@ def version(
 
 @command(app, dry_run=True)
 def branch(
-    call: Call,
-    name: Annotated[str, typer.Argument(metavar="BRANCH", help="What to start. Default: list all.")] = "list",
+    call: Invocation,
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The new branch. Default: list all.")] = "list",
     start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Where it starts.")] = None,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
 ) -> None:
@@ -168,10 +169,10 @@ def branch(
 
 @command(app, dry_run=True)
 def archive(
-    call: Call,
+    call: Invocation,
     branch: BranchName,
     because: Because,
-    failed: Annotated[bool, typer.Option("--failed", help="Record that it led nowhere.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Record that it failed.")] = False,
 ) -> None:
     """End a branch. Its name is free again and its history stays."""
     with call.open() as space:
@@ -181,9 +182,9 @@ def archive(
 
 @command(app, dry_run=True)
 def tag(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="To find it by.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A word to find it by.")] = None,
 ) -> None:
     """Attach words to a playbook, or show those it has."""
     with call.open() as space:

@@ -10,23 +10,22 @@ from rich.console import RenderableType
 
 from seedbed import documents
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
-from seedbed.cli.options import Changes, PlaybookName
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import Changes, OutputFile, PlaybookName
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError
-from seedbed.playbooks import formats, loading
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, short
+from seedbed.workspace import playbooks
 
 app = typer.Typer()
-
-OWN = ("yaml", "json")
 
 
 @command(app, workspace=False)
 def check(
-    call: Call, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")]
+    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")]
 ) -> None:
     """Find everything that is wrong with playbook files. No workspace is needed.
 
@@ -40,7 +39,7 @@ def check(
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
             checked.append({"file": str(file), "playbook": None, "problems": problems})
-            parts.append(line(("✗ ", "bold red"), f"{file}: {output.counted(len(problems), 'problem')}"))
+            parts.append(line(("✗ ", "bold red"), f"{file}: {counted(len(problems), 'problem')}"))
             parts += map(output.problem_view, wrong.problems)
         else:
             checked.append({"file": str(file), "playbook": digest, "problems": []})
@@ -51,44 +50,40 @@ def check(
 
 VALUES = (
     Column("path", lambda each: line((str(each["path"]), "bold"))),
-    Column("value", lambda each: output.clipped(views.value_text(each["value"]), 70), flexible=True),
+    Column("value", lambda each: clipped(views.value_text(each["value"]), 70), flexible=True),
     Column("from", lambda each: line((str(each["origin"]), "dim")), drop=1),
 )
 
 
 @command(app, workspace=False)
 def explain(
-    call: Call,
+    call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A playbook as YAML or JSON.")],
     changes: Changes = None,
 ) -> None:
     """Show each value of a playbook file with the file and line it came from. No workspace is needed."""
-    values = options.assignments(changes)
-    loaded = loading.load(file, values)
-    digest = Playbook.load(file, values).digest
-    explained = [
-        {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}
-        for path, _, value in loading.leaves(loaded.document)
-    ]
-    call.show({"playbook": digest, "values": explained}, output.listing(VALUES, explained))
+    digest, values = playbooks.explain(file, options.assignments(changes))
+    call.show({"playbook": digest, "values": values}, output.listing(VALUES, values))
 
 
 @command(app, workspace=False)
-def schema(call: Call) -> None:
+def schema(call: Invocation) -> None:
     """Print the JSON Schema of a playbook file, for editors. It is always JSON."""
     output.show(Playbook.file_schema(), True)
 
 
 @command(app, "import", dry_run=True)
 def import_file(
-    call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")]
+    call: Invocation,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
 ) -> None:
     """Store a playbook that was written for another tool, with its names, its history and its limits.
 
     Its protection, if it has any, belongs under a channel in seedbed.yaml.
     """
+    foreign = playbooks.read_foreign(file)
     with call.open() as space:
-        foreign, digest = space.playbooks.import_file(file)
+        digest = space.playbooks.import_foreign(foreign, because=f"imported from {file.name}")
     names = list(foreign.refs)
     document = {
         "playbook": digest,
@@ -101,7 +96,7 @@ def import_file(
     pairs: list[tuple[str, RenderableType]] = [
         ("would store" if call.dry_run else "stored", line((short(digest), "yellow"), f", a {foreign.format}")),
         ("names", ", ".join(names)),
-        ("facts", output.counted(len(foreign.facts), "fact")),
+        ("facts", counted(len(foreign.facts), "fact")),
     ]
     parts: list[RenderableType] = [output.facts(pairs)]
     if foreign.protection:
@@ -112,18 +107,16 @@ def import_file(
 
 @command(app)
 def export(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     to: Annotated[
         str, typer.Option("--format", help="yaml or json for seedbed's own; strategy, mode or profile for others.")
     ] = "yaml",
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: print it.")
-    ] = None,
+    file: OutputFile = None,
 ) -> None:
-    """Write a playbook for another tool, or in seedbed's own format."""
-    if to not in (*OWN, *formats.FORMATS):
-        known = ", ".join((*OWN, *formats.FORMATS))
+    """Write a playbook for another tool, or as a file of seedbed's own."""
+    if to not in playbooks.FORMATS:
+        known = ", ".join(playbooks.FORMATS)
         raise typer.BadParameter(f"found {to!r}; expected one of: {known}", param_hint="--format")
     with call.open() as space:
         digest, document = space.playbooks.export(playbook, to)

@@ -10,14 +10,13 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.playbook import changes as playbook_changes
 from seedbed.cli.nouns.playbook import files, specialised
-from seedbed.cli.options import PLAYBOOK, Changes, Limit, PlaybookName
+from seedbed.cli.options import PLAYBOOK, Changes, PlaybookName, RowLimit
 from seedbed.cli.output import line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
-from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
@@ -30,14 +29,14 @@ After = Annotated[
 
 
 @command(app, "list")
-def list_playbooks(call: Call, limit: Limit = 20, after: After = None) -> None:
+def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) -> None:
     """List the stored playbooks, newest first, with their names and scores."""
     with call.open() as space:
         _show_page(call, space, space.playbooks.search(limit=limit, after=after))
 
 
 @dataclass(frozen=True)
-class Query:
+class PlaybookQuery:
     """What a playbook is searched by; all conditions must hold."""
 
     text: Annotated[str | None, typer.Option("--text", help="Words that its texts contain.")] = None
@@ -49,8 +48,8 @@ class Query:
 
 
 @command(app)
-def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> None:
-    """Find stored playbooks, newest first; all conditions must hold."""
+def search(call: Invocation, query: PlaybookQuery, limit: RowLimit = 20, after: After = None) -> None:
+    """Find stored playbooks, newest first. All conditions must hold."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
         where = PlaybookFilter(text=query.text, gene=query.gene, tag=query.tag, by=query.by, since=first, until=last)
@@ -58,7 +57,7 @@ def search(call: Call, query: Query, limit: Limit = 20, after: After = None) -> 
         _show_page(call, space, page)
 
 
-def _show_page(call: Call, space: Workspace, page: Page) -> None:
+def _show_page(call: Invocation, space: Workspace, page: Page) -> None:
     called = space.playbooks.names()
     playbooks = [space.playbooks.describe(entry, called) for entry in page.entries]
     parts: list[RenderableType] = [output.listing(views.COLUMNS, playbooks) if playbooks else line("Nothing found.")]
@@ -68,13 +67,12 @@ def _show_page(call: Call, space: Workspace, page: Page) -> None:
 
 
 @command(app)
-def show(call: Call, playbook: PlaybookName, changes: Changes = None) -> None:
+def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> None:
     """Show what a playbook says and what is known about it. A file needs no workspace."""
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
         about = space.playbooks.about(chosen)
-    evolvable = {gene.path: gene.value for gene in genes(chosen).values()}
-    document = {"playbook": chosen.digest, "document": chosen.document(), "genes": evolvable, **about}
+    document = {"playbook": chosen.digest, "document": chosen.document(), **about}
     pairs: list[tuple[str, RenderableType]] = [
         ("playbook", line((short(chosen.digest), "yellow"))),
         ("names", ", ".join(about["names"])),
@@ -85,7 +83,7 @@ def show(call: Call, playbook: PlaybookName, changes: Changes = None) -> None:
             f"{about['because']}, by {about['by']} at {when(about['at'])}" if "at" in about else "",
         ),
         ("scores", views.scores_text(about.get("scores", {}))),
-        ("may evolve", ", ".join(evolvable)),
+        ("may evolve", ", ".join(about["genes"])),
     ]
     text = Syntax(chosen.to_yaml(), "yaml", theme="ansi_dark", background_color="default", word_wrap=True)
     call.show(document, output.facts(pairs), line(""), text)
@@ -93,7 +91,7 @@ def show(call: Call, playbook: PlaybookName, changes: Changes = None) -> None:
 
 @command(app)
 def diff(
-    call: Call,
+    call: Invocation,
     before: Annotated[str, typer.Argument(metavar="A", help=PLAYBOOK)],
     after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
 ) -> None:
@@ -111,7 +109,7 @@ def diff(
 
 @command(app)
 def log(
-    call: Call,
+    call: Invocation,
     playbook: PlaybookName,
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself moved.")] = False,
 ) -> None:
@@ -127,9 +125,9 @@ def log(
 
 @command(app)
 def tree(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[
-        str | None, typer.Argument(metavar="PLAYBOOK", help="Whose family. Default: all that have a name.")
+        str | None, typer.Argument(metavar="PLAYBOOK", help="Show its family. Default: all playbooks with a name.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many children of each at most.")] = 12,
     depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many generations at most.")] = 20,

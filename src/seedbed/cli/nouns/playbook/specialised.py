@@ -10,22 +10,25 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from seedbed.cli import options
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
-from seedbed.cli.output import BLOCKED, Column, counted, line
+from seedbed.cli.output import BLOCKED, Column, line
 from seedbed.cli.views.playbook import change_document, change_view
 from seedbed.errors import MergeClash, shown
-from seedbed.playbooks import merging
 from seedbed.playbooks.changes import Change
-from seedbed.playbooks.merging import Clash, Resolver, Unresolved
+from seedbed.playbooks.merging import Clash, Unresolved
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
+from seedbed.workspace.playbooks import RESOLVERS, AnyResolver
 from seedbed.workspace.resources import is_playbook_file
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")]
+SpecialisedName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")
+]
 
 
 COLUMNS = (
@@ -39,7 +42,7 @@ COLUMNS = (
 
 @command(app, dry_run=True)
 def specialise(
-    call: Call,
+    call: Invocation,
     base: Annotated[str, typer.Argument(metavar="BASE", help="What it inherits: a branch, a channel, another ref.")],
     name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="What it is for, such as law/qa.")],
     because: Because,
@@ -58,8 +61,8 @@ def specialise(
 
 @command(app, dry_run=True)
 def rebase(
-    call: Call,
-    name: Name,
+    call: Invocation,
+    name: SpecialisedName,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = "",
     take: Annotated[
         list[str] | None,
@@ -74,7 +77,7 @@ def rebase(
         str | None, typer.Option("--onto", metavar="BASE", help="Another base, to inherit from now on.")
     ] = None,
 ) -> None:
-    """Merge what its base has become into a specialised playbook: a three-way merge.
+    """Merge the current base into a specialised playbook: a three-way merge.
 
     What one side changed is taken; what both changed differently is a clash, and must be settled with --take. Of rules,
     thresholds and locks the stricter of both sides stays.
@@ -105,7 +108,7 @@ def rebase(
 
 
 @command(app, dry_run=True)
-def base(call: Call, name: Name, because: Because) -> None:
+def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
     """Return a specialised playbook to its base. Its history stays: playbook log --moves."""
     with call.open() as space:
         result = space.playbooks.back_to_base(name, because=because)
@@ -120,8 +123,8 @@ def base(call: Call, name: Name, because: Because) -> None:
 
 @command(app, "specialised")
 def list_specialised(
-    call: Call,
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Of one kind of task only, such as qa.")] = None,
+    call: Invocation,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only for this kind of task, such as qa.")] = None,
 ) -> None:
     """List the specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
     with call.open() as space:
@@ -129,17 +132,18 @@ def list_specialised(
     call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")
 
 
-def _resolvers(take: Iterable[str]) -> tuple[list[Resolver], dict[str, Resolver]]:
+def _resolvers(take: Iterable[str]) -> tuple[list[AnyResolver], dict[str, AnyResolver]]:
     """What --take says: for all clashes, and for those of single paths."""
-    sides: dict[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
-    resolvers = [sides[each] for each in take if each in sides]
-    pairs = [each for each in take if each not in sides]
+    resolvers: list[AnyResolver] = [each for each in take if each in RESOLVERS]
+    pairs = [each for each in take if each not in RESOLVERS]
     for each in pairs:
         if each.find("=") < 1:
-            expected = f"expected {', '.join(sides)}, or a PATH with = and one of these or a value"
+            expected = f"expected {', '.join(RESOLVERS)}, or a PATH with = and one of these or a value"
             raise typer.BadParameter(f"found {each!r}; {expected}", param_hint="--take")
     texts, values = options.texts(pairs, "--take"), options.assignments(pairs, "--take")
-    by_path = {path: sides.get(text) or merging.manual({path: values[path]}) for path, text in texts.items()}
+    by_path: dict[str, AnyResolver] = {
+        path: text if text in RESOLVERS else {path: values[path]} for path, text in texts.items()
+    }
     return resolvers, by_path
 
 
@@ -164,7 +168,7 @@ def _base_state(document: Json) -> RenderableType:
 
 
 def _rebased(
-    call: Call, space: Workspace, result: RebaseResult, clashes: list[Clash]
+    call: Invocation, space: Workspace, result: RebaseResult, clashes: list[Clash]
 ) -> tuple[Json, list[RenderableType]]:
     before, after = result.before, result.after
     changes = space.playbooks.diff(before.playbook, after.playbook)

@@ -10,11 +10,13 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
-from seedbed.cli.output import INCONCLUSIVE, PASS, clipped, counted, line
+from seedbed.cli.command import Invocation, command
+from seedbed.cli.options import ErrorRate
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
 from seedbed.experiments.patterns.slices import Figures
 from seedbed.experiments.patterns.traits import ScoredRuns
+from seedbed.reports.numbers import clipped, counted
 from seedbed.workspace.experiments import OUTCOME
 
 app = typer.Typer()
@@ -22,35 +24,31 @@ app = typer.Typer()
 
 @command(app)
 def patterns(
-    call: Call,
+    call: Invocation,
     playbook: Annotated[
         str | None,
         typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: runs of all."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"Which scores to use; {OUTCOME} is what users said about runs.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
     ] = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: on all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="The highest probability of a chance finding, above 0, below 0.5.")
-    ] = 0.05,
+    alpha: ErrorRate = 0.05,
     suggest: Annotated[
         Path | None,
         typer.Option("--suggest", metavar="FILE", help="Write the next hypothesis there, as an experiment to edit."),
     ] = None,
     finding: Annotated[int, typer.Option("--finding", min=1, help="With --suggest: from which finding.")] = 1,
 ) -> None:
-    """Find what distinguishes good runs from bad ones: words of inputs, tags, models, tool errors, lengths, costs.
+    """Find what distinguishes good runs from bad: words of inputs, tags, models, tool errors, lengths, steps, costs.
 
     It reads recorded runs and runs nothing. One half of the tasks suggests patterns; shown are those that hold in the
     other half as well. Tasks of one source are never on both sides. A run that failed has the worst score.
 
     Exit code 0 if a pattern holds, 2 if none does.
     """
-    if not 0 < alpha < 0.5:
-        raise typer.BadParameter(f"found {alpha}; expected above 0 and below 0.5", param_hint="--alpha")
     suggestion = None
     with call.open() as space:
         result, runs = space.experiments.patterns(playbook, metric=metric, on=on, alpha=alpha)

@@ -1,45 +1,29 @@
-"""seedbed runs replay: a recorded run performed again on what it was told, step beside step."""
+"""seedbed runs replay: a recorded run performed again on its recorded answers, step beside step."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.output import BLOCKED, PASS, Column, clipped, line
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
-from seedbed.storage.store import Fact, Json
+from seedbed.reports.numbers import clipped
+from seedbed.storage.store import Json
+from seedbed.workspace.runs import ReplayStep
 
 app = typer.Typer()
 
 STYLES = {"exact": "green", "substituted": "yellow", "live": "cyan", "missed": "bold red"}
 
-SHOWN = {"turn": "text", "decision": "action", "reading": "value"}
-"""Where the answer to a step is, by its kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayStep:
-    """A step of both runs, or of one of them: what it is, how the replay was answered, and the two answers.
-
-    The label is empty where nothing was answered: what a program says of itself, and what the replay did not reach.
-    """
-
-    kind: str
-    name: str
-    label: str
-    recorded: Any
-    replayed: Any
-    differs: bool
-
 
 @command(app)
 def replay(
-    call: Call,
+    call: Invocation,
     run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id starts.")],
     playbook: Annotated[
         str | None,
@@ -59,7 +43,7 @@ def replay(
     with call.open() as space:
         then = space.runs.get(run)
         now, missed = wait_for(space.runs.replay(then, playbook, mode=mode))
-        steps = align(space.runs.answers(then), space.runs.answers(now))
+        steps = space.runs.align(then, now)
     outcome, before = ({name: getattr(each, name) for name in ("status", "output", "error")} for each in (now, then))
     at = next((number for number, step in enumerate(steps, 1) if step.differs), None)
     body = {
@@ -76,50 +60,6 @@ def replay(
     }
     call.show(body, *_view(body, steps))
     raise typer.Exit(BLOCKED if missed else PASS)
-
-
-def align(recorded: list[Fact], replayed: list[Fact]) -> list[ReplayStep]:
-    """Steps of the replay, each with the recorded one of the same request, else the next of its kind and name.
-
-    Those that only the recording has come last.
-    """
-    left = {_place(fact): fact for fact in recorded}
-    pairs: list[tuple[Fact | None, Fact | None]] = []
-    same = {_place(fact) for fact in replayed} & left.keys()
-    for fact in replayed:
-        place = _place(fact)
-        if place not in same:
-            place = next((other for other in left if other not in same and _named(other) == _named(place)), place)
-        pairs.append((left.pop(place, None), fact))
-    pairs += [(fact, None) for fact in left.values()]
-    return [_step(then, now) for then, now in pairs]
-
-
-def _place(fact: Fact) -> str:
-    """Kind, name, request and which repetition: what identifies a step within its run."""
-    return fact.key.partition("/")[2]
-
-
-def _named(place: str) -> tuple[str, str]:
-    """The kind and the name of a step; a name may contain slashes."""
-    kind, _, rest = place.partition("/")
-    return kind, rest.rsplit("/", 2)[0]
-
-
-def _step(then: Fact | None, now: Fact | None) -> ReplayStep:
-    fact = now or then
-    assert fact is not None
-    label = now.tags[0] if now and now.tags else ""
-    before, after = (_answer(each) if each else None for each in (then, now))
-    differs = then is None or now is None or label not in ("exact", "") or before != after
-    return ReplayStep(*_named(_place(fact)), label, before, after, differs)
-
-
-def _answer(fact: Fact) -> Any:
-    body: Json = fact.body
-    if fact.kind in SHOWN:
-        return body[SHOWN[fact.kind]]
-    return body["error"] or body["result" if fact.kind == "call" else "output"]
 
 
 STEPS = (

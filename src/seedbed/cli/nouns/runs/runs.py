@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,15 +11,15 @@ from rich.console import RenderableType
 from rich.rule import Rule
 
 from seedbed.cli import output
-from seedbed.cli.command import Call, command
+from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import patterns, replay, screening, tail
-from seedbed.cli.options import Limit
-from seedbed.cli.output import Column, counted, line, money, when
+from seedbed.cli.options import OutputFile, RowLimit
+from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import run as views
-from seedbed.errors import Problem, SettingsError
+from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
-from seedbed.stage.dialogue.children import INHERITED
 from seedbed.storage.store import Json, short
+from seedbed.workspace.runs import own_inputs
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +28,7 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
-    Column("task", lambda each: " ".join(_task(each).split()), flexible=True),
+    Column("task", lambda each: " ".join(each["task"].split()), flexible=True),
     Column("answer", lambda each: line((" ".join(_outcome(each).split()), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
     Column("cost", lambda each: money(each["cost_usd"]), 1, True),
@@ -40,8 +39,8 @@ LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd"
 
 @command(app, "list")
 def list_runs(
-    call: Call,
-    limit: Limit = 20,
+    call: Invocation,
+    limit: RowLimit = 20,
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
@@ -59,13 +58,9 @@ def list_runs(
         }
         for run in recent
     ]
-    call.list("runs", runs, COLUMNS, "No runs yet.")
-
-
-def _task(run: Json) -> str:
-    """The inputs of a run, without what it inherited from its parent."""
-    values = (value for name, value in run["inputs"].items() if name != INHERITED or not run["parent"])
-    return ", ".join(map(str, values))
+    tasks = (", ".join(map(str, own_inputs(run).values())) for run in recent)
+    rows = [{**each, "task": task} for each, task in zip(runs, tasks, strict=True)]
+    call.list("runs", runs, COLUMNS, "No runs yet.", rows=rows)
 
 
 def _outcome(run: Json) -> str:
@@ -79,7 +74,7 @@ def _style(run: Json) -> str:
 
 
 @command(app)
-def show(call: Call, run: RunId) -> None:
+def show(call: Invocation, run: RunId) -> None:
     """Show a run as it happened: prompts and answers, decisions, tool calls, and the runs it opened."""
     with call.open() as space:
         shown = space.runs.get(run)
@@ -98,7 +93,7 @@ def show(call: Call, run: RunId) -> None:
 
 @command(app, "tail")
 def follow(
-    call: Call,
+    call: Invocation,
     run: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Its id, or how its id starts. Default: all runs.")
     ] = None,
@@ -120,12 +115,10 @@ def follow(
 
 @command(app)
 def export(
-    call: Call,
+    call: Invocation,
     run: RunId,
     to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: print it.")
-    ] = None,
+    file: OutputFile = None,
 ) -> None:
     """Write a run to a file: every turn, the outcome, the cost by model, and how models were chosen.
 
@@ -142,23 +135,15 @@ def export(
         view = view_of(space.store, exported)
     document: Json = {"run": exported.id, "format": to, "text": None, "unprintable": []}
     if file and to == "pdf":
+        output.expect_new(file)
         report = to_pdf(view)
-        _write_new(file, report.pdf)
+        file.write_bytes(report.pdf)
         notice = [line(("! ", "bold yellow"), report.notice)] if report.notice else []
         document |= {"unprintable": list(report.unprintable), "file": str(file)}
         call.show(document, line(("✓ ", "bold green"), f"wrote {file}"), *notice)
     else:
         text = writers[to](view)
         output.hand_over({**document, "text": text}, text, file, call.as_json)
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    try:
-        with file.open("xb") as out:
-            out.write(content)
-    except FileExistsError:
-        remedy = "Remove it or choose another."
-        raise SettingsError([Problem(str(file), "a file that exists", "a new one", remedy)]) from None
 
 
 for other in (patterns, replay, screening):

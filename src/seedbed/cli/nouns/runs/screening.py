@@ -9,9 +9,10 @@ import typer
 from rich.console import RenderableType
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Call, command, wait_for
-from seedbed.cli.output import INCONCLUSIVE, PASS, counted, line
+from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.screening.screening import Screening
+from seedbed.reports.numbers import counted
 from seedbed.stats.estimates import Interval
 from seedbed.workspace.experiments import OUTCOME
 
@@ -22,7 +23,7 @@ LOOKS = {"promising": "bold green", "unpromising": "bold red", "unclear": "bold 
 
 @command(app)
 def screen(
-    call: Call,
+    call: Invocation,
     point: Annotated[str, typer.Argument(metavar="POINT", help="The decision, by the name it is recorded under.")],
     policy: Annotated[
         str,
@@ -37,10 +38,10 @@ def screen(
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"Which scores to use; {OUTCOME} is what users said about runs.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
     ] = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: on all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since then.")] = None,
 ) -> None:

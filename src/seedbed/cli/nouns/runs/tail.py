@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from rich.console import RenderableType
 
-from seedbed.cli.output import clipped, counted, line, money
+from seedbed.cli.output import line, money
 from seedbed.cli.views import run as views
+from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.run import Turn
 from seedbed.storage.store import Fact, Json, short
 
@@ -35,16 +36,16 @@ def view(fact: Fact) -> RenderableType:
     return line((f"{run_of(fact)[:10]}  ", "yellow"), *_VIEWS[fact.kind](fact))
 
 
-Parts: TypeAlias = list[str | tuple[str, str]]
+LineParts: TypeAlias = list[str | tuple[str, str]]
 
 
-def _start(fact: Fact) -> Parts:
+def _start(fact: Fact) -> LineParts:
     inputs = ", ".join(f"{name}={clipped(value, 40)}" for name, value in fact.body["inputs"].items())
     opened = f", opened by {fact.body['parent'][:10]}" if fact.body["parent"] else ""
     return [("started", "bold"), f" playbook {short(fact.subject)} by {fact.by}{opened}: {inputs or 'no inputs'}"]
 
 
-def _turn(fact: Fact) -> Parts:
+def _turn(fact: Fact) -> LineParts:
     turn = Turn.from_body(fact.body)
     tokens = counted(turn.tokens, "token")
     return [
@@ -56,18 +57,18 @@ def _turn(fact: Fact) -> Parts:
     ]
 
 
-def _failure(fact: Fact) -> Parts:
+def _failure(fact: Fact) -> LineParts:
     body = fact.body
     name = [(body["step"] or body["role"], "bold"), (f" · {body['role']}", "cyan")]
     return [*name, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (money(body["cost_usd"]), "dim")]
 
 
-def _decision(fact: Fact) -> Parts:
+def _decision(fact: Fact) -> LineParts:
     body = fact.body
     return [("decided ", "bold"), f"{body['point']}: {clipped(body['action'])}, because {clipped(body['because'])}"]
 
 
-def _call(fact: Fact) -> Parts:
+def _call(fact: Fact) -> LineParts:
     body = fact.body
     arguments = clipped(json.dumps(body["arguments"], ensure_ascii=False))
     failed, seconds = body["error"], (f"  {body['latency_seconds']:.2f} s", "dim")
@@ -75,17 +76,17 @@ def _call(fact: Fact) -> Parts:
     return [(f"tool {body['tool']} ", "bold"), arguments, answer, seconds]
 
 
-def _child(fact: Fact) -> Parts:
+def _child(fact: Fact) -> LineParts:
     body = fact.body
     return [("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {_outcome(body)}  ", _spent(body)]
 
 
-def _remark(fact: Fact) -> Parts:
+def _remark(fact: Fact) -> LineParts:
     more = "".join(f", {name}={clipped(value, 40)}" for name, value in fact.body.items() if name != "text")
     return [("remark ", "bold"), f"{clipped(fact.body['text'], 120)}{more}"]
 
 
-def _run(fact: Fact) -> Parts:
+def _run(fact: Fact) -> LineParts:
     body = fact.body
     mark = {"completed": ("✓ ", "bold green"), "failed": ("✗ ", "bold red")}.get(body["status"], ("! ", "bold yellow"))
     return [mark, f"{_outcome(body)}  ", (f"{counted(body['turns'], 'turn')}, ", "dim"), _spent(body)]
@@ -100,7 +101,7 @@ def _spent(body: Json) -> tuple[str, str]:
     return (f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}{seconds}", "dim")
 
 
-_VIEWS: dict[str, Callable[[Fact], Parts]] = {
+_VIEWS: dict[str, Callable[[Fact], LineParts]] = {
     "start": _start,
     "turn": _turn,
     "failure": _failure,
