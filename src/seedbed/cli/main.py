@@ -153,4 +153,4 @@ def run() -> None:
     # A stream that cannot write ✓ writes \u2713, as the error stream does, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(call(commands(), sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import RULE_NAMES, Design, RuleChoice
 from seedbed.plugins import suggestion
-from seedbed.stats.sequential.betting import Goal
+from seedbed.stats.sequential.betting import BettingGoal
 
 USUAL_ALPHA = 0.05
 USUAL_EFFECT = 0.1
@@ -30,7 +30,7 @@ class Comparing:
     """The highest chance of a false winner. Default: 0.05, or what the channel's error budget allows."""
     effect: float | None = None
     """The gain worth having: the comparison ends sooner if the candidate falls short of it."""
-    goal: Goal = "superior"
+    goal: BettingGoal = "superior"
     margin: float | None = None
     """How much worse still counts as not worse."""
     replicates: int = 1
@@ -89,7 +89,9 @@ class Comparing:
             known = ", ".join(RULE_NAMES)
             remedy = suggestion(str(self.rule_name), RULE_NAMES)
             problems.append(Problem("rule", shown(self.rule_name), f"one of {known}", remedy))
-        expect(self.goal in get_args(Goal), "goal", shown(self.goal), f"one of {', '.join(get_args(Goal))}")
+        expect(
+            self.goal in get_args(BettingGoal), "goal", shown(self.goal), f"one of {', '.join(get_args(BettingGoal))}"
+        )
         alpha = USUAL_ALPHA if self.alpha is None else self.alpha
         expect(0 < alpha < 0.5, "alpha", alpha, "above 0 and below 0.5")
         for path, size in (("effect", self.effect), ("margin", self.margin)):

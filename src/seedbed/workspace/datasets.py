@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seedbed.errors import DatasetError, Problem, shown
-from seedbed.evaluation.datasets.dataset import By, Dataset
+from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy
 from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.loading import Columns, read
 from seedbed.playbooks.library import REF_NAME
@@ -85,7 +85,7 @@ class Draw:
 
     share: float = 0.5
     folds: int | None = None
-    by: By | None = None
+    by: StratifyBy | None = None
     seed: int = 0
 
     def parts(self, tasks: Dataset, names: Sequence[str]) -> dict[str, Dataset]:
