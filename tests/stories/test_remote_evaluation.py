@@ -179,7 +179,7 @@ TWICE = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
+from test_remote_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
     space = seedbed.open(Settings.model_validate_json(sys.argv[2]))
@@ -281,7 +281,7 @@ async def test_when_redis_is_killed_the_evaluation_goes_on(remote: str, postgres
 
 ALONE = """
 import asyncio, sys
-from test_parallel_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
+from test_remote_evaluation import ECHO, ExactMatch, Settings, numbers, seedbed
 
 async def main():
     space = seedbed.open(Settings.model_validate_json(sys.argv[1]))
