@@ -62,7 +62,7 @@ def _error_rate(alpha: float) -> float:
     return alpha
 
 
-Alpha = Annotated[
+AlphaRate = Annotated[
     float,
     typer.Option(
         "--alpha", metavar="RATE", callback=_error_rate, help="The highest chance of a false finding, below 0.5."

@@ -11,7 +11,7 @@ from rich.console import Group
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import Alpha, ChannelName, ExperimentName, MetricName
+from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName
 from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
@@ -91,7 +91,7 @@ def sentinel(
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="The tasks to compare it on.")] = None,
     metric: MetricName = "exact_match",
     times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
-    alpha: Alpha = 0.05,
+    alpha: AlphaRate = 0.05,
 ) -> None:
     """Show how often a playbook was called better than itself: the error rate that is really achieved.
 

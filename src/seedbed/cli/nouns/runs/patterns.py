@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import Alpha
+from seedbed.cli.options import AlphaRate
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
 from seedbed.experiments.patterns.slices import Figures
@@ -35,7 +35,7 @@ def patterns(
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
-    alpha: Alpha = 0.05,
+    alpha: AlphaRate = 0.05,
     suggest: Annotated[
         Path | None,
         typer.Option("--suggest", metavar="FILE", help="Write the next hypothesis there, as an experiment to edit."),
