@@ -73,7 +73,7 @@ def test_a_missing_score_is_counted_and_is_neither_pass_nor_failure() -> None:
 def test_a_finding_must_stand_whatever_the_missing_scores_were() -> None:
     assert found("+++++").finding == "superior"
     assert found("+++++?").finding == "inconclusive"
-    assert "missing at 1 of 6" in found("+++++?").because
+    assert "missing scores, on 1 of 6" in found("+++++?").because
     assert found("++++++++?").finding == "superior"
     assert found("-----?").finding == "inconclusive"
 

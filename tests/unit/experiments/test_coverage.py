@@ -108,7 +108,7 @@ async def test_past_runs_that_cannot_be_answered_are_counted_and_the_flag_says_s
     tasks = Dataset.from_content(space.store.get(verdict.dataset))
     view = ExperimentView.of(proof, tasks)
     for text in (to_markdown(view), to_html(view)):
-        for told in ("12 of 16", "100%", "75%", "25%", "Not every past run"):
+        for told in ("12 of 16", "100%", "75%", "25%", "Not every requested past run"):
             assert told in text
 
 

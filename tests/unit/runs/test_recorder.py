@@ -272,7 +272,7 @@ async def test_a_complete_run_is_not_taken_up_again() -> None:
     store = MemoryStore()
     record = await recorder(store)
     await record.end("completed", output="x")
-    with pytest.raises(RunError, match="is complete"):
+    with pytest.raises(RunError, match="found it complete"):
         Recorder.resume(Journal(store), record.id, by="ada")
     with pytest.raises(NotFound, match="seedbed runs list"):
         Recorder.resume(Journal(store), "absent", by="ada")

@@ -77,7 +77,7 @@ def test_a_record_without_a_log_is_a_session_without_tasks(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("declared", "doubt"),
-    [({"session_score": 0.9}, "0.9, its log 0.667"), ({"session_tasks_quantity": 4}, "4 tasks, its log of 3")],
+    [({"session_score": 0.9}, "0.9, its log 0.667"), ({"session_tasks_quantity": 4}, "4 tasks, its log 3")],
 )
 def test_a_record_that_contradicts_its_log_is_doubted(declared: Any, doubt: str, tmp_path: Path) -> None:
     (session,) = load(history(tmp_path, record("s", {"a": 1.0, "b": 1.0, "c": 0.0}, **declared)))
@@ -104,7 +104,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_session_and_field(tmp_pat
     ):
         assert sum(each.startswith(f"[1].{path}: found") for each in told) == 1, path
     assert any(each.startswith("[2]: found") for each in told)
-    assert any(each.startswith("[3].session_id: found") and "[0] has it" in each for each in told)
+    assert any(each.startswith("[3].session_id: found") and "[0] has this one" in each for each in told)
     assert len(told) == 8
 
 
