@@ -150,6 +150,10 @@ class ErrorBudget(ABC):
             self._discovered_at.append(len(self._levels))
         return discovery
 
+    def discoveries(self) -> list[str]:
+        """The candidates called better, in the order of their results."""
+        return [key for key, value in self._values.items() if self._rejects(value, self._levels[key])]
+
     def balance(self) -> Balance:
         tested, spent = len(self._values), math.fsum(self._levels.values())
         waiting = len(self._levels) - tested
