@@ -279,6 +279,27 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
         its.experiments.compare_live(live("live", "nowhere"))
 
 
+async def test_live_traffic_is_compared_by_ratings_unless_another_metric_is_named() -> None:
+    its = space(channels={"live": {"require": []}})
+    old, new = agent("a"), agent("b")
+    await its.release(old, to="live")
+    await its.release(new, to="live", because="try it", share=0.5)
+    assert (await its.compare(old, new, on=live("live"))).metric == "rating"
+    assert (await its.compare(old, new, on=live("live"), metric="clicks")).metric == "clicks"
+
+
+async def test_a_channel_says_what_it_serves() -> None:
+    its = space(channels={"live": {"require": []}})
+    old, new = agent("a"), agent("b")
+    await its.release(old, to="live")
+    await its.release(new, to="live", because="try it", share=0.5)
+    state = its.channels.get("live")
+    assert (state.stable, state.canary and state.canary.playbook) == (old.digest, new.digest)
+    assert "50 %" in state._repr_html_()
+    with pytest.raises(NotFound, match='no channel "nowhere"'):
+        its.channels.get("nowhere")
+
+
 async def test_feedback_is_given_on_a_run_on_a_choice_or_by_id() -> None:
     its = in_memory(channels={"live": {"require": []}})
     await its.release(agent(".*"), to="live")
