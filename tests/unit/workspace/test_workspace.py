@@ -280,7 +280,7 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
 
 
 async def test_live_traffic_is_compared_by_ratings_unless_another_metric_is_named() -> None:
-    its = space(channels={"live": {"require": []}})
+    its = in_memory(channels={"live": {"require": []}})
     old, new = agent("a"), agent("b")
     await its.release(old, to="live")
     await its.release(new, to="live", because="try it", share=0.5)
@@ -289,7 +289,7 @@ async def test_live_traffic_is_compared_by_ratings_unless_another_metric_is_name
 
 
 async def test_a_channel_says_what_it_serves() -> None:
-    its = space(channels={"live": {"require": []}})
+    its = in_memory(channels={"live": {"require": []}})
     old, new = agent("a"), agent("b")
     await its.release(old, to="live")
     await its.release(new, to="live", because="try it", share=0.5)
