@@ -371,11 +371,11 @@ def test_a_report_and_the_certificate_of_a_verdict_about_replays_tell_what_could
     assert "wrote report.md" in done.out
     report = (space / "report.md").read_text(encoding="utf-8")
     assert "## Replays" in report
-    assert "40 of 40 that were asked for" in report
+    assert "40 of 40 can be replayed for both playbooks" in report
     (verdict,) = (fact for fact in held()[1] if fact.kind == "verdict")
     shown = seedbed("evidence", "show", verdict.key[3:15])
     assert shown.code == 0
-    for told in ("replay coverage", "40 of 40 that were asked for", "fork:1"):
+    for told in ("replay coverage", "40 of 40 can be replayed for both playbooks", "fork:1"):
         assert told in shown.out
     document = seedbed("evidence", "show", verdict.key[3:15], "--json").json
     assert document["coverage"]["steps"]["candidate"] == {"turn": {"live": 40}}

@@ -174,6 +174,6 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
     assert len(again["turns"]) == 1
     refused = seedbed("run", "--resume", done["run"])
     assert refused.code == 1
-    assert "is complete" in refused.err
+    assert "found it complete" in refused.err
     assert seedbed("run").code == 64
     assert seedbed("run", "sorter.yaml", "--resume", done["run"]).code == 64
